@@ -128,3 +128,59 @@ fn files_that_are_rotated_away_within_a_moment_are_read() {
     let expected = (0..GENERATIONS).flat_map(|generation| (0..LINES).map(move |line| format!("{generation} {line}")));
     assert!(lines.iter().cloned().eq(expected), "{} lines", lines.len());
 }
+
+/// Runs until 100 lines of `logs/in.txt` are read, and then puts 20 lines more into the file, and two more files in its
+/// place, one after the other: all lines.
+fn rotated_twice(workspace: &Workspace) -> Vec<String> {
+    let path = |name: &str| workspace.path(&format!("logs/{name}"));
+    let text = |from: usize, to: usize| (from..=to).map(|line| format!("{line}\n")).collect::<String>();
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("in.txt", "logs/in.txt"));
+    workspace.write("logs/in.txt", text(1, 100));
+    workspace.once().expect_code(0);
+    workspace.append("logs/in.txt", &text(101, 120));
+    fs::rename(path("in.txt"), path("in.txt.2")).unwrap();
+    workspace.write("logs/in.txt.1", text(121, 150));
+    workspace.write("logs/in.txt", text(151, 160));
+    let now = SystemTime::now();
+    for (name, age) in [("in.txt.2", 3), ("in.txt.1", 2), ("in.txt", 1)] {
+        let file = File::options().append(true).open(path(name)).unwrap();
+        file.set_modified(now - Duration::from_millis(10 * age)).unwrap();
+    }
+    (1..=160).map(|line| line.to_string()).collect()
+}
+
+#[test]
+fn a_directory_that_is_moved_away_for_a_moment_hides_no_rotated_file() {
+    let workspace = Workspace::new();
+    let expected = rotated_twice(&workspace);
+    let delivered = || -> Vec<String> {
+        workspace.lines("out.ndjson").iter().map(|line| crate::process::raw_after(line)).collect()
+    };
+    let (logs, away) = (workspace.path("logs"), workspace.path("away"));
+    let mut process = workspace.start(&["run"]);
+    // The source waits at the first file then, whose writer may go on with it for a second.
+    process.wait_until("the first rotated file", || delivered().len() >= 120);
+    fs::rename(&logs, &away).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    fs::rename(&away, &logs).unwrap();
+    process.wait_until("the file at the path", || delivered().last() == expected.last());
+    assert_eq!(delivered(), expected);
+    assert_eq!(sample(&get(process.address(), "/metrics").body, "anabranch_source_missed_total"), Some(0.0));
+    process.signal("TERM");
+    process.finish().expect_code(0);
+}
+
+#[test]
+fn a_rotated_file_is_recognised_in_a_copy_of_its_directory() {
+    let workspace = Workspace::new();
+    let expected = rotated_twice(&workspace);
+    let (logs, copy) = (workspace.path("logs"), workspace.path("copy"));
+    let copied = std::process::Command::new("cp").arg("-a").args([&logs, &copy]).status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(&logs).unwrap();
+    fs::rename(&copy, &logs).unwrap();
+    let output = workspace.once().expect_code(0);
+    let lines: Vec<String> = workspace.lines("out.ndjson").iter().map(|line| crate::process::raw_after(line)).collect();
+    assert_eq!(lines, expected, "{}", output.stderr);
+    assert!(!output.stderr.contains("is lost"), "{}", output.stderr);
+}

@@ -1,5 +1,6 @@
 //! The file behind a path over its life: waited for, grown, rotated, truncated. Everything here blocks.
 
+use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::backlog::Survey;
 use super::generations::{Generations, Missed, Next};
 use super::position::{Ends, Place, Resume, identity};
-use super::rotation::{siblings, successor};
+use super::rotation::{Directory, Form, Left, Sibling, original, successor};
 use super::watch::Arrivals;
 
 /// Bytes of one read, unless a line is longer.
@@ -36,6 +37,8 @@ pub(super) enum Step {
     AtEnd,
     /// The file was replaced by another, and its writer gets a moment to add to it before it is left.
     Leaving,
+    /// The file was replaced by another, and the directory cannot be listed: other files may have come between.
+    Unlisted,
     /// The file was replaced by another, and all of it was read. The next look opens the other one.
     Replaced,
     /// The file holds other content than what was read. The next look reads it from its start.
@@ -58,18 +61,35 @@ pub(super) struct Follower {
     path: PathBuf,
     resume: Option<Resume>,
     current: Option<Current>,
-    /// The file that was rotated away after the one that was left.
-    next: Option<File>,
-    left: Left,
+    /// The file that was rotated away after the one that was left, and whether the system told of it.
+    next: Option<(File, bool)>,
+    left: Before,
+    /// The directory of the files that are read, and how the current one was named there last.
+    directory: Option<Directory>,
+    forms: Vec<Form>,
+    /// Files that hold other content than what was read last: their length and when they were written.
+    others: HashMap<u32, (u64, SystemTime)>,
     /// The files that appear at the path, where the system tells of them.
     arrivals: Option<Arrivals>,
     survey: Survey,
     missed: Missed,
 }
 
+/// The file after the current one.
+#[derive(Debug)]
+enum Found {
+    File(File),
+    /// There is none but that at the path, and those that the system tells of.
+    None {
+        is_certain: bool,
+    },
+    /// The directory cannot be listed now.
+    Unlisted,
+}
+
 /// The file that was left last, and those left before it that were last written to at the same time.
 #[derive(Debug, Default)]
-struct Left {
+struct Before {
     identities: Vec<u32>,
     written: Option<SystemTime>,
 }
@@ -85,6 +105,8 @@ struct Current {
     replaced: Option<Instant>,
     /// It was moved away from the path before it was opened.
     was_moved: bool,
+    /// The system tells of all files that come after it.
+    is_told: bool,
 }
 
 /// The file's last change as it was when its content was compared with what was read.
@@ -104,7 +126,10 @@ impl Follower {
             resume,
             current: None,
             next: None,
-            left: Left::default(),
+            left: Before::default(),
+            directory: None,
+            forms: Vec::new(),
+            others: HashMap::new(),
             arrivals: None,
             survey: Survey::default(),
             missed: Missed::default(),
@@ -128,45 +153,54 @@ impl Follower {
         if metadata.len() < current.ends.len || current.is_changed(&metadata) && current.is_rewritten()? {
             return Ok(current.restart());
         }
-        let waiting = generations.map_or(0, |generations| generations.waiting(Some(current.identity)));
+        let (identity, was_moved) = (current.identity, current.was_moved);
+        let waiting = generations.map_or(0, |generations| generations.waiting(Some(identity)));
         let (replaced, next) = match fs::metadata(&self.path) {
             _ if waiting > 0 => (true, None),
-            Ok(metadata) => (identity(&metadata) != current.identity, None),
+            Ok(metadata) => (self::identity(&metadata) != identity, None),
             // Its successor was moved away too, and the next one is not there yet.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let next = successor(&self.path, &current.file, &self.left.identities, &[])?;
-                (next.is_some(), next)
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match self.successor()? {
+                Found::File(next) => (true, Some(next)),
+                Found::None { .. } | Found::Unlisted => (false, None),
+            },
             Err(e) => return Err(e),
         };
-        if !replaced {
-            return Ok(Step::AtEnd);
-        }
+        let Some(current) = self.current.as_mut().filter(|_| replaced) else { return Ok(Step::AtEnd) };
         // A restart may find many files that were moved away: it does not wait at each.
-        let is_at_rest = current.replaced.is_none() && current.was_moved && is_at_rest(&metadata);
+        let is_at_rest = current.replaced.is_none() && was_moved && is_at_rest(&metadata);
         // The more files wait, the longer ago its writer was told.
         let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
         let has_grace = current.replaced.get_or_insert_with(Instant::now).elapsed() < grace;
         let next = match next {
             // Another one was moved away since: its writer was told twice.
-            None if is_at_rest => self.successor()?,
+            None if is_at_rest => match self.successor()? {
+                Found::File(next) => Some(next),
+                Found::None { .. } | Found::Unlisted => None,
+            },
             next => next,
         };
         if has_grace && !(is_at_rest && next.is_some()) {
             return Ok(Step::Leaving);
         }
         self.next = match next {
-            Some(next) => Some(next),
-            None => match self.following()? {
-                Next::File(file) => Some(file),
-                Next::Later => return Ok(Step::Leaving),
-                Next::None => None,
+            Some(next) => Some((next, false)),
+            None => match self.successor()? {
+                Found::File(file) => Some((file, false)),
+                Found::Unlisted => return Ok(Step::Unlisted),
+                Found::None { is_certain } => {
+                    self.missed.unknown += u64::from(!is_certain);
+                    match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
+                        Next::File(file) => Some((file, true)),
+                        Next::Later => return Ok(Step::Leaving),
+                        Next::None => None,
+                    }
+                }
             },
         };
         let Some(current) = &self.current else { return Ok(Step::AtEnd) };
         let written = metadata.modified().ok();
         if self.left.written != written {
-            self.left = Left { identities: Vec::new(), written };
+            self.left = Before { identities: Vec::new(), written };
         }
         self.left.identities.push(current.identity);
         self.current = None;
@@ -177,21 +211,43 @@ impl Follower {
         self.arrivals.as_ref().map(Arrivals::generations)
     }
 
-    /// The file after the current one, of those that were moved away from the path as well. First come those that were
-    /// there before the system was asked to tell.
-    fn following(&self) -> io::Result<Next> {
-        let Some(current) = &self.current else { return Ok(Next::None) };
-        Ok(match self.successor()? {
-            Some(file) => Next::File(file),
-            None => self.generations().map_or(Next::None, |generations| generations.take(Some(current.identity))),
+    /// The file after the current one, of those that were moved away from the path as well and were there before the
+    /// system was asked to tell. Where the directory was moved, it is searched where it is now, and then that in its place.
+    fn successor(&mut self) -> io::Result<Found> {
+        let Some(current) = &self.current else { return Ok(Found::None { is_certain: true }) };
+        let told: Vec<u32> =
+            self.generations().into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it).collect();
+        let elsewhere = self.directory.as_ref().is_none_or(|directory| !directory.is_of(&self.path));
+        let here = elsewhere.then(|| Directory::of(&self.path));
+        let (mut listed, mut denied) = (false, false);
+        for directory in self.directory.iter().map(Ok).chain(here.as_ref().map(Result::as_ref)) {
+            let left =
+                Left { file: &current.file, ends: &current.ends, forms: &self.forms, read: &self.left.identities };
+            let found = match directory {
+                Ok(directory) => successor(directory, &self.path, left, &told),
+                Err(error) => Err(error.kind().into()),
+            };
+            match found {
+                Ok(found) => {
+                    listed = true;
+                    if !found.forms.is_empty() {
+                        self.forms = found.forms;
+                    }
+                    if let Some(file) = found.file {
+                        return Ok(Found::File(file));
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => denied = true,
+                Err(e) => return Err(e),
+            }
+        }
+        // Nobody tells of a directory that could never be listed. It is not waited for where nothing points to more files.
+        let is_closed = denied && self.arrivals.is_none() && !current.was_moved;
+        Ok(match current.is_told || is_closed || listed && !denied {
+            true => Found::None { is_certain: !is_closed },
+            false => Found::Unlisted,
         })
-    }
-
-    /// The same of those that were there before the system was asked to tell.
-    fn successor(&self) -> io::Result<Option<File>> {
-        let Some(current) = &self.current else { return Ok(None) };
-        let told = self.generations().into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it);
-        successor(&self.path, &current.file, &self.left.identities, &told.collect::<Vec<_>>())
     }
 
     /// Looks at what is left to read, and reads nothing.
@@ -240,38 +296,58 @@ impl Follower {
     }
 
     fn open(&mut self) -> io::Result<Step> {
-        if self.arrivals.is_none() {
-            self.arrivals = Arrivals::at(&self.path);
+        if let Some((file, is_told)) = self.next.take() {
+            return Ok(Step::Opened(self.start(file, None, None, is_told)?));
         }
-        if let Some(file) = self.next.take() {
-            return Ok(Step::Opened(self.start(file, None, None)?));
-        }
+        self.ask_to_be_told();
+        let is_told = self.arrivals.is_some();
         // Files may have come and gone since the first look.
         if self.resume.is_none()
             && let Some(generations) = self.generations()
             && let Next::File(file) = generations.take(None)
         {
-            return Ok(Step::Opened(self.start(file, None, None)?));
+            return Ok(Step::Opened(self.start(file, None, None, true)?));
         }
         let file = match open_regular(&self.path) {
             Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.path.parent().is_some_and(Path::exists) => {
-                match self.rotated_away()? {
-                    Some((file, place)) => return Ok(Step::Opened(self.start(file, Some(place), None)?)),
-                    None => return Ok(Step::Missing),
-                }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Ok(match self.rotated_away(None) {
+                    Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
+                    // Nothing is known of a directory that is gone, or that cannot be listed.
+                    Ok(None) => Step::Missing,
+                    Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                        Step::Missing
+                    }
+                    Err(e) => return Err(e),
+                });
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
             Err(e) => return Err(e),
         };
-        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None)?)) };
+        self.directory = Directory::of(&self.path).ok();
+        self.forms.clear();
+        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None, is_told)?)) };
         let same = identity(&file.metadata()?) == resume.identity;
-        if !same && let Some((old, place)) = self.rotated_away()? {
-            let warning = format!("{} was replaced; its old content is read to the end first", self.path.display());
-            return Ok(Step::Opened(self.start(old, Some(place), Some(warning))?));
+        let place = resume.matches(&file)?;
+        if same && place.is_some() {
+            return Ok(Step::Opened(self.start(file, place, None, is_told)?));
         }
-        if let Some(place) = resume.matches(&file)? {
-            return Ok(Step::Opened(self.start(file, Some(place), None)?));
+        match self.rotated_away(Some((&file, place.is_some()))) {
+            Ok(None) => {}
+            Ok(Some((old, place))) => {
+                let what = if same { "was truncated or rewritten" } else { "was replaced" };
+                let warning = format!("{} {what}; its old content is read to the end first", self.path.display());
+                return Ok(Step::Opened(self.start(old, Some(place), Some(warning), false)?));
+            }
+            // It went away just now.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let what = "it is not the file that was read, and its directory cannot be searched for that one";
+                return Err(io::Error::new(e.kind(), format!("{what}: {e}")));
+            }
+            Err(e) => return Err(e),
+        }
+        if let Some(place) = place {
+            return Ok(Step::Opened(self.start(file, Some(place), None, is_told)?));
         }
         self.resume = None;
         if !same {
@@ -283,42 +359,100 @@ impl Follower {
             self.path.display(),
             resume.offset
         );
-        Ok(Step::Opened(self.start(file, None, Some(warning))?))
+        Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?))
+    }
+
+    /// Has the system tell of the files that appear in the directory, also if it is another one by now.
+    fn ask_to_be_told(&mut self) {
+        let is_told = |arrivals: &Arrivals| {
+            arrivals.generations().waiting(None) > 0 || !arrivals.generations().directory().is_replaced(&self.path)
+        };
+        if !self.arrivals.as_ref().is_some_and(is_told) {
+            // What was missed until now stays counted.
+            self.missed = self.missed();
+            self.arrivals = Arrivals::at(&self.path);
+        }
     }
 
     /// Whether what was read last is still there, under its name or another one.
-    pub(super) fn finds(&self) -> io::Result<bool> {
+    pub(super) fn finds(&mut self) -> io::Result<bool> {
         let Some(resume) = self.resume else { return Ok(true) };
-        let is_here = match open_regular(&self.path) {
-            Ok(file) => resume.matches(&file)?.is_some(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => false,
-            Err(e) => return Err(e),
-        };
-        Ok(is_here || self.path.parent().is_some_and(Path::exists) && self.rotated_away()?.is_some())
+        match open_regular(&self.path) {
+            Ok(file) if resume.matches(&file)?.is_some() => return Ok(true),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            Ok(_) | Err(_) => {}
+        }
+        match self.rotated_away(None) {
+            Ok(found) => Ok(found.is_some()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// The file that was read last under another name in the same directory, and the place in it. The name must hold the
     /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
-    /// rotation.
-    fn rotated_away(&self) -> io::Result<Option<(File, Place)>> {
+    /// rotation. With the file at the path, and whether that holds what was read.
+    ///
+    /// Where the file itself is not there, it is one of the same content, as after a backup was restored; see
+    /// [`original`]. Costs a few kilobytes of reading for each file of such a name that is as long as what was read; those
+    /// of other content are not read again until they change.
+    fn rotated_away(&mut self, here: Option<(&File, bool)>) -> io::Result<Option<(File, Place)>> {
         let Some(resume) = self.resume else { return Ok(None) };
-        for sibling in siblings(&self.path)?.into_iter().filter(|sibling| sibling.identity == resume.identity) {
-            let Ok(file) = File::open(&sibling.path) else { continue };
-            if let Some(place) = resume.matches(&file)? {
-                return Ok(Some((file, place)));
+        let directory = Directory::of(&self.path)?;
+        let present = here.map(|(file, _)| file.metadata()).transpose()?.map(|metadata| identity(&metadata));
+        let mut alike: Vec<Sibling> = Vec::new();
+        let mut siblings = directory.siblings(&self.path)?;
+        siblings.retain(|sibling| Some(sibling.identity) != present && sibling.len >= resume.delivered());
+        siblings.sort_by_key(|sibling| sibling.identity != resume.identity);
+        for sibling in siblings {
+            let same = sibling.identity == resume.identity;
+            let seen = (sibling.len, sibling.written);
+            if !same && self.others.get(&sibling.identity) == Some(&seen) {
+                continue;
+            }
+            let file = match sibling.open() {
+                Ok(Some(file)) => file,
+                // It may be the one that was read, and the right to read it may be given.
+                Err(e) if same && e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+                Ok(None) | Err(_) => continue,
+            };
+            match resume.matches(&file) {
+                Ok(Some(place)) if same => {
+                    self.forms = vec![sibling.form];
+                    self.directory = Some(directory);
+                    return Ok(Some((file, place)));
+                }
+                Ok(Some(_)) => alike.push(sibling),
+                Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e),
+                Ok(None) | Err(_) => drop(self.others.insert(sibling.identity, seen)),
             }
         }
-        Ok(None)
+        let here = here.and_then(|(file, holds)| holds.then_some(file));
+        let Some(found) = original(alike, here, resume.delivered())? else { return Ok(None) };
+        // If it changes just now, the next look finds it.
+        let changed = || io::Error::from(io::ErrorKind::NotFound);
+        let file = found.open()?.ok_or_else(changed)?;
+        let place = resume.matches(&file)?.ok_or_else(changed)?;
+        self.forms = vec![found.form];
+        self.directory = Some(directory);
+        Ok(Some((file, place)))
     }
 
     /// Reads on where a position says, or from the start.
-    fn start(&mut self, file: File, place: Option<Place>, warning: Option<String>) -> io::Result<Opened> {
+    fn start(
+        &mut self,
+        file: File,
+        place: Option<Place>,
+        warning: Option<String>,
+        is_told: bool,
+    ) -> io::Result<Opened> {
         self.resume = None;
+        self.others = HashMap::new();
         let identity = identity(&file.metadata()?);
         let place = place.unwrap_or_else(|| Place::start(identity));
         let ends = Ends::read(&file, place.offset)?;
         let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
-        self.current = Some(Current { file, identity, ends, compared: None, replaced: None, was_moved });
+        self.current = Some(Current { file, identity, ends, compared: None, replaced: None, was_moved, is_told });
         Ok(Opened { place, warning })
     }
 }

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::follower::{misled, open_regular};
 use super::position::identity;
+use super::rotation::Directory;
 
 /// Most files that are held open for a reader that is late; later ones are opened when it has read these.
 const MOST_OPEN: usize = 128;
@@ -36,7 +36,8 @@ pub(super) enum Change {
 /// The files that appeared at a path, and were not taken by the reader yet.
 #[derive(Debug)]
 pub(super) struct Generations {
-    directory: PathBuf,
+    /// Its files are opened wherever it is moved to.
+    directory: Directory,
     name: OsString,
     queue: Mutex<Queue>,
 }
@@ -90,9 +91,14 @@ pub(super) enum Next {
 
 impl Generations {
     /// Follows the entry of this name in this directory.
-    pub(super) fn new(directory: PathBuf, name: OsString) -> Self {
+    pub(super) fn new(directory: Directory, name: OsString) -> Self {
         let queue = Queue::default();
         Generations { directory, name, queue: Mutex::new(queue) }
+    }
+
+    /// Where the files appear.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -206,7 +212,7 @@ impl Generations {
                 continue;
             };
             let found = match called {
-                Called::Name(name) if opened < MOST_OPEN => open_regular(&self.directory.join(name)),
+                Called::Name(name) if opened < MOST_OPEN => open_regular(&self.directory.at().join(name)),
                 Called::Name(_) | Called::Moving(_) => Err(io::ErrorKind::WouldBlock.into()),
                 Called::Gone => {
                     if let Some(file) = queue.files.remove(at) {
@@ -285,7 +291,7 @@ mod tests {
 
     fn generations() -> (tempfile::TempDir, Generations) {
         let directory = tempfile::tempdir().unwrap();
-        let generations = Generations::new(directory.path().to_owned(), "log".into());
+        let generations = Generations::new(Directory::of(&directory.path().join("log")).unwrap(), "log".into());
         (directory, generations)
     }
 

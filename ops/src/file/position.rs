@@ -136,9 +136,14 @@ impl Resume {
         bytes.is_empty().then_some(resume)
     }
 
+    /// How many bytes were delivered.
+    pub(super) fn delivered(&self) -> u64 {
+        self.offset.saturating_add(self.tail)
+    }
+
     /// If `file` holds what was delivered, as far as the checksums tell: the place in it.
     pub(super) fn matches(&self, file: &File) -> io::Result<Option<Place>> {
-        let delivered = self.offset.saturating_add(self.tail);
+        let delivered = self.delivered();
         let metadata = file.metadata()?;
         if metadata.len() < delivered {
             return Ok(None);

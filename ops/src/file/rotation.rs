@@ -4,10 +4,14 @@ use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::position::identity;
+use rustix::fd::{AsRawFd as _, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+
+use super::position::{Ends, identity};
 
 /// So often a directory is looked at in which files are being renamed.
 const LOOKS: usize = 10;
@@ -16,38 +20,172 @@ const LOOKS: usize = 10;
 pub(super) struct Sibling {
     pub(super) path: PathBuf,
     pub(super) identity: u32,
-    written: SystemTime,
-    form: Form,
-    numbers: Vec<String>,
+    pub(super) len: u64,
+    pub(super) written: SystemTime,
+    pub(super) form: Form,
+    pub(super) numbers: Vec<String>,
 }
 
 /// What stands before and after the stem in a name, each number as `0`: the same for all files that are rotated alike.
-type Form = (String, String);
+pub(super) type Form = (String, String);
 
 /// A name with so many digits holds a date or a time.
 const DATE_DIGITS: usize = 6;
 
-/// None where the directory may not be listed, or is gone.
-pub(super) fn siblings(path: &Path) -> io::Result<Vec<Sibling>> {
-    let Some(stem) = path.file_stem() else { return Ok(Vec::new()) };
-    let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut siblings = Vec::new();
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => return Ok(siblings),
-        Err(e) => return Err(e),
-    };
-    for entry in entries {
-        let entry = entry?;
-        let Some((form, numbers)) = form(&entry.file_name(), stem) else { continue };
-        // It may be gone by now.
-        let Ok(metadata) = entry.metadata() else { continue };
-        if metadata.is_file() {
-            let (identity, written) = (identity(&metadata), metadata.modified()?);
-            siblings.push(Sibling { path: entry.path(), identity, written, form, numbers });
+/// A directory that is held: it can be listed wherever it is moved to. Elsewhere than on Linux it is that of a path.
+#[derive(Debug)]
+pub(super) struct Directory {
+    at: PathBuf,
+    identity: u32,
+    _held: Option<OwnedFd>,
+}
+
+impl Directory {
+    /// The one that the entry of a path is in.
+    pub(super) fn of(path: &Path) -> io::Result<Directory> {
+        let at = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if cfg!(target_os = "linux") {
+            let flags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+            #[cfg(target_os = "linux")]
+            let flags = flags.union(OFlags::PATH);
+            let held = rustix::fs::open(at, flags, Mode::empty())?;
+            let own = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+            if let Ok(metadata) = fs::metadata(&own) {
+                return Ok(Directory { at: own, identity: identity(&metadata), _held: Some(held) });
+            }
+        }
+        let identity = identity(&fs::metadata(at)?);
+        Ok(Directory { at: at.to_owned(), identity, _held: None })
+    }
+
+    /// Its path while it is held.
+    pub(super) fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Whether the entry of a path is in it.
+    pub(super) fn is_of(&self, path: &Path) -> bool {
+        Directory::of(path).is_ok_and(|other| other.identity == self.identity)
+    }
+
+    /// Whether the entry of a path is in another one.
+    pub(super) fn is_replaced(&self, path: &Path) -> bool {
+        Directory::of(path).is_ok_and(|other| other.identity != self.identity)
+    }
+
+    /// The files in it that may have been at the path.
+    ///
+    /// # Errors
+    /// It may not be listed, or is gone.
+    pub(super) fn siblings(&self, path: &Path) -> io::Result<Vec<Sibling>> {
+        let Some(stem) = path.file_stem() else { return Ok(Vec::new()) };
+        let mut siblings = Vec::new();
+        // One that was removed has no entries: that is no answer.
+        if fs::metadata(&self.at)?.nlink() == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        for entry in fs::read_dir(&self.at)? {
+            let entry = entry?;
+            let Some((form, numbers)) = form(&entry.file_name(), stem) else { continue };
+            // It may be gone by now.
+            let metadata = match entry.metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata?,
+            };
+            if metadata.is_file() {
+                let (identity, written, len) = (identity(&metadata), metadata.modified()?, metadata.len());
+                siblings.push(Sibling { path: entry.path(), identity, written, len, form, numbers });
+            }
+        }
+        Ok(siblings)
+    }
+}
+
+impl Sibling {
+    /// The file, unless it has another name by now.
+    pub(super) fn open(&self) -> io::Result<Option<File>> {
+        match File::open(&self.path) {
+            Ok(file) if identity(&file.metadata()?) == self.identity => Ok(Some(file)),
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
         }
     }
-    Ok(siblings)
+}
+
+/// Most pairs of files that are compared to find the one that was read; one more is read once too often.
+const MOST_PAIRS: usize = 4096;
+
+/// Of files that begin alike for so many bytes, the oldest that holds something which neither a longer one of them nor the
+/// file at the path holds.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn original(mut alike: Vec<Sibling>, here: Option<&File>, after: u64) -> io::Result<Option<Sibling>> {
+    alike.sort_by_key(|sibling| sibling.written);
+    let mut pairs = 0;
+    for at in 0..alike.len() {
+        let sibling = &alike[at];
+        let Some(file) = sibling.open()? else { continue };
+        let mut is_held = here.map(|here| begins(here, &file, after)).transpose()?.unwrap_or(false);
+        // Of two that hold the same, the one that others may come after.
+        let rank = |at: usize| (alike[at].len, !alike[at].numbers.is_empty(), at);
+        for other in (0..alike.len()).filter(|other| rank(*other) > rank(at)) {
+            pairs += 1;
+            if is_held || pairs > MOST_PAIRS {
+                break;
+            }
+            is_held = alike[other].open()?.map(|other| begins(&other, &file, after)).transpose()?.unwrap_or(false);
+        }
+        if !is_held {
+            return Ok(Some(alike.swap_remove(at)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a file begins with another one, as far as that is known of the bytes before `after`, of a piece after them and
+/// of the last ones.
+fn begins(whole: &File, part: &File, after: u64) -> io::Result<bool> {
+    const PIECE: u64 = 64 << 10;
+    let len = part.metadata()?.len();
+    if whole.metadata()?.len() < len {
+        return Ok(false);
+    }
+    for (from, to) in [(after, len.min(after + PIECE)), (len.saturating_sub(PIECE).max(after), len)] {
+        let mut pieces = [vec![0; (to - from.min(to)) as usize], vec![0; (to - from.min(to)) as usize]];
+        for (piece, file) in pieces.iter_mut().zip([whole, part]) {
+            match file.read_exact_at(piece, from) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                read => read?,
+            }
+        }
+        if pieces[0] != pieces[1] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The file that was at the path and is read to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left<'l> {
+    pub(super) file: &'l File,
+    /// What was read of it.
+    pub(super) ends: &'l Ends,
+    /// How it was named when it was seen last.
+    pub(super) forms: &'l [Form],
+    /// Files that were read and were last written to at the same time.
+    pub(super) read: &'l [u32],
+}
+
+/// The file that came after one that was left.
+#[derive(Debug)]
+pub(super) struct Successor {
+    /// `None`: the next one is at the path.
+    pub(super) file: Option<File>,
+    /// How it is named, or where there is none the one that was left; empty: that is not in the directory.
+    pub(super) forms: Vec<Form>,
 }
 
 /// The file that was at `path` after `left`, which was moved away, and was moved away as well: of those that are named as
@@ -55,44 +193,57 @@ pub(super) fn siblings(path: &Path) -> io::Result<Vec<Sibling>> {
 ///
 /// Where several were written to at the same time, as the file system keeps it, their numbers tell. Where it is unknown
 /// whether a larger number is a newer file, all that are not among those `read` are taken for newer. The `others` are
-/// left out.
-pub(super) fn successor(path: &Path, left: &File, read: &[u32], others: &[u32]) -> io::Result<Option<File>> {
-    let metadata = left.metadata()?;
-    let (left, written) = (identity(&metadata), metadata.modified()?);
+/// left out. A copy of `left` stands for it where it is not there itself.
+///
+/// # Errors
+/// The directory may not be listed, or is gone.
+pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, others: &[u32]) -> io::Result<Successor> {
+    let metadata = left.file.metadata()?;
+    let (identity_of_left, written) = (identity(&metadata), metadata.modified()?);
     let present = fs::metadata(path).ok().map(|metadata| identity(&metadata));
     // Files may be renamed meanwhile: what is opened must be what was found.
     for _ in 0..LOOKS {
-        let mut siblings = siblings(path)?;
-        let Some(at) = siblings.iter().position(|sibling| sibling.identity == left) else {
-            return Ok(None);
+        let mut siblings = directory.siblings(path)?;
+        let is_left = |sibling: &Sibling| sibling.identity == identity_of_left;
+        let is_copy = |sibling: &Sibling| {
+            Some(sibling.identity) != present
+                && sibling.len == left.ends.len
+                && sibling.written == written
+                && File::open(&sibling.path).is_ok_and(|file| left.ends.are_in(&file).unwrap_or(false))
         };
-        siblings.swap(0, at);
-        let form = siblings[0].form.clone();
-        siblings.retain(|sibling| {
-            sibling.form == form && (sibling.identity == left || !others.contains(&sibling.identity))
+        let mut names: Vec<Sibling> = siblings.extract_if(.., |sibling| is_left(sibling)).collect();
+        if names.is_empty() {
+            names = siblings.extract_if(.., |sibling| is_copy(sibling)).collect();
+        }
+        let forms: Vec<Form> = names.iter().map(|name| name.form.clone()).collect();
+        let known = if forms.is_empty() { left.forms } else { &forms };
+        let is_new = |sibling: &Sibling| known.contains(&sibling.form) && !others.contains(&sibling.identity);
+        siblings.retain(is_new);
+        let newer = known.iter().map(|form| {
+            let alike = names.iter().chain(&siblings).filter(|sibling| sibling.form == *form);
+            (form, newer(&alike.collect::<Vec<_>>()))
         });
-        let newer = newer(&siblings);
-        let left = siblings.swap_remove(0);
-        let is_newer = |sibling: &Sibling| match sibling.written.cmp(&written) {
+        let newer: Vec<_> = newer.collect();
+        let newer = |form: &Form| newer.iter().find(|(known, _)| *known == form).and_then(|(_, newer)| *newer);
+        let is_newer = |sibling: &&Sibling| match sibling.written.cmp(&written) {
             Ordering::Equal => {
-                !read.contains(&sibling.identity)
-                    && newer.is_none_or(|newer| sibling.compare_numbers(&left) != newer.reverse())
+                let newer = newer(&sibling.form);
+                let is_older = |name: &Sibling| newer.is_some_and(|it| sibling.compare_numbers(name) == it.reverse());
+                !left.read.contains(&sibling.identity)
+                    && !names.iter().any(|name| name.form == sibling.form && is_older(name))
             }
             order => order.is_gt(),
         };
-        let in_order = |a: &Sibling, b: &Sibling| {
-            a.written.cmp(&b.written).then_with(|| match newer {
+        let in_order = |a: &&Sibling, b: &&Sibling| {
+            a.written.cmp(&b.written).then_with(|| match newer(&a.form) {
                 Some(Ordering::Less) => b.compare_numbers(a),
                 _ => a.compare_numbers(b),
             })
         };
-        let later = siblings.into_iter().filter(|sibling| Some(sibling.identity) != present);
-        let Some(next) = later.filter(is_newer).min_by(in_order) else { return Ok(None) };
-        match File::open(&next.path) {
-            Ok(file) if identity(&file.metadata()?) == next.identity => return Ok(Some(file)),
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(e),
+        let later = siblings.iter().filter(|sibling| Some(sibling.identity) != present);
+        let Some(next) = later.filter(is_newer).min_by(in_order) else { return Ok(Successor { file: None, forms }) };
+        if let Some(file) = next.open()? {
+            return Ok(Successor { file: Some(file), forms: vec![next.form.clone()] });
         }
     }
     Err(io::Error::other("the files beside it are renamed all the time"))
@@ -100,8 +251,8 @@ pub(super) fn successor(path: &Path, left: &File, read: &[u32], others: &[u32]) 
 
 /// How the numbers of a newer file compare with those of an older one, among files of one form: as most of those tell
 /// that were written at different times, or else as the form does. `None` where neither does.
-fn newer(alike: &[Sibling]) -> Option<Ordering> {
-    let mut by_time: Vec<&Sibling> = alike.iter().collect();
+fn newer(alike: &[&Sibling]) -> Option<Ordering> {
+    let mut by_time = alike.to_vec();
     by_time.sort_by_key(|sibling| sibling.written);
     let pairs = by_time.windows(2).filter(|pair| pair[0].written < pair[1].written);
     let larger: i64 = pairs.map(|pair| pair[1].compare_numbers(pair[0]) as i64).sum();

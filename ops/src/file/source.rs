@@ -62,6 +62,14 @@ pub fn kind() -> Arc<dyn SourceKind> {
              in `anabranch_source_missed_total`. A restart does not find deleted files; it reads, in the order in which \
              they were written, files that took the place of the one it read and were renamed too, to the same name \
              but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read.\n\n\
+             A renamed file whose name holds that of the path as a word is recognised by its content too, as in a \
+             directory that was restored from a backup or copied from another host, and where a rotation copies \
+             the file and truncates it. A copy must keep the times of the files (`cp -a`, `rsync -a`): they tell the \
+             order. Where several begin with what was read, as with no more than a common first line, the oldest \
+             is read and all after it: files may come again. A directory that is moved is read on wherever it is; \
+             one that was removed, or that may not be listed, is waited for where renamed files are left to be found \
+             in it. A restart that finds another file at the path fails with `file_unreadable` while the directory \
+             may not be listed.\n\n\
              A truncated or rewritten file is read again from its start. What was read is recognised by its length, \
              its first 1,024 bytes and its last 1,024; after a restart, instead of these, by the last line that was \
              delivered (its last 256 bytes, and at least 64). A rewrite that leaves them where they were, and is \
@@ -137,7 +145,7 @@ impl Source for ConfiguredFile {
     }
 
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {
-        let follower = Follower::new(PathBuf::from(self.path.as_str()), Some(Resume::decode(position)?));
+        let mut follower = Follower::new(PathBuf::from(self.path.as_str()), Some(Resume::decode(position)?));
         let finds = tokio::task::spawn_blocking(move || follower.finds());
         match finds.await {
             Ok(found) => found.map_err(|error| unreadable(&self.path, &error)),
@@ -233,6 +241,8 @@ struct Idle {
     pause: Duration,
     /// The last pause ended without a word from the system.
     untold: bool,
+    /// It was said that the directory cannot be listed.
+    unlisted: bool,
 }
 
 #[async_trait]
@@ -273,7 +283,7 @@ impl Reader for Lines {
                     }
                 }
                 // There is more to read in the file that took its place.
-                Some(Step::Leaving) => self.pause().await,
+                Some(Step::Leaving | Step::Unlisted) => self.pause().await,
                 Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
             }
         }
@@ -374,7 +384,15 @@ impl Lines {
             }
             Step::Grown => self.take_whole_lines(),
             Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
-            Step::Missing | Step::AtEnd | Step::Leaving | Step::Replaced | Step::Truncated | Step::Surveyed => {}
+            Step::Unlisted if !self.idle.unlisted => {
+                self.idle.unlisted = true;
+                self.warn(
+                    "the file was replaced, and its directory cannot be listed: waiting for it, as other files may have \
+                     come between",
+                );
+            }
+            Step::Missing | Step::AtEnd | Step::Leaving | Step::Unlisted => {}
+            Step::Replaced | Step::Truncated | Step::Surveyed => {}
         }
         self.found = Some(step);
     }

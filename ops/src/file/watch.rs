@@ -17,6 +17,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 use tokio::sync::Notify;
 
 use super::generations::{Change, Generations};
+use super::rotation::Directory;
 
 /// A path that is watched until this is dropped.
 #[derive(Debug)]
@@ -35,10 +36,10 @@ pub(super) struct Arrivals {
 impl Arrivals {
     /// Opens the file at a path, and from here on each that comes to be there. `None` as of [`Watch::on`]. Blocks.
     pub(super) fn at(path: &Path) -> Option<Arrivals> {
-        let (directory, name) = (directory_of(path), path.file_name()?);
-        let generations = Arc::new(Generations::new(directory.to_owned(), name.to_owned()));
+        let (directory, name) = (Directory::of(path).ok()?, path.file_name()?);
+        let generations = Arc::new(Generations::new(directory, name.to_owned()));
         let mut added = Added::none()?;
-        added.add(directory, ENTRIES, Told::Generations(generations.clone(), None)).ok()?;
+        added.add(generations.directory().at(), ENTRIES, Told::Generations(generations.clone(), None)).ok()?;
         // First the watch, then the file: none comes unseen.
         generations.begin();
         Some(Arrivals { generations, _added: added })
