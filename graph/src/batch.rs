@@ -2,6 +2,7 @@
 
 mod lineage;
 mod strips;
+mod unfold;
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use smallvec::SmallVec;
 
 pub use lineage::{Alarm, Lineage};
 pub use strips::Strips;
+pub(crate) use unfold::{Part, Unfolding};
 
 use crate::ack::{Overdrawn, Run};
 use crate::fault::Fault;
@@ -112,6 +114,12 @@ impl Batch {
         grown
     }
 
+    /// Moves everything out.
+    pub(crate) fn take(&mut self) -> Batch {
+        let (bytes, counted) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.counted));
+        Batch { records: std::mem::take(&mut self.records), lineage: self.lineage.take(), bytes, counted }
+    }
+
     /// Records and lineage.
     pub fn into_parts(self) -> (Vec<Record>, Lineage) {
         (self.records, self.lineage)
@@ -193,7 +201,8 @@ impl Batch {
         Ok(copies)
     }
 
-    /// Applies decisions, keeping the order of the rows that stay. Of two on one row the worse counts.
+    /// Applies decisions, keeping the order of the rows that stay. Of two on one row the worse counts. Pieces are made
+    /// at once.
     /// O(1) when there is none, else O(rows + new records).
     ///
     /// # Errors
@@ -211,7 +220,7 @@ impl Batch {
         let rows = self.rows();
         let each = self.bytes / rows.max(1);
         let each_counted = self.counted / rows.max(1);
-        let new: usize = decisions.iter().map(|(_, d)| if let Decision::Split(new) = d { new.len() } else { 0 }).sum();
+        let new: usize = decisions.iter().filter_map(|(_, decision)| decision.split()).sum();
         let mut kept = Vec::with_capacity(rows + new - decisions.len().min(rows));
         let mut lineage = self.lineage.take();
         let mut feed = lineage.take().feed();
@@ -232,7 +241,7 @@ impl Batch {
                     self.counted = self.counted.saturating_sub(each_counted);
                     feed.move_to(1, &mut left.filtered);
                 }
-                Decision::Split(new) if new.is_empty() => {
+                decision if decision.split() == Some(0) => {
                     self.bytes = self.bytes.saturating_sub(each);
                     self.counted = self.counted.saturating_sub(each_counted);
                     if mutant!(EmptySplitForgotten) {
@@ -241,7 +250,8 @@ impl Batch {
                     }
                     feed.move_to(1, &mut left.filtered);
                 }
-                Decision::Split(new) => {
+                decision @ (Decision::Split(_) | Decision::Pieces(_)) => {
+                    let new = decision.into_records();
                     left.born += new.len() - 1;
                     self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
                     feed.split_to(new.len(), &mut lineage, lend)?;
@@ -285,7 +295,7 @@ pub(crate) fn arrange(decisions: &mut Vec<(usize, Decision)>) {
 fn severity(decision: &Decision) -> u8 {
     match decision {
         Decision::Keep => 0,
-        Decision::Split(_) => 1,
+        Decision::Split(_) | Decision::Pieces(_) => 1,
         Decision::Filter => 2,
         Decision::Fail(_) => 3,
     }

@@ -2,11 +2,15 @@
 //!
 //! An operator sees rows and gives verdicts. It never sees credit, channels or the runtime.
 
+mod pieces;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+
+pub use pieces::Pieces;
 
 use crate::arguments::Arguments;
 use crate::batch::Mask;
@@ -207,6 +211,8 @@ pub enum Decision {
     Keep,
     /// These records take its place; none filters the row.
     Split(Vec<Record>),
+    /// So do these, which are made as there is room for them; for rows that may become more than [`Pieces::FEW`].
+    Pieces(Pieces),
     /// The row is settled and leaves.
     Filter,
     /// The row goes to the dead-letter queue.
@@ -217,7 +223,7 @@ impl Decision {
     fn rank(&self) -> u8 {
         match self {
             Decision::Keep => 0,
-            Decision::Split(_) => 1,
+            Decision::Split(_) | Decision::Pieces(_) => 1,
             Decision::Filter => 2,
             Decision::Fail(_) => 3,
         }

@@ -6,7 +6,8 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::flow::{Flow, Texts};
 use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_graph::record::Record;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_graph::text::Str;
 
@@ -55,14 +56,20 @@ struct Copies {
 impl Operator for Copies {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
-            let copy = |i| {
-                let mut copy = record.clone();
-                copy.metadata.insert(key::CLONE_INDEX, ordinal(i));
-                copy
-            };
-            Ok(Decision::Split((0..=self.count).map(copy).collect()))
+            let copies = self.count + 1;
+            if copies <= Pieces::FEW {
+                return Ok(Decision::Split((0..copies).map(|i| copy(record, i)).collect()));
+            }
+            let original = record.clone();
+            Ok(Decision::Pieces(Pieces::new(copies, move |i| copy(&original, i))))
         });
     }
+}
+
+fn copy(record: &Record, i: usize) -> Record {
+    let mut copy = record.clone();
+    copy.metadata.insert(key::CLONE_INDEX, ordinal(i));
+    copy
 }
 
 impl Prototype for Copies {
@@ -80,13 +87,16 @@ mod tests {
     #[test]
     fn the_original_counts_as_clone_0() {
         let sample = record(r#"{"position":"Nw==","operation":"delete","metadata":{"a":"b"},"key":{"k":1}}"#);
-        let (_, decision) = process(&kind(), &[("count", "2")], &sample);
-        let Decision::Split(copies) = decision else { panic!("{decision:?}") };
-        assert_eq!(copies.len(), 3);
-        for (i, copy) in copies.into_iter().enumerate() {
-            let mut expected = sample.clone();
-            expected.metadata.insert("clone.index", i.to_string());
-            assert_eq!(copy, expected);
+        for (count, at_once) in [(2, true), (10_000, false)] {
+            let (_, decision) = process(&kind(), &[("count", &count.to_string())], &sample);
+            assert_eq!(matches!(decision, Decision::Split(_)), at_once, "{decision:?}");
+            let copies = decision.into_records();
+            assert_eq!(copies.len(), count + 1);
+            for (i, copy) in copies.into_iter().enumerate() {
+                let mut expected = sample.clone();
+                expected.metadata.insert("clone.index", i.to_string());
+                assert_eq!(copy, expected);
+            }
         }
     }
 

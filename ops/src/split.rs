@@ -7,7 +7,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Flow, Kinds, Texts, Type};
 use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
@@ -78,10 +78,10 @@ impl Operator for Split {
 }
 
 impl Split {
-    /// O(elements · fields of the maps on the way).
+    /// O(elements · fields of the maps on the way), those of many elements when their records are made.
     fn split(&self, record: &Record) -> Result<Decision, Fault> {
         let items = match self.field.get(record)? {
-            Some(Part::Value(Value::List(items))) => items,
+            Some(Part::Value(Value::List(items))) => items.clone(),
             found => return Err(self.not_a_list(found)),
         };
         if items.is_empty() {
@@ -90,14 +90,12 @@ impl Split {
         // Every piece copies the map around the field, so the list is taken out of it once beforehand.
         let mut rest = record.clone();
         self.field.set(&mut rest, Value::Null)?;
-        let mut pieces = Vec::with_capacity(items.len());
-        for (i, item) in items.iter().enumerate() {
-            let mut piece = rest.clone();
-            self.field.set(&mut piece, item.clone())?;
-            piece.metadata.insert(key::SPLIT_INDEX, ordinal(i));
-            pieces.push(piece);
+        if items.len() <= Pieces::FEW {
+            let pieces = items.iter().enumerate().map(|(i, item)| piece(&self.field, &rest, item, i));
+            return Ok(Decision::Split(pieces.collect()));
         }
-        Ok(Decision::Split(pieces))
+        let field = self.field.clone();
+        Ok(Decision::Pieces(Pieces::new(items.len(), move |i| piece(&field, &rest, &items[i], i))))
     }
 
     #[cold]
@@ -105,6 +103,15 @@ impl Split {
         let found = found.map_or("missing", |part| part.type_name());
         Fault::record("split_not_a_list", format!("field {:?} is not a list, it is {found}", self.field.as_str()))
     }
+}
+
+/// The record of an element. `rest` has a field in the place of the list, so that another one can be set there.
+fn piece(field: &Reference, rest: &Record, item: &Value, i: usize) -> Record {
+    let mut piece = rest.clone();
+    let set = field.set(&mut piece, item.clone());
+    debug_assert!(set.is_ok(), "{set:?}");
+    piece.metadata.insert(key::SPLIT_INDEX, ordinal(i));
+    piece
 }
 
 impl Prototype for Split {
@@ -126,7 +133,9 @@ mod tests {
         let sample = record(before);
         let (after, decision) = process(&kind(), &[("field", field)], &sample);
         match decision {
-            Decision::Split(pieces) => Ok(pieces.iter().map(text).collect()),
+            decision @ (Decision::Split(_) | Decision::Pieces(_)) => {
+                Ok(decision.into_records().iter().map(text).collect())
+            }
             Decision::Filter => Ok(Vec::new()),
             Decision::Fail(fault) => {
                 assert_eq!(after, sample);
@@ -148,6 +157,16 @@ mod tests {
             split(".Payload.After.in.items", sample),
             Ok(vec![piece(0, "1"), piece(1, r#"{"x":[2]}"#), piece(2, "\"t\"")])
         );
+    }
+
+    #[test]
+    fn the_elements_of_a_long_list_become_records_when_there_is_room() {
+        let sample = record(&format!(r#"{{"operation":"create","key":{{"l":[{}0]}}}}"#, "0,".repeat(99_999)));
+        let (_, decision) = process(&kind(), &[("field", ".Key.l")], &sample);
+        let Decision::Pieces(pieces) = decision else { panic!("all were made at once") };
+        assert_eq!(pieces.len(), 100_000);
+        let last = text(&pieces.make(99_999));
+        assert!(last.contains(r#""split.index":"99999""#) && last.contains(r#""key":{"l":0}"#), "{last}");
     }
 
     #[test]

@@ -106,8 +106,8 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
             let (after, decision) = run(&*configured, &record);
             match decision {
                 Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
-                Decision::Split(pieces) => {
-                    prop_assert!(pieces.iter().all(|piece| piece.position() == record.position()));
+                decision @ (Decision::Split(_) | Decision::Pieces(_)) => {
+                    prop_assert!(decision.into_records().iter().all(|piece| piece.position() == record.position()));
                 }
                 Decision::Keep | Decision::Filter => prop_assert_eq!(after.position(), record.position()),
             }

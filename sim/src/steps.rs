@@ -133,7 +133,7 @@ impl AsyncOperator for SimStep {
         let most = if partial { rows.len().min(1 + call as usize % 3) } else { rows.len() };
         let verdict = |mut record: Record| match self.decide(&mut record) {
             Decision::Keep => Verdict::Keep(record),
-            Decision::Split(pieces) => Verdict::Split(pieces),
+            decision @ (Decision::Split(_) | Decision::Pieces(_)) => Verdict::Split(decision.into_records()),
             Decision::Filter => Verdict::Filter,
             Decision::Fail(fault) => Verdict::Fail(fault),
         };

@@ -103,6 +103,7 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
                 Decision::Keep => {}
                 Decision::Split(pieces) if pieces.is_empty() => *outcome = Some(Outcome::Dropped),
                 Decision::Split(pieces) => *outcome = Some(Outcome::Split(pieces.clone())),
+                Decision::Pieces(pieces) => *outcome = Some(Outcome::Split(pieces.iter().collect())),
                 Decision::Filter => *outcome = Some(Outcome::Dropped),
                 // Its letter is noted.
                 Decision::Fail(_) => *outcome = None,

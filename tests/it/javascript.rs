@@ -1,7 +1,5 @@
 //! Pipelines with scripts.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use crate::process::{Workspace, file_to_file, numbered_lines};
@@ -264,17 +262,7 @@ pipelines:
 "#
             ),
         );
-        let mut child = workspace.command(["run", "--once"]).stdout(Stdio::null()).spawn().unwrap();
-        let status = format!("/proc/{}/status", child.id());
-        let mut peak: u64 = 0;
-        while child.try_wait().unwrap().is_none() {
-            let text = std::fs::read_to_string(&status).unwrap_or_default();
-            let highest = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
-            peak = highest.map_or(peak, |highest| highest.parse().unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        assert!(child.wait().unwrap().success());
-        peak
+        workspace.peak(&[])
     };
     let (few, many) = (resident(20_000), resident(100_000));
     assert!(many < few + few / 4 + 8192, "{few} kB for 20,000 records, {many} kB for 100,000");

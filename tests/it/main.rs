@@ -43,6 +43,7 @@ mod edits;
 mod elsewhere;
 mod examples;
 mod failover;
+mod fan_out;
 mod fix;
 mod gallery;
 mod generated;

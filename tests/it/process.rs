@@ -142,6 +142,23 @@ impl Workspace {
         self.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0)
     }
 
+    /// Runs until the sources have ended, and says how much memory it had at most, in kB.
+    #[track_caller]
+    pub fn peak(&self, args: &[&str]) -> u64 {
+        let args = ["run", "--once", "--preview.pipeline-arch-v2"].iter().chain(args);
+        let mut child = self.command(args).stdout(Stdio::null()).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak: u64 = 0;
+        while child.try_wait().unwrap().is_none() {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let highest = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+            peak = highest.map_or(peak, |highest| highest.parse().unwrap());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(child.wait().unwrap().success());
+        peak
+    }
+
     /// Starts and goes on.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Process {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ack::{LaneIndex, Ledger};
+use crate::operator::Pieces;
 use crate::record::Position;
 
 fn position(i: usize) -> Position {
@@ -142,6 +143,84 @@ proptest! {
         }
         settle(&mut ledger, std::mem::replace(&mut left.filtered, Lineage::none(&alarm)));
         settle(&mut ledger, left.failed.batch.into_parts().1);
+        prop_assert_eq!((ledger.in_flight(), ledger.open_rows(), alarm.lost()), (0, 0, 0));
+    }
+}
+
+/// All rows of what a batch became, in order.
+fn made(parts: Vec<Part>) -> Vec<Batch> {
+    let strips = |part| match part {
+        Part::Rows(batch) => vec![batch],
+        Part::Pieces(mut unfolding) => {
+            std::iter::from_fn(|| (!unfolding.is_done()).then(|| unfolding.strip())).collect()
+        }
+    };
+    parts.into_iter().flat_map(strips).collect()
+}
+
+#[test]
+fn pieces_are_made_in_strips_of_rows_and_of_bytes() {
+    for (length, rows) in [(1, STRIP_ROWS), (STRIP_BYTES / 10, 10)] {
+        let alarm = Arc::new(Alarm::default());
+        let mut ledger = Ledger::new(LaneIndex(0), None);
+        let batch = batch(&mut ledger, 0, 3, &alarm);
+        let mut piece = Record::at(position(1));
+        piece.payload.after = crate::record::Data::text("x".repeat(length));
+        let mut decisions = vec![(1, Decision::Pieces(Pieces::new(1000, move |_| piece.clone())))];
+        let mut left = Leftover::new(&alarm);
+        let parts = batch.unfold(&mut decisions, &mut left, &mut |run| ledger.lend(run)).unwrap();
+        assert_eq!((parts.iter().map(Part::rows).collect::<Vec<_>>(), left.born), (vec![1, 1000, 1], 999));
+        let strips = made(parts);
+        assert!(strips.iter().all(|strip| strip.rows() <= rows), "{length}");
+        assert!(strips.len() >= 1002 / rows);
+        assert_eq!(strips.iter().map(|strip| strip.counted).sum::<usize>(), 300);
+        strips.into_iter().for_each(|strip| settle(&mut ledger, strip.into_parts().1));
+        assert_eq!((ledger.in_flight(), ledger.open_rows(), alarm.lost()), (0, 0, 0));
+    }
+}
+
+proptest! {
+    /// Pieces that are made later are the rows that are made at once.
+    #[test]
+    fn to_unfold_is_to_apply(fates in proptest::collection::vec((fate(), any::<bool>()), 1..40), rows in 1usize..40) {
+        let alarm = Arc::new(Alarm::default());
+        let mut ledger = Ledger::new(LaneIndex(0), None);
+        let decisions = |unfolds: bool| -> Vec<(usize, Decision)> {
+            let decision = |(row, (fate, later)): (usize, &(Fate, bool))| {
+                let piece = move |i: usize| {
+                    let mut piece = Record::at(position(row));
+                    piece.metadata.insert("i", i.to_string());
+                    piece
+                };
+                Some((row, match fate {
+                    Fate::Nothing => return None,
+                    Fate::Keep => Decision::Keep,
+                    Fate::Filter => Decision::Filter,
+                    Fate::Fail => Decision::Fail(Fault::record("x", "y")),
+                    Fate::Split(n) if *later && unfolds => Decision::Pieces(Pieces::new(n * 50, piece)),
+                    Fate::Split(n) if *later => Decision::Split((0..n * 50).map(piece).collect()),
+                    Fate::Split(n) => Decision::Split((0..*n).map(piece).collect()),
+                }))
+            };
+            fates.iter().enumerate().filter_map(decision).rev().collect()
+        };
+        let (mut now, mut later) = (Leftover::new(&alarm), Leftover::new(&alarm));
+        let mut applied = batch(&mut ledger, 0, rows, &alarm);
+        applied.apply(&mut decisions(false), &mut now, &mut |run| ledger.lend(run)).unwrap();
+        let unfolded = batch(&mut ledger, 0, rows, &alarm);
+        let parts = unfolded.unfold(&mut decisions(true), &mut later, &mut |run| ledger.lend(run)).unwrap();
+        let mut together = Leftover::new(&alarm).failed.batch;
+        made(parts).into_iter().for_each(|part| together.merge(part));
+        prop_assert_eq!(together.records(), applied.records());
+        prop_assert_eq!(together.lineage().rows(), together.rows());
+        prop_assert_eq!(now.born, later.born);
+        prop_assert_eq!(now.filtered.rows(), later.filtered.rows());
+        prop_assert_eq!(now.failed.batch.records(), later.failed.batch.records());
+        for lineage in [now, later].map(|left| [left.filtered, left.failed.batch.into_parts().1]).into_iter().flatten() {
+            settle(&mut ledger, lineage);
+        }
+        settle(&mut ledger, applied.into_parts().1);
+        settle(&mut ledger, together.into_parts().1);
         prop_assert_eq!((ledger.in_flight(), ledger.open_rows(), alarm.lost()), (0, 0, 0));
     }
 }

@@ -15,7 +15,7 @@ use super::meter::{Before, StageMeters};
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, Lend, Mask, arrange};
+use crate::batch::{Batch, Leftover, Lend, Mask, Part, Unfolding, arrange};
 use crate::condition::Condition;
 use crate::fault::Fault;
 use crate::operator::{Decision, Operator, Rows};
@@ -48,11 +48,12 @@ struct Step<O: ?Sized> {
 }
 
 /// The steps of a chain. A row that was split goes on in pieces no larger than a strip, each to the end of the chain
-/// before the next one.
+/// before the next one. Where the operator leaves it to the chain to make the pieces, it makes a strip of them when the
+/// one before has left.
 pub(super) struct Steps<O: ?Sized> {
     steps: Vec<Step<O>>,
-    /// Batches on their way, with the step they are to enter; the last one goes on first.
-    waiting: Vec<(usize, Batch)>,
+    /// Rows on their way, with the step they are to enter; the last ones go on first.
+    waiting: Vec<(usize, Part)>,
     mask: Mask,
     /// Whether `mask` holds the selection of the step before; otherwise that was all rows.
     masked: bool,
@@ -107,30 +108,41 @@ impl<O: Operator + ?Sized> Steps<O> {
     /// Takes a strip.
     pub(super) fn push(&mut self, batch: Batch) {
         self.changed = false;
-        self.waiting.push((0, batch));
+        self.waiting.push((0, Part::Rows(batch)));
     }
 
     /// The next piece that reached the end of the chain; rows that did not are in `left`. An empty piece is a strip
     /// of which nothing reached it: the caller may let others have a turn. A piece that may have been changed is weighed.
     pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
-        while let Some((step, mut batch)) = self.waiting.pop() {
+        while let Some((step, part)) = self.waiting.pop() {
+            let mut batch = match part {
+                Part::Rows(batch) => batch,
+                Part::Pieces(unfolding) => self.make(step, unfolding),
+            };
             if batch.rows() == 0 || step == self.steps.len() {
                 if self.changed {
                     batch.weigh();
                 }
                 return Ok(Some(batch));
             }
-            if let Err(fault) = self.step(step, &mut batch, left, lend) {
-                // Dropped with the chain, when the run knows why.
-                self.waiting.push((step, batch));
-                return Err(fault);
+            match self.step(step, &mut batch, left, lend) {
+                Ok(None) => {}
+                Ok(Some(parts)) => {
+                    self.put_off(step + 1, parts);
+                    continue;
+                }
+                Err(fault) => {
+                    // Dropped with the chain, when the run knows why.
+                    self.waiting.push((step, Part::Rows(batch)));
+                    return Err(fault);
+                }
             }
             let shared = self.steps.get(step + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
             if batch.is_strip() || shared {
-                self.waiting.push((step + 1, batch));
+                self.waiting.push((step + 1, Part::Rows(batch)));
             } else {
                 let first = self.waiting.len();
-                self.waiting.extend(batch.strips().map(|strip| (step + 1, strip)));
+                self.waiting.extend(batch.strips().map(|strip| (step + 1, Part::Rows(strip))));
                 self.waiting[first..].reverse();
                 if mutant!(StripsForgotten) {
                     self.waiting.drain(first..first + 1);
@@ -140,8 +152,41 @@ impl<O: Operator + ?Sized> Steps<O> {
         Ok(None)
     }
 
-    /// Runs one step on a batch.
-    fn step(&mut self, at: usize, batch: &mut Batch, left: &mut Leftover, lend: Lend<'_>) -> Result<(), Fault> {
+    /// Makes the next strip of pieces, which are to enter `step`; the others wait below it.
+    fn make(&mut self, step: usize, mut unfolding: Unfolding) -> Batch {
+        let batch = unfolding.strip();
+        let made_by = step.checked_sub(1).and_then(|at| self.steps.get(at));
+        if let Some(watchers) = made_by.and_then(|step| step.tap.watchers()) {
+            watchers.show(Side::After, batch.records());
+        }
+        if !unfolding.is_done() {
+            self.waiting.push((step, Part::Pieces(unfolding)));
+        }
+        batch
+    }
+
+    /// Has what a step made wait for `step`, the first part on top.
+    fn put_off(&mut self, step: usize, parts: Vec<Part>) {
+        for part in parts.into_iter().rev() {
+            match part {
+                Part::Rows(batch) => {
+                    let first = self.waiting.len();
+                    self.waiting.extend(batch.strips().map(|strip| (step, Part::Rows(strip))));
+                    self.waiting[first..].reverse();
+                }
+                Part::Pieces(unfolding) => self.waiting.push((step, Part::Pieces(unfolding))),
+            }
+        }
+    }
+
+    /// Runs one step on a batch. Where pieces of rows are yet to be made, the batch is taken apart.
+    fn step(
+        &mut self,
+        at: usize,
+        batch: &mut Batch,
+        left: &mut Leftover,
+        lend: Lend<'_>,
+    ) -> Result<Option<Vec<Part>>, Fault> {
         let Self { steps, mask, masked, decisions, condition_failed, changed, repairable, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
         let meter = meters.step(at);
@@ -171,15 +216,19 @@ impl<O: Operator + ?Sized> Steps<O> {
             condition_failed.clear();
         }
         decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
+        let mut unfolds = false;
         for (_, decision) in decisions.iter_mut() {
-            if let Decision::Split(records) = decision
-                && records.len() > 1
+            if let Some(records) = decision.split()
+                && records > 1
                 && !step.multiplies
             {
-                *decision = Decision::Fail(multiplied(records.len()));
+                *decision = Decision::Fail(multiplied(records));
             }
-            if let Decision::Fail(fault) = decision {
-                *fault = fault.clone().at(&step.node);
+            match decision {
+                Decision::Fail(fault) => *fault = fault.clone().at(&step.node),
+                // A mask is carried to the whole strip at once. The compiler shares none with a step that multiplies.
+                Decision::Pieces(_) => unfolds = !shared,
+                Decision::Keep | Decision::Split(_) | Decision::Filter => {}
             }
         }
         let ended = Instant::now();
@@ -200,12 +249,25 @@ impl<O: Operator + ?Sized> Steps<O> {
             carry(&before, decisions, mask);
         }
         let before = Before::of(batch.rows(), left);
+        if unfolds {
+            let parts = batch.take().unfold(decisions, left, lend).map_err(overdrawn)?;
+            let out = parts.iter().map(Part::rows).sum();
+            meter.leave(before.passed(out, left), meters.at(ended));
+            if let Some(watchers) = &watchers {
+                for part in &parts {
+                    if let Part::Rows(batch) = part {
+                        watchers.show(Side::After, batch.records());
+                    }
+                }
+            }
+            return Ok(Some(parts));
+        }
         batch.apply(decisions, left, lend).map_err(overdrawn)?;
         meter.leave(before.passed(batch.rows(), left), meters.at(ended));
         if let Some(watchers) = &watchers {
             watchers.show(Side::After, batch.records());
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Closes the operators. What cannot be released is logged.
@@ -284,7 +346,7 @@ fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
         let Some(count) = counts.get_mut(*row) else { continue };
         *count = match decision {
             Decision::Keep => *count,
-            Decision::Split(new) => (*count).min(1) * new.len(),
+            Decision::Split(_) | Decision::Pieces(_) => (*count).min(1) * decision.split().unwrap_or_default(),
             Decision::Filter | Decision::Fail(_) => 0,
         };
     }

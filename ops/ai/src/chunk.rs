@@ -10,7 +10,7 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::flow::{Fields, Flow, Kinds, Shape, Type};
 use anabranch_graph::operator::{
-    Access, BuiltOperator, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
+    Access, BuiltOperator, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Pieces, Rows, Signature,
 };
 use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Reference, Side, Target};
@@ -193,19 +193,35 @@ impl Operator for Chunk {
                 return Ok(Decision::Keep);
             }
             let (source_key, count) = (Str::from(&*key), Str::from(chunks.len().to_string()));
-            let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
-                let mut piece = rest.clone();
-                let text = &text[range.clone()];
-                self.output.set(&mut piece, text.into())?;
-                piece.metadata.insert(ID, id(&key, index as u64, text));
-                piece.metadata.insert(SOURCE_KEY, source_key.clone());
-                piece.metadata.insert(INDEX, index.to_string());
-                piece.metadata.insert(COUNT, count.clone());
-                Ok(piece)
-            };
-            Ok(Decision::Split(chunks.iter().enumerate().map(piece).collect::<Result<Vec<Record>, Fault>>()?))
+            if chunks.is_empty() {
+                return Ok(Decision::Split(Vec::new()));
+            }
+            // Where one chunk can be set, another one can be set again.
+            self.output.set(&mut rest, "".into())?;
+            if chunks.len() <= Pieces::FEW {
+                let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
+                    piece(&self.output, &rest, [&source_key, &count], index, &text[range.clone()])
+                };
+                return Ok(Decision::Split(chunks.iter().enumerate().map(piece).collect()));
+            }
+            let (output, text) = (self.output.clone(), text.into_owned());
+            Ok(Decision::Pieces(Pieces::new(chunks.len(), move |index| {
+                piece(&output, &rest, [&source_key, &count], index, &text[chunks[index].clone()])
+            })))
         });
     }
+}
+
+/// The record of a chunk: `rest` with its text in the place of another one.
+fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usize, text: &str) -> Record {
+    let mut piece = rest.clone();
+    let set = output.set(&mut piece, text.into());
+    debug_assert!(set.is_ok(), "{set:?}");
+    piece.metadata.insert(ID, id(key, index as u64, text));
+    piece.metadata.insert(SOURCE_KEY, key.clone());
+    piece.metadata.insert(INDEX, index.to_string());
+    piece.metadata.insert(COUNT, count.clone());
+    piece
 }
 
 impl Chunk {

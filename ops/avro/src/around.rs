@@ -14,7 +14,8 @@ use std::time::Duration;
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::flow::{Flow, RecordShape};
 use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature, Verdict,
+    Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
+    Verdict,
 };
 use anabranch_graph::record::Record;
 use anabranch_graph::reference::Side;
@@ -23,6 +24,7 @@ use async_trait::async_trait;
 
 use crate::desk::{Desk, RegistryClient};
 use crate::given::Given;
+use crate::pieces::named;
 use crate::record::{Part, decode, has_schema, is_encoded, refresh};
 use crate::strip::Prepared;
 use crate::wrapped::wrapped;
@@ -208,6 +210,12 @@ impl<O: Operator + ?Sized> Operator for Around<O> {
         given.clear();
         strip.process(&mut **inner, rows, concerns, decode, |row, record| given.note(row, record));
         // A registry that is away ends the run, so nobody sees a row that fails here.
+        for (row, decision) in rows.decisions_mut() {
+            if let Decision::Pieces(pieces) = decision {
+                let named = named(pieces, |piece| refresh_all(desk, *switches, given, row, piece));
+                *decision = named.map_or_else(Decision::Fail, Decision::Pieces);
+            }
+        }
         strip.finish(rows, |row, _, record| refresh_all(desk, *switches, given, row, record));
         given.clear();
     }

@@ -14,6 +14,7 @@ mod given;
 pub mod guest;
 pub mod infer;
 pub mod inline;
+mod pieces;
 pub mod record;
 mod shape;
 pub mod source;

@@ -79,7 +79,7 @@ impl Worker {
         for (row, decision) in decisions {
             results[row] = match decision {
                 Decision::Keep => continue,
-                Decision::Split(records) => Ok(records),
+                decision @ (Decision::Split(_) | Decision::Pieces(_)) => Ok(decision.into_records()),
                 Decision::Filter => Ok(Vec::new()),
                 Decision::Fail(fault) => {
                     assert_eq!(format!("{:?}", after[row]), format!("{:?}", records[row]), "a failed row changed");
@@ -151,7 +151,7 @@ impl Wired {
         let results = made.into_iter().zip(records).zip(&after);
         let results = results.map(|((made, before), after)| match made {
             Ok(Decision::Keep) => Ok(vec![after.clone()]),
-            Ok(Decision::Split(records)) => Ok(records),
+            Ok(decision @ (Decision::Split(_) | Decision::Pieces(_))) => Ok(decision.into_records()),
             Ok(Decision::Filter) => Ok(Vec::new()),
             Ok(Decision::Fail(fault)) | Err(fault) => {
                 assert_eq!(format!("{before:?}"), format!("{after:?}"), "a failed row changed");

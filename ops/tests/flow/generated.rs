@@ -325,7 +325,7 @@ fn run(plan: &PlanGraph, shapes: &Shapes, at: NodeIndex, mut record: Record, fat
             if verdict {
                 match apply(&step.operator, &mut record) {
                     Decision::Keep => rows.push(record),
-                    Decision::Split(pieces) => rows = pieces,
+                    decision @ (Decision::Split(_) | Decision::Pieces(_)) => rows = decision.into_records(),
                     Decision::Filter => {
                         fates.passed.insert(at);
                     }

@@ -115,7 +115,7 @@ async fn so_is_a_step_that_waits() {
             let mut step = marked("mark");
             let verdict = |mut record: Record| match step(&mut record) {
                 Ok(Decision::Keep) => Verdict::Keep(record),
-                Ok(Decision::Split(records)) => Verdict::Split(records),
+                Ok(decision @ (Decision::Split(_) | Decision::Pieces(_))) => Verdict::Split(decision.into_records()),
                 Ok(Decision::Filter) => Verdict::Filter,
                 Ok(Decision::Fail(fault)) | Err(fault) => Verdict::Fail(fault),
             };

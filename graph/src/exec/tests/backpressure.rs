@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::batch::STRIP_ROWS;
-use crate::operator::{Decision, Verdict};
+use crate::operator::{Decision, Pieces, Verdict};
 use crate::plan::stage::{Limits, StageId, StageKind};
 use crate::record::{Data, Record};
 use crate::testing::{AtEnd, asynchronous, inline, isolated};
@@ -250,5 +250,56 @@ async fn copies_count_when_they_were_changed() {
         }
         let most = most_in_flight(&bench, &pipeline.plan()).await as usize;
         assert!((30 / copies..=45 / copies + 4).contains(&most), "{copies} copies: {most}");
+    }
+}
+
+/// A row that becomes very many is in memory a strip at a time, whoever runs the operator, and its pieces keep the order
+/// and settle their row once all are delivered.
+#[tokio::test(start_paused = true)]
+async fn the_pieces_of_a_row_are_made_as_there_is_room() {
+    for workers in [1, 2] {
+        let bench = Bench::new();
+        let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = made.clone();
+        let unfold = inline(move |record| {
+            let (count, record) = (count.clone(), record.clone());
+            Ok(Decision::Pieces(Pieces::new(100_000, move |i| {
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let mut piece = record.clone();
+                piece.metadata.insert("i", i.to_string());
+                piece
+            })))
+        });
+        let start = |to: &Arc<Shelf>| {
+            let upstream = Arc::new(Upstream::new(&bench.journal, 3, AtEnd::End));
+            let mut pipeline = bench.pipeline().limits(|limits| limits.queue_strips = 2);
+            let read = pipeline.read("in", &upstream);
+            let mut step = crate::testing::Pipeline::step("unfold", &unfold);
+            step.multiplies = true;
+            let kind = match workers {
+                1 => StageKind::Chain(vec![step]),
+                _ => StageKind::Parallel { steps: vec![step], workers },
+            };
+            let unfolded = pipeline.stage("unfold", &[read], kind);
+            pipeline.write(&[unfolded], "a", to);
+            (bench.start(&pipeline.plan()), upstream)
+        };
+        let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| crate::testing::Reaction::Hang));
+        let (running, _) = start(&hung);
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let before = made.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((1..40 * STRIP_ROWS).contains(&before), "{workers} workers made {before} pieces");
+        running.kill();
+        in_time(running.join()).await;
+
+        let shelf = Arc::new(Shelf::new("a", &bench.journal));
+        let (running, upstream) = start(&shelf);
+        let progress = running.progress();
+        finished(&in_time(running.join()).await);
+        let numbers =
+            shelf.durable().into_iter().map(|record| record.metadata.get("i").unwrap().parse::<usize>().unwrap());
+        assert!(numbers.eq((0..3).flat_map(|_| 0..100_000)), "{workers} workers");
+        assert!(shelf.rows().is_sorted());
+        assert_eq!((progress.totals().born, upstream.kept()), (3 * 99_999, 0));
     }
 }

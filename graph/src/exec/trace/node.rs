@@ -33,8 +33,10 @@ impl<'a> From<Option<&'a Decision>> for Fate<'a> {
         match decision {
             None | Some(Decision::Keep) => Fate::Kept,
             Some(Decision::Filter) => Fate::Filtered,
-            Some(Decision::Split(pieces)) if pieces.is_empty() => Fate::Filtered,
-            Some(Decision::Split(pieces)) => Fate::Split(pieces.len()),
+            Some(decision @ (Decision::Split(_) | Decision::Pieces(_))) => match decision.split() {
+                None | Some(0) => Fate::Filtered,
+                Some(pieces) => Fate::Split(pieces),
+            },
             Some(Decision::Fail(fault)) => Fate::Failed(fault),
         }
     }

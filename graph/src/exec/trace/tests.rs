@@ -139,7 +139,7 @@ async fn so_has_a_step_that_waits() {
     let operator = asynchronous(|records| {
         let verdict = |mut record: Record| match mixed(&mut record) {
             Ok(Decision::Keep) => Verdict::Keep(record),
-            Ok(Decision::Split(records)) => Verdict::Split(records),
+            Ok(decision @ (Decision::Split(_) | Decision::Pieces(_))) => Verdict::Split(decision.into_records()),
             Ok(Decision::Filter) => Verdict::Filter,
             Ok(Decision::Fail(fault)) | Err(fault) => Verdict::Fail(fault),
         };

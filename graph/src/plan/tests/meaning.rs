@@ -116,7 +116,7 @@ fn through_graph(plan: &PlanGraph, at: NodeIndex, mut record: Record, arrived: &
             } else {
                 match apply(&step.operator, std::slice::from_mut(&mut record), None).pop() {
                     None | Some((_, Decision::Keep)) => rows.push(record),
-                    Some((_, Decision::Split(pieces))) => rows = pieces,
+                    Some((_, decision @ (Decision::Split(_) | Decision::Pieces(_)))) => rows = decision.into_records(),
                     Some((_, Decision::Filter)) => {}
                     Some((_, Decision::Fail(_))) => arrived.entry("failed".to_owned()).or_default().push(record),
                 }
@@ -161,7 +161,7 @@ fn through_steps(steps: &[StepSpec], mut strip: Vec<Record>, arrived: &mut Arriv
         for (row, record) in strip.into_iter().enumerate() {
             let kept = match decisions.remove(&row) {
                 None | Some(Decision::Keep) => vec![record],
-                Some(Decision::Split(pieces)) => pieces,
+                Some(decision @ (Decision::Split(_) | Decision::Pieces(_))) => decision.into_records(),
                 Some(Decision::Filter) => vec![],
                 Some(Decision::Fail(_)) => {
                     arrived.entry("failed".to_owned()).or_default().push(record);

@@ -1,7 +1,8 @@
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Class, Decision};
+use anabranch_graph::operator::{Class, Decision, Pieces};
+use anabranch_graph::record::Operation;
 use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_graph::specification::{Specification, shared};
 use anabranch_graph::value::Value;
@@ -65,7 +66,14 @@ impl Operator for Add {
             if is_doubled(record) {
                 let mut copies = vec![record.clone(), record.clone()];
                 copies.iter_mut().try_for_each(add)?;
-                return Ok(Decision::Split(copies));
+                // The second one has another shape.
+                if let (Operation::Update, Some(fields)) = (record.operation, copies[1].payload.after.fields_mut()) {
+                    fields.remove("more");
+                }
+                return Ok(match record.operation {
+                    Operation::Update => Decision::Pieces(Pieces::new(2, move |i| copies[i].clone())),
+                    _ => Decision::Split(copies),
+                });
             }
             add(record).map(|()| Decision::Keep)
         });
@@ -184,6 +192,12 @@ async fn each_of_several_records_made_of_one_has_a_version_that_fits() {
     operator.process(&mut Rows::new(&mut records, None, &mut decisions));
     let [(0, Decision::Split(copies))] = &decisions[..] else { panic!("{decisions:?}") };
     assert_eq!(versions(copies), [third(), third()]);
+    let mut later = record();
+    later.operation = Operation::Update;
+    decisions.clear();
+    operator.process(&mut Rows::new(&mut [later], None, &mut decisions));
+    let Some((0, Decision::Pieces(pieces))) = decisions.pop() else { panic!("{decisions:?}") };
+    assert_eq!(versions(&pieces.iter().collect::<Vec<_>>()), [third(), Some("4".to_owned())]);
     let BuiltOperator::Async(operator) = configured_as(Class::Async) else { panic!() };
     let verdicts = operator.call(vec![record()]).await;
     let [Verdict::Split(copies)] = &verdicts[..] else { panic!("{verdicts:?}") };

@@ -41,7 +41,7 @@ impl Operator for Making {
         rows.for_each(|record| {
             let mut made = (self.change)(record.clone());
             if made.len() != 1 {
-                return Ok(Decision::Split(made));
+                return Ok(Decision::Pieces(Pieces::new(made.len(), move |i| made[i].clone())));
             }
             *record = made.remove(0);
             Ok(Decision::Keep)
@@ -77,7 +77,7 @@ fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[R
         .enumerate()
         .flat_map(|(row, record)| match decisions.remove(&row) {
             None => vec![record],
-            Some(Decision::Split(records)) => records,
+            Some(decision @ Decision::Pieces(_)) => decision.into_records(),
             Some(other) => panic!("{other:?}"),
         })
         .collect();

@@ -1,0 +1,66 @@
+//! The schemas of records that are yet to be made of a row.
+
+use anabranch_graph::fault::Fault;
+use anabranch_graph::operator::Pieces;
+use anabranch_graph::record::Record;
+use anabranch_graph::text::Str;
+
+use crate::record::Part;
+
+/// What the metadata name for the key and the payload: subject and version.
+type Names = [Option<Str>; 4];
+
+fn keys() -> [Str; 4] {
+    let [(key, key_version), (payload, payload_version)] = Part::ALL.map(Part::names);
+    [key, key_version, payload, payload_version]
+}
+
+fn names(keys: &[Str; 4], record: &Record) -> Names {
+    keys.each_ref().map(|key| record.metadata.get(key).cloned())
+}
+
+/// The same pieces with the names of schemas that `visit` gives each. It is shown every piece once, and of what it
+/// changes only those names are kept: four bytes for each piece. Pieces without a schema cost nothing.
+///
+/// # Errors
+/// That of `visit`.
+pub(crate) fn named(pieces: &Pieces, mut visit: impl FnMut(&mut Record) -> Result<(), Fault>) -> Result<Pieces, Fault> {
+    let keys = keys();
+    // They have the same metadata but for what numbers them.
+    if pieces.is_empty() || names(&keys, &pieces.make(0)).iter().all(Option::is_none) {
+        return Ok(pieces.clone());
+    }
+    let mut distinct: Vec<Names> = Vec::new();
+    let mut each: Vec<u32> = Vec::with_capacity(pieces.len());
+    let mut changed = false;
+    for mut piece in pieces.iter() {
+        let before = names(&keys, &piece);
+        visit(&mut piece)?;
+        let after = names(&keys, &piece);
+        changed |= before != after;
+        let at = distinct.iter().rposition(|names| *names == after).unwrap_or_else(|| {
+            distinct.push(after);
+            distinct.len() - 1
+        });
+        each.push(u32::try_from(at).unwrap_or(u32::MAX));
+    }
+    if !changed {
+        return Ok(pieces.clone());
+    }
+    let inner = pieces.clone();
+    Ok(Pieces::new(pieces.len(), move |i| {
+        let mut piece = inner.make(i);
+        for (key, name) in keys.iter().zip(&distinct[each[i] as usize]) {
+            match name {
+                Some(name) if piece.metadata.get(key) != Some(name) => {
+                    piece.metadata.insert(key.clone(), name.clone());
+                }
+                Some(_) => {}
+                None => {
+                    piece.metadata.remove(key);
+                }
+            }
+        }
+        piece
+    }))
+}
