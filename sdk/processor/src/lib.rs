@@ -74,8 +74,6 @@
 //! pairs, from the level on that the service has set for processors. A line costs more than most of what is done to a
 //! record: use `trace` for what is said per record.
 
-#[cfg(test)]
-mod arbitrary;
 mod error;
 mod guest;
 mod host;
@@ -90,6 +88,8 @@ pub mod schema;
 pub mod specification;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod value;
 mod wire;

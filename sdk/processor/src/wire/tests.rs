@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use super::command::host_side;
 use super::read::{Malformed, Reader};
 use super::*;
-use crate::arbitrary::Random;
 use crate::error::Error;
 use crate::metadata;
 use crate::processor::Output;
 use crate::record::{Change, Data, Operation, Record};
+use crate::tests::arbitrary::Random;
 use crate::value::{Map, Value};
 
 fn record() -> Record {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::arbitrary::Random;
+use crate::tests::arbitrary::Random;
 
 fn map(fields: &[(&str, Value)]) -> Map {
     fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()

@@ -1,10 +1,10 @@
-use crate::arbitrary::Random;
 use crate::metadata::{PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION};
 use crate::processor::{Output, Processor};
 use crate::record::{Data, Record};
 use crate::schema::{self, avro::Avro};
 use crate::specification::Specification;
 use crate::testing::{self, Running};
+use crate::tests::arbitrary::Random;
 use crate::value::{Map, Value};
 use crate::{Error, HostError};
 
