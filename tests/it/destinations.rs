@@ -44,7 +44,7 @@ fn dry_run(workspace: &Workspace) -> Output {
 fn a_dry_run_shows_the_records_that_a_destination_refuses_whatever_it_is_connected_to() {
     let folder = |template: &str| nowhere(&format!("folder: '{template}'"));
     let mut rows = vec![
-        ("", folder("../{{ .Payload.After.kind }}"), "folder_invalid", "\"../order\" cannot be a part of a key"),
+        ("", folder("{{ repeat 2 \".\" }}/{{ .Payload.After.kind }}"), "folder_invalid", "\"../order\" cannot be a part of a key"),
         ("", folder("dt={{ .Payload.After.day }}"), "folder_invalid", "there is no entry \"day\" in the map"),
         (
             "",

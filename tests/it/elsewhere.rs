@@ -7,7 +7,7 @@ use crate::process::{Workspace, file_to_file, numbered_lines};
 /// Metadata as they are named there: set by a reference, read by a condition, a template and a function of maps.
 const PROCESSORS: &str = r#"      - id: name
         plugin: field.set
-        settings: { field: '.Metadata["opencdc.collection"]', value: orders }
+        settings: { field: '.Metadata["opencdc.collection"]', value: '{{ print "orders" }}' }
       - id: read
         plugin: field.set
         condition: '{{ eq (index .Metadata "opencdc.collection") "orders" }}'
