@@ -1,0 +1,3 @@
+//! What tests of several modules share.
+
+pub(crate) mod arbitrary;
