@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, Rows, Signature,
-    Verdict,
+    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, Pieces, Rows,
+    Signature, Verdict,
 };
 use anabranch_graph::record::{Position, Record};
 use async_trait::async_trait;
@@ -81,7 +81,14 @@ impl SimStep {
         let before = copy(record);
         match self.step.apply(before) {
             Outcome::Keep(after) => write(record, after),
-            Outcome::Pieces(pieces) => return Decision::Split(self.pieces(record, &pieces)),
+            // Of every other row the engine makes them, as of rows that become very many.
+            Outcome::Pieces(pieces) => {
+                let pieces = self.pieces(record, &pieces);
+                return match hits(self.step.salt ^ 3, before.id, 2) {
+                    true => Decision::Pieces(Pieces::new(pieces.len(), move |i| pieces[i].clone())),
+                    false => Decision::Split(pieces),
+                };
+            }
             Outcome::Filter => return Decision::Filter,
             Outcome::Fail => return Decision::Fail(Fault::record("failed", "the processor refuses it")),
             Outcome::Panic => {

@@ -33,6 +33,8 @@ use crate::trace::{SpanContext, SpanKind};
 /// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
 #[derive(Default)]
 struct Window {
+    /// Which lane it is of, see [`Origin::opened`].
+    opened: u64,
     latest: u64,
     /// Failed copies by row, and their sum.
     failures: BTreeMap<u64, u64>,
@@ -319,10 +321,19 @@ impl DeadLetters {
         Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() })
     }
 
+    /// The window of a lane. The index of a lane that is gone is given to another one, which begins with nothing.
+    fn window(&mut self, origin: &Origin) -> &mut Window {
+        let window = self.windows.entry(origin.lane).or_default();
+        if window.opened != origin.opened {
+            *window = Window { opened: origin.opened, ..Window::default() };
+        }
+        window
+    }
+
     /// Counts a failure in the window of its lane.
     fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
         let (size, threshold) = (self.window_size, self.threshold);
-        let window = self.windows.entry(origin.lane).or_default();
+        let window = self.window(origin);
         if !window.exceeded(origin.seq, size, threshold) {
             return Ok(());
         }
@@ -347,7 +358,7 @@ impl DeadLetters {
         let node = fault.node().cloned().unwrap_or_default();
         let path =
             [key::SPLIT_INDEX, key::CLONE_INDEX].map(|key| record.metadata.get(&key).cloned().unwrap_or_default());
-        let Origin { lane, id, generation, seq } = origin;
+        let Origin { id, generation, seq, .. } = origin;
         let mut name = format!("{}:{}", self.context().pipeline, id.connector);
         for part in [&*id.partition.0, &generation.to_string(), &seq.to_string(), &path[0], &path[1], &node] {
             name.push('/');
@@ -355,7 +366,7 @@ impl DeadLetters {
         }
         let name = Str::from(name);
         let replay_rows = self.context().limits.replay_rows;
-        let ordinal = self.windows.entry(*lane).or_default().ordinal(&name, *seq, replay_rows);
+        let ordinal = self.window(origin).ordinal(&name, *seq, replay_rows);
         Letter {
             name: if ordinal == 0 { name } else { format!("{name}#{ordinal}").into() },
             at: clock::now(),

@@ -47,6 +47,8 @@ enum Hold {
 }
 
 struct Lane {
+    /// How many lanes of the run were opened with it.
+    opened: u64,
     id: LaneId,
     source: usize,
     /// Whether its source replays exactly.
@@ -100,6 +102,8 @@ struct State {
     lanes: Vec<Lane>,
     /// Places in `lanes` that may be taken.
     free: Vec<LaneIndex>,
+    /// Lanes that were opened.
+    opened: u64,
     /// Bytes of the segments that have open rows, and of the positions that are not stored.
     held: usize,
     due: Due,
@@ -116,6 +120,8 @@ pub(super) struct Settled {
 /// What names a copy that failed.
 pub(super) struct Origin {
     pub(super) lane: LaneIndex,
+    /// Tells the lane from one that had its index before.
+    pub(super) opened: u64,
     pub(super) id: LaneId,
     pub(super) generation: u64,
     /// Number of the row in its lane.
@@ -150,7 +156,9 @@ impl State {
             None => u16::try_from(self.lanes.len())
                 .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?,
         };
+        self.opened += 1;
         let lane = Lane {
+            opened: self.opened,
             ledger: Ledger::new(LaneIndex(index), resume.as_ref()),
             progress,
             id,
@@ -195,7 +203,7 @@ fn overdrawn(cause: Overdrawn) -> Fault {
 
 impl Lanes {
     pub(super) fn new(replay_rows: usize, held_bytes: usize, landing: bool, progress: Arc<Progress>) -> Self {
-        let state = State { lanes: Vec::new(), free: Vec::new(), held: 0, due: Due::Never };
+        let state = State { lanes: Vec::new(), free: Vec::new(), opened: 0, held: 0, due: Due::Never };
         Lanes {
             state: Mutex::new(state),
             commit: Notify::new(),
@@ -376,6 +384,7 @@ impl Lanes {
             let lane = &state.lanes[usize::from(run.lane().0)];
             origins.extend((0..run.rows()).map(|row| Origin {
                 lane: run.lane(),
+                opened: lane.opened,
                 id: lane.id.clone(),
                 generation: lane.ledger.generation(),
                 seq: lane.ledger.seq_of_row(run, row),

@@ -142,7 +142,7 @@ impl<'a> Inference<'a> {
         let mut flow = seen(into);
         flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
         step.operator.flow(&mut flow);
-        flow.record.forget_texts(&into, &step.signature.writes);
+        flow.record.forget_texts(into, &step.signature.writes);
         if flow.is_safe() {
             self.safe.push(index);
         }

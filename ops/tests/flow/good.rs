@@ -363,8 +363,7 @@ fn guards_against_operations_that_do_not_come() {
 fn encodings_in_order() {
     const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
     let step = |plugin: &str| format!("plugin: {plugin}, settings: {{ field: .Payload.After.doc }}");
-    let [json, base64, unbase64, unjson] =
-        ["json.encode", "base64.encode", "base64.decode", "json.decode"].map(|plugin| step(plugin));
+    let [json, base64, unbase64, unjson] = ["json.encode", "base64.encode", "base64.decode", "json.decode"].map(step);
     steps_are_silent(&["lines"], &[DECODE, &json, &base64, &unbase64, &unjson], TO_FILE);
     let convert = "plugin: field.convert, settings: { field: .Payload.After.at, type: time }";
     for value in ["{{ now | date \"2006-01-02T15:04:05Z07:00\" }}", "{{ now | unixEpoch }}", "1790000000000000000"] {

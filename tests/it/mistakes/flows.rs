@@ -90,8 +90,7 @@ fn keys_that_are_no_objects_fail_every_row() {
 #[test]
 fn encodings_are_undone_in_the_reverse_order() {
     let step = |plugin: &str| format!("plugin: {plugin}, settings: {{ field: .Payload.After }}");
-    let [unjson, base64, unbase64, unavro] =
-        ["json.decode", "base64.encode", "base64.decode", "avro.decode"].map(|plugin| step(plugin));
+    let [unjson, base64, unbase64, unavro] = ["json.decode", "base64.encode", "base64.decode", "avro.decode"].map(step);
     one(FILE, &[DECODE, AVRO, &unjson], DROP, &["warning flow.not_encoded", "Avro data"]);
     one(FILE, &[DECODE, AVRO, AVRO], DROP, &["warning flow.not_encoded", "Avro data"]);
     one(FILE, &[DECODE, AVRO, &unbase64], DROP, &["warning flow.not_encoded", "Avro data"]);
