@@ -25,7 +25,7 @@ mod template;
 mod top;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -168,7 +168,8 @@ fn called(line: impl IntoIterator<Item = String>) -> Report {
 /// What clap has to say: help and version as text, an error also as JSON.
 fn refused(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
-        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        // Printing writes out what was printed before.
+        let printed = error.print().and_then(|()| terminal::print(Stream::Out, ""));
         return report::ended(printed, Exit::Ok);
     }
     let line: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
