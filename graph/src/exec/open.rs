@@ -99,17 +99,29 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let mut resume = resume(plan, &marks, &known, &receipts)?;
     ask_sources(plan, &resume.lost).await?;
     for Foreign { destination, lane, theirs, ours } in &resume.foreign {
+        let what = if theirs < ours {
+            "records that the destination has already may come again"
+        } else {
+            "the state store may be an old copy, and records may come again or be missing: if they are, \
+             `anabranch positions rewind` delivers them"
+        };
         tracing::warn!(
             pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,
             "the destination has positions of generation {theirs}, the state store of {ours}: the state store decides, \
-             and records that the destination has already may come again"
+             and {what}"
         );
     }
-    for (lane, mark) in resume.moves.iter().filter(|(lane, _)| !marks.contains_key(lane)) {
+    for (lane, mark) in &resume.moves {
+        let why = match marks.get(lane) {
+            None => "has no position of this source, and the destination has one under these ids",
+            Some(stored) if stored.generation < mark.generation => {
+                "has an older position of this source than the destination, as an old copy of the store would"
+            }
+            Some(_) => continue,
+        };
         tracing::warn!(
             pipeline = %plan.pipeline, source = %lane.connector, partition = %lane.partition.0,
-            "the state store has no position of this source, and the destination has one under these ids: the source \
-             resumes after {}; `anabranch positions reset` delivers everything again",
+            "the state store {why}: the source resumes after {}; `anabranch positions reset` delivers everything again",
             shown(mark)
         );
     }

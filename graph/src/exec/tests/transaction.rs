@@ -266,13 +266,15 @@ async fn a_source_resumes_after_the_mark_of_its_only_destination() {
         (Some(mark(1, 50)), Some(mark(1, 60)), 60),
         (Some(mark(1, 60)), Some(mark(1, 50)), 60),
         (Some(mark(2, 50)), Some(mark(1, 60)), 50),
-        (Some(mark(1, 50)), Some(mark(2, 60)), 50),
+        // An old copy of the store.
+        (Some(mark(1, 50)), Some(mark(2, 60)), 60),
+        (Some(mark(1, 50)), Some(mark(2, 20)), 20),
         (None, Some(mark(3, 60)), 60),
     ] {
         let bench = Bench::new();
         let upstream = upstream(&bench, 100);
         let a = Arc::new(transactional(&bench, "a", 10));
-        let generation = stored.as_ref().or(theirs.as_ref()).map_or(1, |mark| mark.generation);
+        let generation = [&stored, &theirs].into_iter().flatten().map(|mark| mark.generation).max().unwrap_or(1);
         stored.into_iter().for_each(|mark| bench.store.set_mark("p", lane("in"), mark));
         theirs.into_iter().for_each(|mark| a.set_mark(lane("in"), mark));
         let mut pipeline = bench.pipeline();
