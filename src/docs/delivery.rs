@@ -121,8 +121,9 @@ fn route(
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
         let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
         let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
-        // What is written below another prefix does not come again.
-        let apart = specification.parameter("prefix").map(|_| ("prefix".to_owned(), format!("{id}/")));
+        // What is written below another prefix, or to another path, does not come again.
+        let apart = ["prefix", "path"].into_iter().filter(|name| specification.parameter(name).is_some());
+        let apart = apart.map(|name| (name.to_owned(), format!("{id}/")));
         let settings: serde_json::Map<String, Value> =
             given.chain(more).chain(apart).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::api::get;
 use crate::api_lifecycle::Service;
 use crate::process::{NOBODY, Workspace, file_to_file, numbered_lines, raw_after};
 
@@ -263,6 +264,21 @@ fn a_service_that_runs_keeps_its_positions() {
     let text = workspace.run(&["positions", "reset", "moved", "--yes"]).expect_code(3).both();
     assert!(text.contains("in use"), "{text}");
     service.end();
+}
+
+/// A destination may have more than the position of a pipeline that was killed tells.
+#[test]
+fn a_position_of_a_pipeline_that_did_not_end_is_not_copied_by_accident() {
+    let workspace = workspace();
+    let mut service = workspace.start(&["run"]);
+    let address = service.address();
+    service.wait_until("the pipeline", || get(address, "/v1/pipelines/moved").json()["status"]["word"] == "running");
+    service.signal("KILL");
+    service.finish();
+    let copy = ["positions", "copy", "moved", "later", "--new", "--yes"];
+    let refused = workspace.run(&copy).expect_code(3).both();
+    assert!(refused.contains("did not end as it should") && refused.contains("start the service"), "{refused}");
+    workspace.run(&[&copy[..], &["--force"]].concat()).expect_code(0);
 }
 
 #[test]

@@ -177,13 +177,7 @@ impl Table {
         if encode::encode(&column.kind, of_payload, &mut other).is_ok() && one == other {
             return Ok(());
         }
-        let text = format!(
-            "the column {} of {} has one value in the key and another in .Payload.After: make the key of the field, or \
-             exclude one of them (a row whose key changes is a deletion and a new row)",
-            Quoted(field),
-            self.name
-        );
-        Err(Fault::record("key_differs", text).into())
+        Err(key_differs(field, &self.name).into())
     }
 
     fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Unfit> {
@@ -287,6 +281,16 @@ impl Table {
 pub(crate) fn key_has_nulls(key: &Object, table: &TableName) -> Option<Fault> {
     let null = key.iter().find(|(_, value)| matches!(value, Value::Null));
     null.map(|(field, _)| key_null(field, table))
+}
+
+/// A column has one value in the key and another in the payload.
+pub(crate) fn key_differs(field: &Str, table: &TableName) -> Fault {
+    let text = format!(
+        "the column {} of {table} has one value in the key and another in .Payload.After: make the key of the field, or \
+         exclude one of them (a row whose key changes is a deletion and a new row)",
+        Quoted(field)
+    );
+    Fault::record("key_differs", text)
 }
 
 fn key_null(field: &Str, table: &TableName) -> Fault {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::backlog::Survey;
 use super::generations::{Generations, Missed, Next};
-use super::position::{Ends, Place, Resume, identity};
+use super::position::{Ends, Place, Resume, born, identity};
 use super::rotation::{Directory, Form, Left, Sibling, original, successor};
 use super::watch::Arrivals;
 
@@ -326,7 +326,8 @@ impl Follower {
         self.directory = Directory::of(&self.path).ok();
         self.forms.clear();
         let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None, is_told)?)) };
-        let same = identity(&file.metadata()?) == resume.identity;
+        let metadata = file.metadata()?;
+        let same = resume.is_of(identity(&metadata), born(&metadata));
         let place = resume.matches(&file)?;
         if same && place.is_some() {
             return Ok(Step::Opened(self.start(file, place, None, is_told)?));
@@ -352,6 +353,15 @@ impl Follower {
         self.resume = None;
         if !same {
             self.missed.files += 1;
+            if let Some(next) = self.made_since(&resume, &file)? {
+                let warning = format!(
+                    "{} was replaced since it was read, and the file that was read is gone: what it held after byte {} \
+                     is lost; the files that were made after it are read",
+                    self.path.display(),
+                    resume.offset
+                );
+                return Ok(Step::Opened(self.start(next, None, Some(warning), false)?));
+            }
         }
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
         let warning = format!(
@@ -405,7 +415,7 @@ impl Follower {
         siblings.retain(|sibling| Some(sibling.identity) != present && sibling.len >= resume.delivered());
         siblings.sort_by_key(|sibling| sibling.identity != resume.identity);
         for sibling in siblings {
-            let same = sibling.identity == resume.identity;
+            let same = resume.is_of(sibling.identity, sibling.born);
             let seen = (sibling.len, sibling.written);
             if !same && self.others.get(&sibling.identity) == Some(&seen) {
                 continue;
@@ -438,6 +448,29 @@ impl Follower {
         Ok(Some((file, place)))
     }
 
+    /// Where the file that was read is gone: the first of those that were made after it, and were rotated away as well.
+    /// `here`: the file at the path.
+    fn made_since(&mut self, resume: &Resume, here: &File) -> io::Result<Option<File>> {
+        let present = identity(&here.metadata()?);
+        let Ok(directory) = Directory::of(&self.path) else { return Ok(None) };
+        let mut siblings = match directory.siblings(&self.path) {
+            Ok(siblings) if resume.born > 0 => siblings,
+            _ => return Ok(None),
+        };
+        siblings.retain(|sibling| {
+            sibling.identity != present && sibling.born > resume.born && sibling.is_numbered(&self.path)
+        });
+        siblings.sort_by_key(|sibling| (sibling.written, sibling.born));
+        for sibling in siblings {
+            if let Some(file) = sibling.open()? {
+                self.forms = vec![sibling.form];
+                self.directory = Some(directory);
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads on where a position says, or from the start.
     fn start(
         &mut self,
@@ -448,8 +481,9 @@ impl Follower {
     ) -> io::Result<Opened> {
         self.resume = None;
         self.others = HashMap::new();
-        let identity = identity(&file.metadata()?);
-        let place = place.unwrap_or_else(|| Place::start(identity));
+        let metadata = file.metadata()?;
+        let identity = identity(&metadata);
+        let place = place.unwrap_or_else(|| Place::start(identity, born(&metadata)));
         let ends = Ends::read(&file, place.offset)?;
         let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
         self.current = Some(Current { file, identity, ends, compared: None, replaced: None, was_moved, is_told });

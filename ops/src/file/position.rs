@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::UNIX_EPOCH;
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
@@ -21,25 +22,28 @@ pub(super) struct Place {
     pub(super) tail: u64,
     /// Number of the file in its file system, shortened.
     pub(super) identity: u32,
+    /// When the file was made, see [`born`].
+    pub(super) born: u64,
     /// Of the first [`HEAD`] bytes of what was delivered.
     head: Head,
     /// Of its last line.
     trail: Trail,
 }
 
-/// Positions of the first version had no checksum of the last line.
+/// Positions of the first version had no checksum of the last line, those of the second not when the file was made.
 const FIRST_VERSION: u8 = 1;
-const VERSION: u8 = 2;
+const SECOND_VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// Bytes of a position with a delivered tail.
-pub(super) const LONGEST: usize = 35;
+pub(super) const LONGEST: usize = 41;
 /// And of one without.
-const USUAL: usize = 27;
+const USUAL: usize = 33;
 
 impl Place {
     /// The start of a file.
-    pub(super) fn start(identity: u32) -> Self {
-        Place { identity, ..Place::default() }
+    pub(super) fn start(identity: u32, born: u64) -> Self {
+        Place { identity, born, ..Place::default() }
     }
 
     /// Writes it to the start of `room`; how many bytes these are. The same place in the same file always has the same
@@ -50,7 +54,8 @@ impl Place {
         room[8..16].copy_from_slice(&self.line.to_le_bytes());
         room[15..19].copy_from_slice(&self.identity.to_le_bytes());
         room[19..23].copy_from_slice(&self.head.short().to_le_bytes());
-        room[23..USUAL].copy_from_slice(&self.trail.short().to_le_bytes());
+        room[23..27].copy_from_slice(&self.trail.short().to_le_bytes());
+        room[27..USUAL].copy_from_slice(&self.born.to_le_bytes()[..6]);
         if self.tail == 0 {
             return USUAL;
         }
@@ -89,6 +94,8 @@ pub(super) struct Resume {
     pub(super) line: u64,
     pub(super) tail: u64,
     pub(super) identity: u32,
+    /// When the file was made; 0 where that is unknown.
+    pub(super) born: u64,
     head: u32,
     trail: Option<u32>,
 }
@@ -122,7 +129,7 @@ impl Resume {
         let [version] = take(bytes)?;
         let (offset, line) = match version {
             FIRST_VERSION => (number::<8>(bytes)?, number::<8>(bytes)?),
-            VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
+            SECOND_VERSION | VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
             _ => return None,
         };
         let resume = Resume {
@@ -131,9 +138,16 @@ impl Resume {
             identity: u32::from_le_bytes(take(bytes)?),
             head: u32::from_le_bytes(take(bytes)?),
             trail: if version == FIRST_VERSION { None } else { Some(u32::from_le_bytes(take(bytes)?)) },
+            born: if version == VERSION { number::<6>(bytes)? } else { 0 },
             tail: if bytes.is_empty() { 0 } else { number::<8>(bytes)? },
         };
         bytes.is_empty().then_some(resume)
+    }
+
+    /// Whether this is the file that was read, as far as its number tells and when it was made: another file may get the
+    /// number of one that is gone.
+    pub(super) fn is_of(&self, identity: u32, born: u64) -> bool {
+        identity == self.identity && (self.born == 0 || born == 0 || born == self.born)
     }
 
     /// How many bytes were delivered.
@@ -168,7 +182,7 @@ impl Resume {
         start.truncate(self.offset.min(HEAD as u64) as usize);
         let (head, trail) = (Head::of(&start), Trail::read(file, self.offset, 0)?);
         let Resume { offset, line, tail, .. } = *self;
-        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), head, trail }))
+        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), born: born(&metadata), head, trail }))
     }
 }
 
@@ -336,6 +350,12 @@ pub(super) fn identity(metadata: &std::fs::Metadata) -> u32 {
     Head::of(&[metadata.dev().to_le_bytes(), metadata.ino().to_le_bytes()].concat()).short()
 }
 
+/// When a file was made, in milliseconds since 1970 (48 bits); 0 where the file system does not keep it.
+pub(super) fn born(metadata: &std::fs::Metadata) -> u64 {
+    let since = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_millis() as u64 & 0xffff_ffff_ffff)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -345,20 +365,20 @@ mod tests {
     fn resume(place: &Place) -> Resume {
         let mut room = [0xff; LONGEST];
         let len = place.encode(&mut room);
-        assert_eq!(len, if place.tail == 0 { 27 } else { 35 });
+        assert_eq!(len, if place.tail == 0 { USUAL } else { LONGEST });
         for cut in 0..len {
-            assert!(Resume::decode(&Position::copy_from(&room[..cut])).is_err() || cut == 27);
+            assert!(Resume::decode(&Position::copy_from(&room[..cut])).is_err() || cut == USUAL);
         }
         Resume::decode(&Position::copy_from(&room[..len])).unwrap()
     }
 
     #[test]
     fn positions_come_back() {
-        let mut place = Place::start(5);
+        let mut place = Place::start(5, 7 << 40);
         place.advance(b"before\nabc\n", 4);
         (place.offset, place.line) = (1 << 55, 1 << 54);
         let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
-        let expected = Resume { offset: 1 << 55, line: 1 << 54, tail: 0, identity: 5, head, trail };
+        let expected = Resume { offset: 1 << 55, line: 1 << 54, tail: 0, identity: 5, born: 7 << 40, head, trail };
         assert_eq!(resume(&place), expected);
         let place = place.with_tail(b"def");
         let (head, trail) = (Head::of(b"abc\ndef").short(), Some(place.trail.short()));
@@ -378,14 +398,14 @@ mod tests {
             let letters = (0u64..).map(|n| b'a' + (n.wrapping_mul(Trail::ODD) >> 60) as u8);
             let mut bytes: Vec<u8> = letters.take(lines.iter().map(|line| line + 1).sum::<usize>() + tail).collect();
             let file = tempfile::tempfile().unwrap();
-            let identity = identity(&file.metadata().unwrap());
+            let metadata = file.metadata().unwrap();
             let mut end = 0;
             for line in &lines {
                 end += line + 1;
                 bytes[end - 1] = b'\n';
             }
             file.write_all_at(&bytes, 0).unwrap();
-            let (mut place, mut seen, mut at) = (Place::start(identity), 0, 0);
+            let (mut place, mut seen, mut at) = (Place::start(identity(&metadata), born(&metadata)), 0, 0);
             let (mut cuts, mut left) = (cuts.iter().cycle(), 1);
             let is_found = |place: &Place, at: usize| match resume(place).matches(&file).unwrap() {
                 Some(found) if place.tail > 0 => resume(&found.with_tail(&bytes[at..])) == resume(place),

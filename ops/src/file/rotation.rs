@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
-use super::position::{Ends, identity};
+use super::position::{Ends, born, identity};
 
 /// So often a directory is looked at in which files are being renamed.
 const LOOKS: usize = 10;
@@ -22,6 +22,8 @@ pub(super) struct Sibling {
     pub(super) identity: u32,
     pub(super) len: u64,
     pub(super) written: SystemTime,
+    /// When it was made, see [`born`].
+    pub(super) born: u64,
     pub(super) form: Form,
     pub(super) numbers: Vec<String>,
 }
@@ -94,7 +96,8 @@ impl Directory {
             };
             if metadata.is_file() {
                 let (identity, written, len) = (identity(&metadata), metadata.modified()?, metadata.len());
-                siblings.push(Sibling { path: entry.path(), identity, written, len, form, numbers });
+                let born = born(&metadata);
+                siblings.push(Sibling { path: entry.path(), identity, written, born, len, form, numbers });
             }
         }
         Ok(siblings)
@@ -102,6 +105,15 @@ impl Directory {
 }
 
 impl Sibling {
+    /// Whether its name is that of a path and numbers: `app.log.1`, `app-20260102.log`. One with other words may be
+    /// another log, or be compressed.
+    pub(super) fn is_numbered(&self, path: &Path) -> bool {
+        let (before, after) = &self.form;
+        let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+        let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
+        before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
+    }
+
     /// The file, unless it has another name by now.
     pub(super) fn open(&self) -> io::Result<Option<File>> {
         match File::open(&self.path) {

@@ -237,7 +237,7 @@ fn what_shows_before_it_is_replaced() {
     let second = "plugin: field.set, settings: { field: .Metadata.stage, value: two }";
     for between in [
         "plugin: field.set, settings: { field: .Metadata.was, value: '{{ .Metadata.stage }}' }",
-        "plugin: filter, condition: '{{ eq .Metadata.stage \"one\" }}'",
+        "plugin: filter, condition: '{{ eq .Metadata.stage .Operation.String }}'",
         // What fails goes to the dead-letter queue with the first value.
         "plugin: json.encode, settings: { field: .Payload.After }",
         "plugin: error, condition: '{{ eq .Operation.String \"delete\" }}'",

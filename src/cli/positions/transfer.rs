@@ -126,7 +126,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     let remote = Remote::find(COMMAND, &settings)?;
     let mut lanes = match &remote {
         Some(remote) => with_set_aside(remote, from.0)?,
-        None => stored(COMMAND, &settings, from.0)?,
+        None => stored(COMMAND, &settings, from.0, arguments.consent.force)?,
     };
     lanes.retain(|lane| from.1.is_none_or(|connector| lane.connector == connector));
     if lanes.is_empty() {
@@ -266,12 +266,26 @@ fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Repo
     Ok(together(found.positions, found.set_aside))
 }
 
-/// The same from the store.
-fn stored(command: &'static str, settings: &Settings, pipeline: &str) -> Result<Vec<Lane>, Box<Report>> {
+/// The same from the store. Of a pipeline that did not end, destinations may have more than its positions tell: they are
+/// taken only by `force`.
+fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: bool) -> Result<Vec<Lane>, Box<Report>> {
     let opened = Opened::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
-    let id = &named(command, &pipelines, pipeline)?.id;
+    let known = named(command, &pipelines, pipeline)?;
+    let id = &known.id;
+    if known.status.is_live() && !force {
+        let message = format!(
+            "the store says that pipeline {id} is {}: its service did not end as it should, and destinations may have \
+             more than the position tells",
+            known.status.word()
+        );
+        let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
+        return Err(Box::new(report.suggest(
+            "start the service with the old id and stop it, and copy the position then; with --force, what was \
+             delivered after the position is delivered again",
+        )));
+    }
     let lanes = |marks: std::collections::BTreeMap<LaneId, _>| {
         marks.iter().map(|(lane, mark)| Lane::new(id, lane, mark)).collect::<Vec<_>>()
     };

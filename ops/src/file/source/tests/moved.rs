@@ -1,6 +1,7 @@
 //! Files that were rotated between two runs, in directories that are moved, replaced or copied.
 
 use super::*;
+use crate::file::position::identity;
 
 /// `parent/logs` with the path, and where a restart resumes: after `2` of `in.log.2`, which has a line more. After it
 /// came `in.log.1`, and then the file at the path.
@@ -40,6 +41,65 @@ impl Rotated {
     fn follower(&self) -> Follower {
         Follower::new(self.path.clone(), Some(self.resume))
     }
+}
+
+/// Waits until files are made at another time than those that are there, as the file system keeps it.
+fn tick(directory: &Path) {
+    let probe = directory.join("probe");
+    let made = || {
+        fs::write(&probe, "").unwrap();
+        let made = fs::metadata(&probe).unwrap().created().unwrap();
+        fs::remove_file(&probe).unwrap();
+        made
+    };
+    let began = made();
+    while made().duration_since(began).unwrap_or_default() < Duration::from_millis(2) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// While the source does not run, the file that it read is rotated until it is deleted.
+#[tokio::test]
+async fn files_that_were_made_after_one_that_is_gone_are_read() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let path = at("in.log");
+    append(&at("in.log.9"), "before it\n");
+    tick(root.path());
+    append(&path, "1\n2\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
+    let resume = Resume::decode(&reading.last.unwrap()).unwrap();
+    append(&path, "3\n");
+    fs::rename(&path, at("in.log.3")).unwrap();
+    for (name, text) in [("in.log.2", "4\n"), ("in.log.1", "5\n"), ("in.log", "6\n")] {
+        tick(root.path());
+        append(&at(name), text);
+    }
+    append(&at("in-errors.log"), "another log\n");
+    append(&at("in.log.1.gz"), "compressed\n");
+    let written = SystemTime::now() - Duration::from_secs(1);
+    for (name, age) in [("in.log.9", 9), ("in.log.2", 3), ("in.log.1", 2), ("in.log", 1)] {
+        let file = File::options().append(true).open(at(name)).unwrap();
+        file.set_modified(written - Duration::from_millis(100 * age)).unwrap();
+    }
+    fs::remove_file(at("in.log.3")).unwrap();
+    let (mut follower, mut text) = (Follower::new(path.clone(), Some(resume)), Vec::new());
+    read_on(&mut follower, &mut text, 6, LONG);
+    assert_eq!(String::from_utf8(text).unwrap(), "4\n5\n6\n");
+    assert_eq!(follower.missed().files, 1, "what the file that is gone had");
+    // The file at the path got the number of the one that is gone.
+    let mut reused = resume;
+    reused.identity = identity(&fs::metadata(&path).unwrap());
+    let (mut follower, mut text) = (Follower::new(path.clone(), Some(reused)), Vec::new());
+    read_on(&mut follower, &mut text, 6, LONG);
+    assert_eq!(String::from_utf8(text).unwrap(), "4\n5\n6\n");
+    // A path that was never rotated: what is beside it was there before.
+    let mut resume = resume;
+    resume.born = u64::MAX >> 16;
+    let (mut follower, mut text) = (Follower::new(path, Some(resume)), Vec::new());
+    read_on(&mut follower, &mut text, 2, LONG);
+    assert_eq!(String::from_utf8(text).unwrap(), "6\n");
 }
 
 /// Looks on until this many bytes are there, or for so long.
