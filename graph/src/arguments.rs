@@ -173,7 +173,7 @@ impl Arguments {
         self.values.get(name).and_then(|argument| argument.written.content())
     }
 
-    /// Whether the value of a parameter is the same wherever the pipeline runs: no variable stands in it.
+    /// True if no variable stands in the value of a parameter: it is the same wherever the pipeline runs.
     pub fn is_constant(&self, name: &str) -> bool {
         self.values.get(name).is_none_or(|argument| argument.written.is_verbatim())
     }

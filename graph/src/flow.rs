@@ -25,7 +25,7 @@ use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
 pub(crate) use look::Look;
-pub use record::{Keys, OneOf, Operations, Pieces, RecordShape};
+pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
 use walk::{Access, Outcome, walk};
@@ -421,10 +421,14 @@ impl Flow {
             let since = Some((lacking.since, since.to_owned()));
             self.warn(NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
         } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
-            let since = Some((blocked.since, format!("{} since here", blocked.what)));
-            let message = blocked.message_if_there();
-            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+            self.warn_of_way(place, blocked, blocked.message_if_there());
         }
+    }
+
+    /// Warns that something on a way to a field is no map.
+    fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
+        let since = Some((blocked.since, format!("{} since here", blocked.what)));
+        self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
     }
 
     /// Says that the usual records fail on a way to a field, where that is not said of all.
@@ -435,13 +439,10 @@ impl Flow {
         let Some(usual) = self.record.side(side).of_usual() else { return };
         let outcome = walk(&usual, side, names, accesses);
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
-            let since = Some((blocked.since, format!("{} since here", blocked.what)));
             let message = blocked.message().replacen("every record", "nearly every record", 1);
-            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+            self.warn_of_way(place, blocked, message);
         } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
-            let since = Some((blocked.since, format!("{} since here", blocked.what)));
-            let message = blocked.message_if_there();
-            self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+            self.warn_of_way(place, blocked, blocked.message_if_there());
         }
     }
 

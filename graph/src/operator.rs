@@ -107,6 +107,20 @@ impl Access {
     /// Nothing at all.
     pub const NOTHING: Access = Access::These(Vec::new());
 
+    /// All of these, each part once. O(parts²).
+    pub fn union(all: impl IntoIterator<Item = Access>) -> Access {
+        let mut paths: Vec<Vec<Str>> = Vec::new();
+        for one in all {
+            let Access::These(more) = one else { return Access::Everything };
+            for path in more {
+                if !paths.contains(&path) {
+                    paths.push(path);
+                }
+            }
+        }
+        Access::These(paths)
+    }
+
     /// Whether a write here may change what is read there.
     pub fn overlaps(&self, other: &Access) -> bool {
         match (self, other) {

@@ -5,7 +5,7 @@ use crate::ack::Overdrawn;
 use crate::operator::{Decision, Pieces};
 use crate::record::Position;
 
-/// What a batch became, in the order of its rows.
+/// A part of a batch after a step, in the order of its rows.
 #[derive(Debug)]
 pub(crate) enum Part {
     /// Rows that are there.
@@ -36,7 +36,7 @@ pub(crate) struct Unfolding {
 }
 
 impl Unfolding {
-    /// Whether all pieces are made.
+    /// True once all pieces are made.
     pub(crate) fn is_done(&self) -> bool {
         self.next >= self.pieces.len()
     }

@@ -95,8 +95,8 @@ impl Written {
         }
     }
 
-    /// Whether the value is what the file has, word for word: the same wherever the pipeline runs. That of a variable with
-    /// a default is not.
+    /// True if the value is the text of the file, word for word, and so the same wherever the pipeline runs. The value of a
+    /// variable with a default is not.
     pub fn is_verbatim(&self) -> bool {
         self.value == self.written
     }

@@ -1,11 +1,12 @@
 //! Start positions of sources, if transactional destinations have positions too.
 //!
 //! The state store decides, with two exceptions. A source whose rows all go to one transactional destination resumes
-//! after the mark of that destination: it has exactly the rows before it. Only if the store is of a later generation does
-//! the store decide, because a user moved the position; a store of an earlier one is an old copy. A destination that has less than its receipt
-//! lost what it had confirmed: the source resumes after what is left there, if it can read the rows again, and otherwise
-//! the pipeline stops. With several destinations the source resumes after the lowest of these marks; a transactional
-//! destination leaves out what it has, if the numbers of the rows that come again mean the same rows as before.
+//! after the mark of that destination: it has exactly the rows before it. A store of a later generation still decides,
+//! because a user moved the position; a store of an earlier one is an old copy. A destination that has less than its
+//! receipt lost what it had confirmed: the source resumes after what is left there, if it can read the rows again, and
+//! otherwise the pipeline stops. With several destinations the source resumes after the lowest of these marks; a
+//! transactional destination leaves out what it has, if the numbers of the rows that come again mean the same rows as
+//! before.
 //!
 //! A mark of the store that is ahead of the destination's says nothing: rows that are filtered or dead-lettered move the
 //! one and not the other. A destination without a receipt is new, or takes part in transactions since this run.
@@ -128,19 +129,13 @@ pub(super) fn resume(
             let marks = known.get(at).into_iter().flatten().filter(|(lane, _)| lane.connector == read.connector);
             for (lane, theirs) in marks {
                 let ours = stored.get(lane);
-                let is_older = ours.is_some_and(|ours| ours.generation < theirs.generation);
-                if writes.len() == 1 && is_older {
+                let of = |mark: &Mark| (mark.generation, mark.seq);
+                if writes.len() == 1 && ours.is_none_or(|ours| of(ours) < of(theirs)) {
                     moves.insert(lane.clone(), theirs.clone());
-                    continue;
-                }
-                if let Some(ours) = ours.filter(|ours| ours.generation != theirs.generation) {
+                } else if let Some(ours) = ours.filter(|ours| ours.generation != theirs.generation) {
                     let (destination, lane) = (write.connector.clone(), lane.clone());
                     let (theirs, ours) = (theirs.generation, ours.generation);
                     resume.foreign.push(Foreign { destination, lane, theirs, ours });
-                    continue;
-                }
-                if writes.len() == 1 && ours.is_none_or(|ours| ours.seq < theirs.seq) {
-                    moves.insert(lane.clone(), theirs.clone());
                 }
             }
         }

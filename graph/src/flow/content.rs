@@ -5,6 +5,15 @@ use crate::flow::shape::Kinds;
 use crate::operator::Access;
 use crate::reference::{Reference, Target};
 
+/// What a part of a record holds that a step refuses.
+struct Refused {
+    what: &'static str,
+    since: Option<(Since, String)>,
+    /// Whether it may be missing.
+    missing: bool,
+    hint: Option<String>,
+}
+
 impl Flow {
     /// Fails every record if what a reference leads to holds what no reader of `wanted` reads. What is missing or null
     /// counts as good.
@@ -16,12 +25,7 @@ impl Flow {
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some((content, since, missing)) = self.refused(reference, refused) else { return };
-        let what = content.as_str();
-        let since: Option<(Since, String)> = Some((since, format!("{what} since here")));
-        let hint = (content != Content::Timeless).then(|| {
-            format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}")
-        });
+        let Some(Refused { what, since, missing, hint }) = self.refused(reference, refused) else { return };
         match missing {
             false => {
                 let message = format!("every record fails here: {reference} is {what}, not {wanted}");
@@ -43,22 +47,27 @@ impl Flow {
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some((content, since, _)) = self.refused(reference, refused) else { return };
-        let what = content.as_str();
+        let Some(Refused { what, since, hint, .. }) = self.refused(reference, refused) else { return };
         let message = format!("nearly every record fails here: {reference} is {what}, not {wanted}");
-        let hint =
-            format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}");
-        self.warn(code, place, message, Some((since, format!("{what} since here"))), Some(hint));
+        self.warn(code, place, message, since, hint);
     }
 
-    /// What it always holds where it is there, if that is refused; and whether it may be missing.
-    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<(Content, Since, bool)> {
+    /// What it always holds where it is there, if that is refused.
+    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
         let found = self.peek(reference);
         let content = found.ty.content.filter(|content| refused.contains(content))?;
         // What was raw before and is still so has been since it was read, whatever it holds.
         let since = if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { Since::default() };
         let only = found.ty.kinds.within(Kinds::TEXT | Kinds::BYTES | Kinds::NULL);
-        (only && !self.fails).then(|| (content, since, found.missing || found.ty.kinds.overlaps(Kinds::NULL)))
+        let what = content.as_str();
+        (only && !self.fails).then(|| Refused {
+            what,
+            since: Some((since, format!("{what} since here"))),
+            missing: found.missing || found.ty.kinds.overlaps(Kinds::NULL),
+            hint: (content != Content::Timeless).then(|| {
+                format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}")
+            }),
+        })
     }
 
     /// Warns where several records were made of one and `identity`, by which what is written later takes the place of

@@ -1,6 +1,6 @@
 //! What is known of a record.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::shape::{Form, MOST_NAMED, Shape, Since};
@@ -197,17 +197,6 @@ impl Operations {
 pub struct Keys {
     named: Arc<BTreeMap<Str, Entry>>,
     open: bool,
-    /// Of some keys, the only texts that they ever have.
-    only: Arc<BTreeMap<Str, Arc<OneOf>>>,
-}
-
-/// The only texts that a metadata entry has, where it is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OneOf {
-    /// The texts.
-    pub texts: BTreeSet<Str>,
-    /// How it comes to have others.
-    pub hint: &'static str,
 }
 
 /// What is known of an entry.
@@ -222,18 +211,18 @@ struct Entry {
 impl Keys {
     /// None at all.
     pub fn none() -> Keys {
-        Keys { named: Arc::default(), open: false, only: Arc::default() }
+        Keys { named: Arc::default(), open: false }
     }
 
     /// Any.
     pub fn any() -> Keys {
-        Keys { named: Arc::default(), open: true, only: Arc::default() }
+        Keys { named: Arc::default(), open: true }
     }
 
     /// Exactly these.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
         let entry = |key| (key, Entry { sure: true, texts: Texts::Any });
-        Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false, only: Arc::default() }
+        Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false }
     }
 
     /// Whether a record may have the key.
@@ -262,7 +251,6 @@ impl Keys {
     }
 
     pub(super) fn forget_texts(&mut self, key: &str) {
-        self.forget_only(key);
         if let Some(entry) = Arc::make_mut(&mut self.named).get_mut(key) {
             entry.texts = Texts::Any;
         }
@@ -276,31 +264,12 @@ impl Keys {
     /// From now on every record has the key, with one of these texts.
     pub fn insert_one_of(&mut self, key: Str, texts: Texts) {
         self.widen();
-        self.forget_only(&key);
         Arc::make_mut(&mut self.named).insert(key, Entry { sure: true, texts });
-    }
-
-    /// From now on every record has the key, with one of these texts.
-    pub fn insert_only(&mut self, key: Str, texts: OneOf) {
-        self.insert(key.clone());
-        Arc::make_mut(&mut self.only).insert(key, Arc::new(texts));
-    }
-
-    /// The only texts that the key has where it is there, if that is known.
-    pub fn only(&self, key: &str) -> Option<&OneOf> {
-        self.only.get(key).map(|texts| &**texts)
-    }
-
-    fn forget_only(&mut self, key: &str) {
-        if self.only.contains_key(key) {
-            Arc::make_mut(&mut self.only).remove(key);
-        }
     }
 
     /// From now on a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
-        self.forget_only(&key);
         let entry = Arc::make_mut(&mut self.named).entry(key).or_insert(Entry { sure: false, texts: Texts::Any });
         entry.texts = Texts::Any;
     }
@@ -314,7 +283,6 @@ impl Keys {
 
     /// From now on no record has the key, unless any may be there.
     pub fn remove(&mut self, key: &str) {
-        self.forget_only(key);
         if self.named.contains_key(key) {
             Arc::make_mut(&mut self.named).remove(key);
         }
@@ -336,14 +304,7 @@ impl Keys {
             (key.clone(), Entry { sure: self.has(key) && other.has(key), texts })
         };
         let named = self.named.keys().chain(other.named.keys()).map(of_either).collect();
-        // Where the other has no such key, or the same texts.
-        let only = |ours: &Keys, theirs: &Keys| {
-            let kept =
-                ours.only.iter().filter(|(key, texts)| !theirs.may_have(key) || theirs.only.get(*key) == Some(texts));
-            kept.map(|(key, texts)| (key.clone(), texts.clone())).collect::<Vec<_>>()
-        };
-        let only = only(self, other).into_iter().chain(only(other, self)).collect();
-        Keys { named: Arc::new(named), open: self.open || other.open, only: Arc::new(only) }
+        Keys { named: Arc::new(named), open: self.open || other.open }
     }
 }
 

@@ -20,6 +20,13 @@ pub enum Texts {
     Any,
     /// One of these.
     These(Arc<BTreeSet<Str>>),
+    /// One of these; the hint says how it comes to be another.
+    Listed {
+        /// The texts.
+        texts: Arc<BTreeSet<Str>>,
+        /// What to do for another one.
+        hint: &'static str,
+    },
     /// A whole number without sign, from 0 up to this one.
     UpTo(u64),
 }
@@ -34,7 +41,7 @@ impl Texts {
     pub fn may_be(&self, text: &str) -> bool {
         match self {
             Texts::Any => true,
-            Texts::These(texts) => texts.contains(text),
+            Texts::These(texts) | Texts::Listed { texts, .. } => texts.contains(text),
             Texts::UpTo(most) => text.parse::<u64>().is_ok_and(|number| number <= *most && number.to_string() == text),
         }
     }
@@ -57,10 +64,10 @@ impl Texts {
         }
     }
 
-    /// What it may be, in words; `None` where nothing is known.
+    /// What it may be, in words; `None` where nothing is known, or where the list has words of its own.
     pub(crate) fn words(&self) -> Option<String> {
         match self {
-            Texts::Any => None,
+            Texts::Any | Texts::Listed { .. } => None,
             Texts::These(texts) if texts.len() == 1 => texts.first().map(|text| format!("always {:?}", text.as_str())),
             Texts::These(texts) => {
                 let texts: Vec<String> = texts.iter().map(|text| format!("{:?}", text.as_str())).collect();

@@ -90,8 +90,7 @@ impl<'a> Inference<'a> {
             NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, &into),
             NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
             NodeKind::Destination(write) => {
-                let mut flow = seen(&into);
-                flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
+                let mut flow = seen_by(node, &into);
                 write.destination.flow(&mut flow);
                 self.remarks(node, None, flow, true);
                 None
@@ -139,8 +138,7 @@ impl<'a> Inference<'a> {
         {
             return None;
         }
-        let mut flow = seen(into);
-        flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
+        let mut flow = seen_by(node, into);
         step.operator.flow(&mut flow);
         flow.record.forget_texts(into, &step.signature.writes);
         if flow.is_safe() {
@@ -210,6 +208,13 @@ impl<'a> Inference<'a> {
 /// Records as a node's own work sees them.
 fn seen(into: &RecordShape) -> Flow {
     Flow::new(decoded(into))
+}
+
+/// The same for a node with settings: what variables give may be something else elsewhere.
+fn seen_by(node: &Node, into: &RecordShape) -> Flow {
+    let mut flow = seen(into);
+    flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
+    flow
 }
 
 fn decoded(into: &RecordShape) -> RecordShape {

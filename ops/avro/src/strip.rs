@@ -73,8 +73,8 @@ impl Prepared {
     }
 
     /// Visits the records that leave the processor: rows that stay, and what it made of others, but for pieces that are
-    /// yet to be made. They come with their row, and whether it was changed for the processor. An error fails the row, which is not given back. Once for each
-    /// strip.
+    /// yet to be made. They come with their row, and whether it was changed for the processor. An error fails the row,
+    /// which is not given back. Once for each strip.
     pub(crate) fn finish(
         &mut self,
         rows: &mut Rows<'_>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, OneOf, Type};
+use anabranch_graph::flow::{Flow, Kinds, Texts, Type};
 use anabranch_graph::operator::{
     Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
 };
@@ -76,7 +76,11 @@ fn specification() -> Specification {
             .required(),
         )
         .with(Parameter::new("request.method", Text, "Method of the request.").default_value("GET"))
-        .with(Parameter::new("request.body", Template, "Body, as `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = none."))
+        .with(Parameter::new(
+            "request.body",
+            Template,
+            "Body, as `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = none.",
+        ))
         .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
         .with(
             Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
@@ -226,7 +230,7 @@ impl ConfiguredOperator for Configured {
             // Several strips in flight would send their requests in any order.
             max_workers: (self.policy.concurrency == 1).then_some(1),
             reads: self.message.reads(),
-            writes: union([body].into_iter().chain(status).map(Reference::access)),
+            writes: Access::union([body].into_iter().chain(status).map(Reference::access)),
             ..Signature::inline()
         }
     }
@@ -244,7 +248,7 @@ impl ConfiguredOperator for Configured {
                 let good = good.filter(|code| code.is_success() || self.policy.accept.contains(*code));
                 let texts = good.map(|code| Str::from(code.as_str())).collect();
                 let hint = "any other status fails the record: to keep it, name the status in response.accept";
-                flow.record.metadata.insert_only(key.clone(), OneOf { texts, hint });
+                flow.record.metadata.insert_one_of(key.clone(), Texts::Listed { texts: Arc::new(texts), hint });
             }
         }
     }
@@ -276,17 +280,6 @@ fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
         _ => read(),
     }
-}
-
-fn union(parts: impl IntoIterator<Item = Access>) -> Access {
-    let mut all = Vec::new();
-    for part in parts {
-        match part {
-            Access::Everything => return Access::Everything,
-            Access::These(paths) => all.extend(paths),
-        }
-    }
-    Access::These(all)
 }
 
 struct Requests {

@@ -231,6 +231,16 @@ fn templates_that_may_be_right() {
 }
 
 /// Setting a field twice is right where the first value shows.
+/// An entry that is not there is an empty text.
+#[test]
+fn an_entry_that_only_some_records_have_may_be_empty() {
+    let some = "plugin: field.set, condition: '{{ eq (printf \"%s\" .Key) \"1\" }}', settings: { field: .Metadata.stage, value: one }";
+    for condition in ["eq (index .Metadata \"stage\") \"\"", "ne .Metadata.stage \"\""] {
+        let filter = format!("plugin: filter, condition: '{{{{ {condition} }}}}'");
+        steps_are_silent(&["lines"], &[some, &filter], TO_FILE);
+    }
+}
+
 #[test]
 fn what_shows_before_it_is_replaced() {
     let first = "plugin: field.set, settings: { field: .Metadata.stage, value: one }";

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
-use crate::flow::{Kinds, Since};
+use crate::flow::{Kinds, Since, Texts};
 use crate::template::tree::{Literal, Operand, Term};
 
 /// Literals and results of functions.
@@ -18,16 +18,14 @@ impl Walk<'_> {
         for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
             let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
             // An entry that is not there is an empty text.
-            let Some(only) =
-                self.flow.record.metadata.only(key).filter(|it| !text.is_empty() && !it.texts.contains(text))
-            else {
+            let Texts::Listed { texts, hint } = self.flow.record.metadata.texts(key) else { continue };
+            if text.is_empty() || texts.contains(text) {
                 continue;
-            };
+            }
             let message =
                 format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
-            let hint = only.hint.to_owned();
             let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
-            self.flow.warn("flow.never_true", place, message, None, Some(hint));
+            self.flow.warn("flow.never_true", place, message, None, Some(hint.to_owned()));
         }
     }
 

@@ -60,6 +60,10 @@ impl Walk<'_> {
 
     fn constant(&mut self, name: &str, value: &Known, text: &str, operand: Option<&Operand>, at: &Range<usize>) {
         let Some((texts, sure)) = self.texts(value) else { return };
+        // What is not there is an empty text.
+        if text.is_empty() && !sure {
+            return;
+        }
         // A choice of which some may be for records of other pipelines does no harm.
         let is_ordinal = matches!(texts, Texts::UpTo(_));
         if self.branching && !is_ordinal {

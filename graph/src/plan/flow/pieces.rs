@@ -11,7 +11,7 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     let written = &signature.writes;
     if signature.fan.multiplies() {
         let before = into.pieces.as_ref().map(|pieces| pieces.own.clone());
-        let own = before.map_or(written.clone(), |before| union(before, written));
+        let own = Access::union(before.into_iter().chain([written.clone()]));
         return Some(Pieces { step: node.id.clone(), own, index: index(written), since: Since::at(node.span) });
     }
     let pieces = into.pieces.clone()?;
@@ -21,24 +21,10 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     let own = match (signature.fan, differs) {
         // Which pieces are left is not known.
         (Fan::Never | Fan::AtMostOne, true) => Access::Everything,
-        (_, true) => union(pieces.own, written),
+        (_, true) => Access::union([pieces.own, written.clone()]),
         (_, false) => pieces.own,
     };
     Some(Pieces { own, ..pieces })
-}
-
-fn union(a: Access, b: &Access) -> Access {
-    match (a, b) {
-        (Access::These(mut a), Access::These(b)) => {
-            for path in b {
-                if !a.contains(path) {
-                    a.push(path.clone());
-                }
-            }
-            Access::These(a)
-        }
-        _ => Access::Everything,
-    }
 }
 
 /// The metadata entry with the number of the piece.

@@ -12,7 +12,7 @@ use anabranch_graph::text::Str;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
 
-use super::{finding, union};
+use super::finding;
 use crate::client::Client;
 
 const OLD_CONTENT_TYPE: &str = "request.contentType";
@@ -246,7 +246,7 @@ impl Message {
         };
         let body = self.body.as_ref().filter(|template| template.literal().is_none());
         let headers = self.rendered.iter().map(|header| &header.template);
-        union(url.into_iter().chain(body).chain(headers).map(Template::reads))
+        Access::union(url.into_iter().chain(body).chain(headers).map(Template::reads))
     }
 
     /// Says of requests that they are hardly meant: with a body that servers do not read, or without the record.
