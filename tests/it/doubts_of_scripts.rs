@@ -1,5 +1,7 @@
 //! Scripts that are sound to `validate`, because nothing is known of the records, and wrong for all records that come.
 
+mod keys;
+
 use serde_json::Value;
 
 use crate::process::{DECODE, TO_FILE, Workspace, lines_to};
