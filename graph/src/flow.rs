@@ -24,6 +24,7 @@ use crate::diagnostic::{Severity, Span, did_you_mean};
 use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
+pub(crate) use content::{KEY_CONSTANT, KEY_SHARED, OWN_KEY};
 pub(crate) use look::Look;
 pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};

@@ -1,5 +1,6 @@
 //! A plan whose steps and destinations show an observer each record that comes to them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,12 +92,25 @@ struct Watched<O: ?Sized> {
 impl<O: Operator + ?Sized> Operator for Watched<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.iter_mut().for_each(|(_, record)| self.eye.look(record));
+        let Eye { observer, stage, step } = &self.eye;
         let before = rows.decisions_mut().count();
+        let mut plain: BTreeSet<usize> = rows
+            .iter_mut()
+            .filter_map(|(row, record)| Some((row, observer.look_for_objects(*stage, *step, record)?)))
+            .filter_map(|(row, holds)| (!holds).then_some(row))
+            .collect();
         self.operator.process(rows);
-        for (_, decision) in rows.decisions_mut().skip(before) {
+        for (row, decision) in rows.decisions_mut().skip(before) {
+            let was_plain = plain.remove(&row);
             if let Decision::Split(pieces) = decision {
-                self.eye.observer.look_at_pieces(self.eye.stage, self.eye.step, pieces);
+                observer.look_at_pieces(*stage, *step, pieces);
+                if was_plain {
+                    observer.look_at_results(*stage, *step, pieces.iter());
+                }
             }
+        }
+        for (_, record) in rows.iter_mut().filter(|(row, _)| plain.contains(row)) {
+            observer.look_at_results(*stage, *step, [&*record]);
         }
     }
 

@@ -1,5 +1,8 @@
 //! Scripts that are sound to `validate`, because nothing is known of the records, and wrong for all records that come.
 
+mod keys;
+mod values;
+
 use serde_json::Value;
 
 use crate::process::{DECODE, TO_FILE, Workspace, lines_to};

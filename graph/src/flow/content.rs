@@ -1,9 +1,18 @@
 //! What bytes and texts hold, and which records have one key.
 
-use super::{Content, Flow, Place, Since};
+use super::{Content, Flow, Look, Place, Since};
 use crate::flow::shape::Kinds;
 use crate::operator::Access;
 use crate::reference::{Reference, Target};
+
+/// Code of records that were made of one and have one key.
+pub(crate) const KEY_SHARED: &str = "flow.key_shared";
+/// Code of records that all have the same key.
+pub(crate) const KEY_CONSTANT: &str = "flow.key_constant";
+/// Remedy for a key that is the same in all records.
+pub(crate) const OWN_KEY: &str = "give each record a key of its own with field.set, field: .Key and value: \
+                                  '{\"id\": {{ .Payload.After.id }}}'; to insert every record, remove the key with \
+                                  field.exclude and fields: .Key";
 
 /// What a part of a record holds that a step refuses.
 struct Refused {
@@ -88,12 +97,22 @@ impl Flow {
             ),
             None => format!("give each a key of its own behind {:?}", pieces.step),
         };
-        self.warn(
-            "flow.key_shared",
-            place,
-            message,
-            Some((pieces.since, "several are made of one here".into())),
-            Some(hint),
+        self.warn(KEY_SHARED, place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
+    }
+
+    /// What is written later takes the place of what was written before, where `identity` is the same in both: warns where
+    /// that is the key, and every record has the same one. A trial compares the records that come.
+    pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
+        let place = place.into();
+        self.look(&place, || Look::Identity(identity.clone()));
+        let Access::These(paths) = identity else { return };
+        let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
+        let key = &self.record.key;
+        let Some(text) = key.fixed.as_ref().filter(|_| is_key && !key.absent && !self.fails) else { return };
+        let message = format!(
+            "every record has the same key, {text}: each takes the place of the one before, and only the last stays"
         );
+        let since = (key.since, "it is set here, without anything of the record".to_owned());
+        self.warn(KEY_CONSTANT, place, message, Some(since), Some(OWN_KEY.to_owned()));
     }
 }

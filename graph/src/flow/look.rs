@@ -1,6 +1,7 @@
 //! What of a node's configuration real records can be held against.
 
 use super::{Flow, Place, RecordShape};
+use crate::operator::Access;
 use crate::reference::{Reference, Target};
 use crate::template::Template;
 
@@ -13,6 +14,8 @@ pub(crate) enum Look {
     Field(Reference),
     /// The step as a whole: its flow finds more where it knows what the records are.
     Step,
+    /// Parts by which what a destination writes later takes the place of what it wrote before.
+    Identity(Access),
 }
 
 impl Flow {

@@ -5,6 +5,8 @@ use super::shape::{Field, Fields, Kinds, MOST_NAMED, Shape, Type};
 use crate::metadata::Metadata;
 use crate::record::{Data, Record};
 use crate::reference::Side;
+use crate::text::Str;
+use crate::value::Value;
 
 impl RecordShape {
     /// What one record is like: the names of its fields and the kinds of their values, not what is in them. O(fields).
@@ -26,10 +28,17 @@ impl RecordShape {
             both.metadata = Keys::any();
         }
         for side in [Side::Key, Side::Before, Side::After] {
-            if let Some(fields) = &mut both.side_mut(side).structured
-                && fields.len() > MOST_NAMED
-            {
+            let Some(fields) = &mut both.side_mut(side).structured else { continue };
+            if fields.len() > MOST_NAMED {
                 *fields = Fields::any();
+            }
+            let wide = |(name, field): (&Str, &Field)| (field.ty.fields.len() > MOST_NAMED).then(|| name.clone());
+            let wide: Vec<Str> = fields.iter().filter_map(wide).collect();
+            for name in wide {
+                if let Some(field) = fields.get(&name) {
+                    let ty = Type { fields: Fields::any(), ..field.ty };
+                    fields.insert(name, Field { ty, ..field });
+                }
             }
         }
         both
@@ -43,7 +52,7 @@ impl Shape {
             Data::Raw(_) => Shape::RAW,
             Data::Structured(object) if object.len() > MOST_NAMED => Shape::structured(Fields::any()),
             Data::Structured(object) => {
-                let field = |(name, value): (&_, &_)| (Clone::clone(name), Field::present(Type::of(Kinds::of(value))));
+                let field = |(name, value): (&Str, &_)| (name.clone(), Field::present(of(value)));
                 Shape::structured(Fields::closed(object.iter().map(field)))
             }
         }
@@ -52,4 +61,15 @@ impl Shape {
 
 fn keys(metadata: &Metadata) -> Keys {
     Keys::of(metadata.iter().map(|(key, _)| key.clone()))
+}
+
+/// The kind of a value; of a map, the names and kinds of its fields.
+fn of(value: &Value) -> Type {
+    match value {
+        Value::Map(object) if object.len() <= MOST_NAMED => {
+            let field = |(name, value): (&Str, &_)| (name.clone(), Field::present(Type::of(Kinds::of(value))));
+            Type::map(Fields::closed(object.iter().map(field)))
+        }
+        other => Type::of(Kinds::of(other)),
+    }
 }

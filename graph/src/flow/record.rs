@@ -136,12 +136,14 @@ impl RecordShape {
         let mut decode = |side, subject: Str| {
             if self.metadata.may_have(&subject) && self.side(side).raw {
                 let Shape { since, content, plain, .. } = *self.side(side);
+                let fixed = self.side(side).fixed.clone();
                 // Where any metadata may be, hardly one is a schema.
                 let by_chance =
                     self.side(side).form() == Some(Form::Raw) && !self.metadata.named.contains_key(&subject);
                 let usually = by_chance.then_some(Form::Raw);
                 let (content, plain) = (content.filter(|_| by_chance), plain && by_chance);
-                *self.side_mut(side) = Shape { since, usually, content, plain, ..Shape::unknown() };
+                let fixed = fixed.filter(|_| by_chance);
+                *self.side_mut(side) = Shape { since, usually, content, plain, fixed, ..Shape::unknown() };
             }
         };
         decode(Side::Key, key::KEY_SCHEMA_SUBJECT);

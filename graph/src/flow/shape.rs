@@ -419,6 +419,8 @@ pub struct Shape {
     pub usually: Option<Form>,
     /// Whether, where it is raw, it is a word, a number or the like: neither JSON of an object nor of a text.
     pub plain: bool,
+    /// The text that it is in every record, where it is raw, if that is known.
+    pub fixed: Option<Str>,
     /// What it holds where it is raw, if that is known.
     pub content: Option<Content>,
     /// Where it came to be.
@@ -433,6 +435,7 @@ impl Shape {
         structured: None,
         usually: None,
         plain: false,
+        fixed: None,
         content: None,
         since: Since(None),
     };
@@ -524,6 +527,7 @@ impl Shape {
             usually: usually.filter(|_| raw && structured.is_some()),
             structured,
             plain: raw && (self.plain || !self.raw) && (other.plain || !other.raw),
+            fixed: self.fixed.clone().filter(|text| other.fixed.as_ref() == Some(text)),
             content: match (self.raw, other.raw) {
                 (true, true) => self.content.filter(|content| other.content == Some(*content)),
                 (true, false) => self.content,
@@ -535,7 +539,7 @@ impl Shape {
 
     /// What bytes and texts hold is not known.
     pub(super) fn forget_contents(&mut self) {
-        (self.content, self.plain) = (None, false);
+        (self.content, self.plain, self.fixed) = (None, false, None);
         if let Some(fields) = &mut self.structured {
             fields.forget_contents();
         }

@@ -243,6 +243,21 @@ pub(super) fn remarks_on(node: &Node, known: &RecordShape, came: &RecordShape) -
     remarks.into_iter().filter(|remark| !before.says(remark)).collect()
 }
 
+/// What a node finds wrong with the records of a flow.
+pub(super) fn remarks_of(node: &Node, mut flow: Flow) -> Vec<Remark> {
+    match &node.kind {
+        NodeKind::Operator(step) | NodeKind::Split(step) => step.operator.flow(&mut flow),
+        NodeKind::Destination(write) => write.destination.flow(&mut flow),
+        _ => {}
+    }
+    flow.into_parts().1
+}
+
+/// Whether a node has a finding of this code on records that are known to be like this.
+pub(super) fn says(node: &Node, known: &RecordShape, code: &str) -> bool {
+    remarks_of(node, seen(known)).iter().any(|remark| remark.code == code)
+}
+
 /// The finding with what to write in a place of a node.
 fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Place, becomes: &str) -> Diagnostic {
     let written = match (&place.part, guard) {

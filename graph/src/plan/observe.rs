@@ -3,6 +3,8 @@
 //! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
 //! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
 
+mod keys;
+mod results;
 mod steps;
 mod verdicts;
 
@@ -12,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use petgraph::stable_graph::NodeIndex;
 
 use crate::diagnostic::{Diagnostic, Span, did_you_mean};
-use crate::flow::{Flow, Look, NO_FIELD, Place, RecordShape};
+use crate::flow::{Flow, KEY_CONSTANT, KEY_SHARED, Look, NO_FIELD, Place, RecordShape};
 use crate::plan::Compiled;
 use crate::plan::flow::{entering, located};
 use crate::plan::graph::{Guard, Node, NodeKind};
@@ -51,6 +53,8 @@ struct Seen {
     verdicts: BTreeMap<(StageId, usize), Verdicts>,
     /// What the records are like that came to steps which ask for it, and how many they are.
     shapes: BTreeMap<(StageId, usize), (RecordShape, u64)>,
+    /// By destination that keeps one record for each key.
+    keyed: BTreeMap<(StageId, usize), keys::Keyed>,
 }
 
 /// The same doubt of several records: their hints may differ.
@@ -99,14 +103,15 @@ const SAME_PIECES: &str = "flow.same_pieces";
 impl Doubtful {
     /// Whether it concerns every record, so that the step does nothing that is meant.
     pub fn is_of_all(&self) -> bool {
-        // A field may be optional, unless another has nearly its name: that is the hint.
-        let sure = self.code != NO_FIELD || self.hint.is_some();
+        // A field may be optional, unless another has nearly its name: that is the hint. A key may be shared on purpose, to
+        // keep the last state.
+        let sure = (self.code != NO_FIELD || self.hint.is_some()) && self.code != KEY_SHARED;
         self.records == self.of && sure && !self.is_of_few()
     }
 
     /// Whether more records may show that it is as it is meant.
     fn is_of_few(&self) -> bool {
-        matches!(self.code, verdicts::NEVER | verdicts::ALWAYS | verdicts::ALL_DROPPED)
+        matches!(self.code, verdicts::NEVER | verdicts::ALWAYS | verdicts::ALL_DROPPED | KEY_CONSTANT)
     }
 
     /// The same as a finding of the file.
@@ -129,7 +134,9 @@ impl Observer {
     /// An observer of a pipeline. O(nodes · settings).
     pub fn of(compiled: &Compiled) -> Observer {
         let plan = &compiled.rewritten;
-        let asks = |index: &NodeIndex| looks(&plan[*index]).iter().any(|(_, look)| matches!(look, Look::Step));
+        let asks = |index: &NodeIndex| {
+            looks(&plan[*index]).iter().any(|(_, look)| matches!(look, Look::Step | Look::Identity(_)))
+        };
         let asking: Vec<NodeIndex> = compiled.members.iter().flatten().copied().filter(asks).collect();
         let mut known = entering(plan, &asking);
         let mut step = |index: &NodeIndex| {
@@ -149,6 +156,10 @@ impl Observer {
                 Look::Field(reference) => {
                     let missing = missing(reference, record);
                     self.note(stage, step, part, missing.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    continue;
+                }
+                Look::Identity(identity) => {
+                    self.note_identity(stage, step, identity, record);
                     continue;
                 }
                 Look::Step => {
@@ -214,6 +225,10 @@ impl Observer {
             let Some(Step { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
             let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
             if key.code == NO_FIELD && counted.records < of {
+                continue;
+            }
+            // Where the object is known, its place in the script is.
+            if key.part == looks.len() + 2 && self.is_said(&seen, key.stage, key.step, results::OF_OBJECT) {
                 continue;
             }
             let (guard, place) = match looks.get(key.part) {

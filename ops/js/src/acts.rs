@@ -22,6 +22,7 @@ use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
 
+mod fields;
 mod reads;
 mod visit;
 mod whole;
@@ -62,8 +63,16 @@ pub(crate) enum Doing {
     Call,
     /// Looks for a text in it, with the method of this name.
     Search,
-    /// Takes the whole for text.
+    /// Takes the whole, or the value of a field, for text.
     Text,
+    /// Takes it for the name of a property.
+    Name,
+    /// Looks for a word among its names.
+    Has,
+    /// Adds this number to a text.
+    Append(String),
+    /// Compares a text with this number, by `===` or else by `!==`.
+    CompareNumber(String, bool),
     /// Takes the whole for an object of fields.
     Spread,
     /// Puts the whole into metadata.
@@ -102,6 +111,8 @@ impl Process<'_> {
             interner,
             bindings,
             names: vec![(record, Place::Record)],
+            values: Vec::new(),
+            testing_value: false,
             acts: Vec::new(),
             reads: Reads::default(),
             reached: Vec::new(),
@@ -134,6 +145,10 @@ struct Reader<'i> {
     bindings: Bindings,
     /// Variables that hold an object of the record, the parameter first.
     names: Vec<(Sym, Place)>,
+    /// Variables that hold the value of a field of the record that came.
+    values: Vec<(Sym, Place, String)>,
+    /// Whether of the next field only matters whether it is there.
+    testing_value: bool,
     acts: Vec<Act>,
     reads: Reads,
     reached: Vec<Position>,
@@ -252,9 +267,17 @@ impl<'i> Reader<'i> {
             }
             Spot::Other => match unparenthesized(expression) {
                 Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.tested(unary.target()),
-                other => self.visit_expression(other),
+                other => self.testing_value(other, |reader| reader.visit_expression(other)),
             },
         }
+    }
+
+    /// Reads an expression of which only matters whether it is there, if it is a field of a value.
+    fn testing_value(&mut self, expression: &Expression, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
+        self.testing_value = matches!(unparenthesized(expression), Expression::PropertyAccess(_));
+        let flow = read(self);
+        self.testing_value = false;
+        flow
     }
 
     /// A condition: objects may be tested, and what a field holds matters.
@@ -266,7 +289,7 @@ impl<'i> Reader<'i> {
                 self.perhaps(|reader| reader.condition(binary.rhs()))
             }
             other if self.spot(other).object().is_some() => Continue(()),
-            other => self.testing(other, |reader| reader.visit_expression(other)),
+            other => self.testing(other, |reader| reader.testing_value(other, |reader| reader.visit_expression(other))),
         }
     }
 
@@ -346,7 +369,7 @@ impl<'i> Reader<'i> {
     fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
         for element in pattern.bindings() {
             match element {
-                ObjectPatternElement::SingleName { name: PropertyName::Literal(name), default_init, .. } => {
+                ObjectPatternElement::SingleName { name: PropertyName::Literal(name), ident, default_init } => {
                     let text = self.text(name.sym()).unwrap_or_default();
                     match place.child(text) {
                         Some(child) => self.examine(child),
@@ -354,7 +377,10 @@ impl<'i> Reader<'i> {
                             self.read_field(place, text, None, name.span());
                             self.examined[place as usize] = true;
                         }
-                        None => self.act(place, text, Doing::Read, name.span()),
+                        None => {
+                            self.keep_value(ident.sym(), place, text);
+                            self.act(place, text, Doing::Read, name.span());
+                        }
                     }
                     if let Some(default) = default_init {
                         self.perhaps(|reader| reader.visit_expression(default))?;

@@ -2,6 +2,7 @@
 //! are not.
 
 mod fields;
+mod values;
 
 use std::ops::Range;
 
@@ -136,7 +137,11 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let name = act.name.as_str();
         let data = side.as_str();
-        match act.doing {
+        match &act.doing {
+            Doing::Inside(inner, _) => return self.inside(act, side, inner),
+            Doing::Name => return self.as_name(act, side),
+            Doing::Has => return self.has(act, side),
+            Doing::Text if !name.is_empty() => return self.printed(act, side),
             Doing::Parse => return self.parse(act, side),
             Doing::Text | Doing::Spread | Doing::ToMetadata | Doing::Unfit(_) => return self.whole(act, side),
             Doing::Call | Doing::Search if !shape.is_absent() => return self.method(act, side),
@@ -256,6 +261,16 @@ impl Said<'_> {
                 };
                 let message = format!("{fails}metadata is text, and rec.Metadata.{} has no field {field:?}", act.name);
                 self.finding(act, error, &message, hint);
+            }
+            Doing::Append(number) => {
+                let entry = fields::named("rec.Metadata", &act.name);
+                let message = format!("this appends: metadata is text, and \"1\" + {number} is \"1{number}\"");
+                self.finding(act, false, &message, format!("write Number({entry}) + {number}"));
+            }
+            Doing::CompareNumber(number, equal) => {
+                let always = if *equal { "false" } else { "true" };
+                let message = format!("this is always {always}: metadata is text, and {number} is a number");
+                self.finding(act, false, &message, format!("compare it with a text: {number:?}"));
             }
             Doing::Call if !OF_OBJECTS.contains(&act.name.as_str()) => {
                 let message =

@@ -109,9 +109,14 @@ impl Bindings {
         self.bound.contains(&name) || self.assigned.contains(&name)
     }
 
+    /// Whether a name is declared once, so that it is the same variable wherever it stands.
+    pub(crate) fn is_declared_once(&self, name: Sym) -> bool {
+        self.bound.iter().filter(|bound| **bound == name).count() == 1
+    }
+
     /// Whether a variable is what it was declared as, wherever its name stands.
     pub(crate) fn is_constant(&self, name: Sym) -> bool {
-        self.bound.iter().filter(|bound| **bound == name).count() == 1 && !self.assigned.contains(&name)
+        self.is_declared_once(name) && !self.assigned.contains(&name)
     }
 }
 

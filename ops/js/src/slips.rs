@@ -2,11 +2,14 @@
 //! statements without effect.
 
 mod copies;
+mod fresh;
 mod idle;
 mod known;
 mod names;
 mod results;
 mod same;
+mod scopes;
+mod unread;
 
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -44,6 +47,8 @@ pub(crate) fn of(
         slips.extend(same::of(process, source));
     }
     slips.extend(idle::of(script, source));
+    slips.extend(fresh::of(script, process, source));
+    slips.extend(unread::of(script, source));
     slips.sort_by_key(|slip| (slip.start.line, slip.start.column));
     slips
 }

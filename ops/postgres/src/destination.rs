@@ -264,13 +264,14 @@ impl Destination for Configured {
             let hint = "keep .Payload.After, which holds the columns of the row".to_owned();
             flow.fail("flow.nothing_to_write", Place::NODE, message, Some(since), Some(hint));
         }
+        let key = Access::These(vec![vec!["Key".into()]]);
+        let table = match &self.0.table {
+            TableOf::Fixed(_) => Access::NOTHING,
+            TableOf::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
+            TableOf::Template(template) => template.reads(),
+        };
+        flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
         if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
-            let key = Access::These(vec![vec!["Key".into()]]);
-            let table = match &self.0.table {
-                TableOf::Fixed(_) => Access::NOTHING,
-                TableOf::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
-                TableOf::Template(template) => template.reads(),
-            };
             // Each table has a row of that key.
             let is_apart = flow.record.pieces.as_ref().is_some_and(|pieces| pieces.differ_in(&table));
             if !is_apart {

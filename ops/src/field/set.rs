@@ -164,6 +164,7 @@ impl Prototype for SetField {
                 Err(_) => !text.trim_start().starts_with(['{', '[', '"']),
             };
             flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
+            flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
         }
         if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
             // What every text begins with that the template gives.

@@ -119,7 +119,11 @@ impl Destination for Rows {
 
     fn flow(&self, flow: &mut Flow) {
         match self.keyed {
-            true => flow.one_each(Place::NODE, &Access::These(vec![vec!["Key".into()]])),
+            true => {
+                let key = Access::These(vec![vec!["Key".into()]]);
+                flow.one_each(Place::NODE, &key);
+                flow.replaces_by(Place::NODE, &key);
+            }
             false => flow.need_fields(Place::NODE, Side::After, true),
         }
     }

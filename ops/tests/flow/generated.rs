@@ -353,8 +353,8 @@ fn run(plan: &PlanGraph, shapes: &Shapes, at: NodeIndex, mut record: Record, fat
     }
 }
 
-/// What the engine itself delivers.
-fn delivered(text: &str, records: &[Record]) -> Vec<Record> {
+/// What the engine itself delivers, after a source of which nothing is known; `None` if it refuses the pipeline for that.
+fn delivered(text: &str, records: &[Record]) -> Option<Vec<Record>> {
     let journal = Journal::default();
     let rows = records.to_vec();
     let make = move |row: u64| rows[row as usize].clone().with_position(position(row));
@@ -364,7 +364,7 @@ fn delivered(text: &str, records: &[Record]) -> Vec<Record> {
     add_source(&mut registry, "memory", &upstream);
     add_destination(&mut registry, "shelf", &shelf);
     let (_, config) = pipeline(&text.replace(DROP, "plugin: shelf"));
-    let plan = compile(&config, &registry, &OPTIONS).unwrap().stages;
+    let plan = compile(&config, &registry, &OPTIONS).ok()?.stages;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let store = Arc::new(MemoryStore::new(&journal));
@@ -372,7 +372,7 @@ fn delivered(text: &str, records: &[Record]) -> Vec<Record> {
         let ending = start(plan, services(&store), options).join().await;
         assert!(matches!(ending, Ending::Finished), "{ending:?}\n{text}");
     });
-    shelf.durable()
+    Some(shelf.durable())
 }
 
 /// Without what differs from run to run.
@@ -393,7 +393,7 @@ const DROP: &str = "plugin: drop, settings: { encode: true }";
 
 #[test]
 fn what_the_compiler_says_is_true() {
-    let (valid, refused, warned) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let (valid, refused, warned, ran) = (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
     let codes: Cell<BTreeMap<&'static str, usize>> = Cell::default();
     let cases = Config { cases: 1500, failure_persistence: None, ..Config::default() };
     TestRunner::new(cases)
@@ -442,7 +442,14 @@ fn what_the_compiler_says_is_true() {
                 }
             }
             if !findings.has_errors() && valid.get() + warned.get() < 300 {
-                prop_assert_eq!(timeless(delivered(&text, &records)), timeless(fates.delivered), "{}", text);
+                match delivered(&text, &records) {
+                    Some(delivered) => {
+                        ran.set(ran.get() + 1);
+                        prop_assert_eq!(timeless(delivered), timeless(fates.delivered), "{}", text);
+                    }
+                    // What it says of all records holds of these.
+                    None => prop_assert!(fates.delivered.is_empty(), "{}", text),
+                }
             }
             let count = if findings.has_errors() {
                 &refused
@@ -459,4 +466,5 @@ fn what_the_compiler_says_is_true() {
     let (valid, warned, refused) = (valid.get(), warned.get(), refused.get());
     println!("{valid} without findings, {warned} with warnings, {refused} refused: {codes:?}");
     assert!(valid + warned >= 250 && refused >= 400, "{valid} {warned} {refused}");
+    assert!(ran.get() >= 200, "the engine ran only {} of them", ran.get());
 }

@@ -221,6 +221,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("dry_run.unknown_pipeline", "There is no pipeline of this id.", "`pipelines list` lists them."),
     entry(
+        "flow.key_constant",
+        "Every record has the same key, so that the destination keeps the last of them only.",
+        "Set `.Key` to what identifies the record, or remove it with field.exclude to insert every record.",
+    ),
+    entry(
         "flow.key_missing",
         "Every record updates or deletes a row, and none has a key that says which.",
         "Keep the key, or set `.Key` to a JSON object with field.set.",

@@ -66,6 +66,23 @@ fn pieces_of_one_key_are_told_before_they_overwrite_each_other() {
 }
 
 #[test]
+fn a_key_that_is_the_same_for_all_records_is_told() {
+    let words = ["warning flow.key_constant: every record has the same key", "only the last stays"];
+    let key = |value: &str| format!("plugin: field.set, settings: {{ field: .Key, value: '{value}' }}");
+    one(FILE, &[DECODE, &key("{\"id\": 7}")], TABLE, &words);
+    one(FILE, &[&key("{\"id\": \"orders\"}"), DECODE], TABLE, &words);
+    none(FILE, &[DECODE, KEY], TABLE);
+    // Another step gives them their own, and a variable may be another elsewhere.
+    none(FILE, &[DECODE, &key("{\"id\": 7}"), SPLIT, KEY], DROP);
+    none(FILE, &[DECODE, &key("{\"id\": \"${HOME}\"}")], TABLE);
+    let some = format!("{}, condition: '{{{{ eq .Payload.After.id 1 }}}}'", key("{\"id\": 7}"));
+    none(FILE, &[DECODE, KEY, &some], TABLE);
+    none(FILE, &[DECODE, &key("{\"id\": 7}")], DROP);
+    let table = "plugin: postgres, settings: { url: 'postgres://u@h/d', table: 't{{ .Payload.After.kind }}' }";
+    none(FILE, &[DECODE, &key("{\"id\": 7}")], table);
+}
+
+#[test]
 fn objects_of_a_bucket_are_no_rows() {
     let raw = found(BUCKET, &[], TABLE);
     assert!(raw.len() == 2 && raw[0].contains("warning flow.needs_fields: nearly every record"), "{raw:?}");

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use super::{Doubtful, Observer, Seen, Step, plugin};
-use crate::flow::{NO_FIELD, RecordShape};
-use crate::plan::flow::{located, remarks_on};
+use crate::flow::{Flow, NO_FIELD, RecordShape};
+use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
 use crate::record::Record;
 use crate::secret::mask;
@@ -21,6 +21,14 @@ impl Observer {
             None => (RecordShape::of(record), 1),
         };
         seen.shapes.insert((stage, step), shape);
+    }
+
+    /// Whether a step finds this where it knows what the records are like.
+    pub(super) fn is_said(&self, seen: &Seen, stage: StageId, step: usize, text: &str) -> bool {
+        let shape = seen.shapes.get(&(stage, step)).map(|(shape, _)| shape);
+        let node = self.step(stage, step).map(|step| &step.node);
+        let remarks = node.zip(shape).map(|(node, shape)| remarks_of(node, Flow::observed(shape.clone())));
+        remarks.is_some_and(|remarks| remarks.iter().any(|remark| remark.message.contains(text)))
     }
 
     /// What steps find where they know what the records are like, beyond what they find without them.

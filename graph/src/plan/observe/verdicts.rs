@@ -49,8 +49,8 @@ impl Observer {
         }
     }
 
-    /// The conditions that held for none, or for all, of at least two records. For the few records of a trial: those of a
-    /// test are chosen to be alike.
+    /// The conditions that held for none, or for all, of at least two records, and keys that records share. For the few
+    /// records of a trial: those of a test are chosen to be alike.
     pub fn verdicts(&self) -> Vec<Doubtful> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
@@ -93,6 +93,8 @@ impl Observer {
                 of,
             });
         }
+        found.extend(self.shared_keys(&seen));
+        found.extend(self.constant_keys(&seen));
         found
     }
 

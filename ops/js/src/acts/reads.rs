@@ -47,7 +47,8 @@ impl Reads {
         self.given[place as usize] = true;
     }
 
-    fn may_be_made(&self, place: Place, name: &str) -> bool {
+    /// Whether the field may be one that the script puts there.
+    pub(super) fn may_be_made(&self, place: Place, name: &str) -> bool {
         self.given[place as usize] || self.made.iter().any(|(of, made)| *of == place && made == name)
     }
 

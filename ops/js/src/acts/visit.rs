@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
-use boa_engine::ast::expression::access::PropertyAccess;
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition, TemplateElement, TemplateLiteral};
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
 use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp, RelationalOp};
@@ -82,12 +82,20 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         Break(Doubt)
     }
 
+    fn visit_property_access_field(&mut self, field: &'ast PropertyAccessField) -> Flow {
+        if let PropertyAccessField::Expr(name) = field {
+            self.named(name);
+        }
+        field.visit_with(self)
+    }
+
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
         if flow(self.touch_access(access, Doing::Read))? {
             return Continue(());
         }
         let PropertyAccess::Simple(simple) = access else { return access.visit_with(self) };
         self.inside(access, Inside::Taken);
+        self.inside_value(access);
         if !flow(self.touch(simple.target(), Doing::Below))? {
             self.visit_expression(simple.target())?;
         }
@@ -119,6 +127,11 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             self.act(place, "", Doing::Parse, call.span());
             return Continue(());
         }
+        if let (Expression::Identifier(name), [only]) = (unparenthesized(call.function()), call.args())
+            && self.text(name.sym()) == Some("String")
+        {
+            self.printed(only);
+        }
         if let Some(rest) = self.call_as_text(call)? {
             return rest.iter().try_for_each(|argument| self.visit_expression(argument));
         }
@@ -138,7 +151,12 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_template_literal(&mut self, template: &'ast TemplateLiteral) -> Flow {
         template.elements().iter().try_for_each(|element| match element {
             TemplateElement::Expr(part) if self.take(part, Doing::Text) => Continue(()),
-            element => self.visit_template_element(element),
+            element => {
+                if let TemplateElement::Expr(part) = element {
+                    self.printed(part);
+                }
+                self.visit_template_element(element)
+            }
         })
     }
 
@@ -175,6 +193,9 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             Some(text) => Doing::Assign(text),
             None => Doing::Write,
         };
+        if adds {
+            self.appended_to(access, assign.rhs());
+        }
         if assign.op() != AssignOp::Assign {
             self.changed(access, logical);
         }
@@ -205,6 +226,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     fn visit_binary(&mut self, binary: &'ast Binary) -> Flow {
         let (lhs, rhs) = (binary.lhs(), binary.rhs());
+        self.operate(binary);
         let is_nothing = |expression: &Expression| match unparenthesized(expression) {
             Expression::Literal(literal) => matches!(literal.kind(), LiteralKind::Null | LiteralKind::Undefined),
             Expression::Identifier(name) => self.text(name.sym()) == Some("undefined"),
@@ -292,6 +314,12 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
                 Continue(())
             }
             (Some(place), Binding::Pattern(Pattern::Object(pattern))) => self.unpack(pattern, place),
+            (None, Binding::Identifier(name)) => {
+                if let Some(value) = variable.init() {
+                    self.keep_value_of(name.sym(), value);
+                }
+                variable.visit_with(self)
+            }
             _ => variable.visit_with(self),
         }
     }

@@ -86,7 +86,7 @@ fn meant<'a>(read: &FieldRead, names: &[&'a str], reads: &[FieldRead]) -> Option
 }
 
 /// A field as a script reads it.
-fn named(object: &str, name: &str) -> String {
+pub(super) fn named(object: &str, name: &str) -> String {
     let plain = !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$');
     if plain { format!("{object}.{name}") } else { format!("{object}[{name:?}]") }

@@ -4,6 +4,8 @@ use anabranch_graph::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
 
 use crate::testing::configure;
 
+mod values;
+
 /// The findings of a whole script, each after its severity.
 fn of(script: &str, after: Shape) -> String {
     let configured = configure(&[("script", script)]).unwrap_or_else(|why| panic!("{script}: {why:?}"));
@@ -213,7 +215,7 @@ fn results_that_are_no_record_are_told() {
             ("return { ...rec, Key: 'k' }", structured(), ""),
             ("const r = JSON.parse(JSON.stringify(rec)); r.Position = rec.Position; return r", structured(), ""),
             ("const r = JSON.parse(JSON.stringify(rec)); rec.Metadata.t = r.Operation", structured(), ""),
-            ("[1].map(x => { return x > 1 }); const p = rec.Position; rec.Position = p", structured(), ""),
+            ("[1].forEach(x => { return x > 1 }); const p = rec.Position; rec.Position = p", structured(), ""),
             ("const r = Record(); r.Position = rec.Position; return r", structured(), ""),
             ("rec.Payload.After = [1]; rec.Payload.After = { list: [] }", structured(), ""),
             ("rec.Metadata.n = rec.Metadata.x.length + rec.Metadata.y.trim().split(',')[0]", structured(), ""),

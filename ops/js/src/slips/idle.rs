@@ -7,7 +7,7 @@ use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::assign::AssignOp;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, RelationalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
-use boa_engine::ast::expression::operator::{Assign, Conditional, Unary, Update};
+use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
 use boa_engine::ast::expression::{Call, Expression, New};
 use boa_engine::ast::statement::{DoWhileLoop, ForLoop, If, Statement, WhileLoop};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
@@ -52,6 +52,9 @@ pub(super) const PURE: [&str; 33] = [
     "filter",
     "flatMap",
 ];
+/// Those of lists that change nothing if the function that they call does not.
+pub(super) const OF_LISTS: [&str; 9] =
+    ["map", "flat", "find", "findIndex", "some", "every", "reduce", "toSpliced", "with"];
 /// Methods that take a locale, and how many arguments they have before it.
 const LOCAL: [(&str, usize); 6] = [
     ("toLocaleDateString", 0),
@@ -86,8 +89,9 @@ impl Idle<'_> {
         match unparenthesized(whole) {
             Expression::Call(call) => {
                 let Some((target, name)) = self.text.field(call.function()) else { return };
-                let is_pure =
-                    PURE.contains(&name) && !self.own.contains(&name) && call.args().iter().all(has_no_effect);
+                let is_pure = (PURE.contains(&name) || OF_LISTS.contains(&name))
+                    && !self.own.contains(&name)
+                    && call.args().iter().all(has_no_effect);
                 if !is_pure {
                     return;
                 }
@@ -113,6 +117,23 @@ impl Idle<'_> {
             },
             _ => {}
         }
+    }
+
+    /// A text where a pattern is meant: it is looked for as it is written.
+    fn pattern(&mut self, call: &Call) {
+        let Some((_, name @ ("replace" | "replaceAll" | "split"))) = self.text.field(call.function()) else { return };
+        let Some(first) = call.args().first().map(unparenthesized) else { return };
+        let Expression::Literal(literal) = first else { return };
+        let LiteralKind::String(text) = literal.kind() else { return };
+        let text = self.text.name(*text);
+        if self.own.contains(&name) || !is_pattern(text) {
+            return;
+        }
+        let is_written = text.starts_with('/');
+        let flags = if name == "replaceAll" { "g" } else { "" };
+        let becomes = if is_written { text.to_owned() } else { format!("/{}/{flags}", text.replace('/', "\\/")) };
+        let message = format!("`{name}` looks for this text as it is written, not for what a pattern matches");
+        self.say(first, message, format!("a pattern stands between slashes: {becomes}"));
     }
 
     /// A condition that assigns what is always the same.
@@ -142,6 +163,20 @@ impl Idle<'_> {
             _ => {}
         }
     }
+}
+
+/// Whether a text is written like a pattern, and hardly is in any data.
+fn is_pattern(text: &str) -> bool {
+    let inner = text.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
+    let is_written = inner.is_some_and(|(inner, flags)| {
+        !inner.is_empty()
+            && !flags.is_empty()
+            && flags.chars().all(|flag| "gimsuy".contains(flag))
+            && !inner.contains('/')
+    });
+    let parts =
+        [".*", ".+", "[^", "\\d", "\\w", "\\s", "\\b", "\\.", "[a-z", "[A-Z", "[0-9", "]+", "]*", "(?:", "(?i)"];
+    is_written || parts.iter().any(|part| text.contains(part))
 }
 
 /// Whether something can be assigned to it.
@@ -228,7 +263,28 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
         conditional.visit_with(self)
     }
 
+    fn visit_binary(&mut self, binary: &'ast Binary) -> ControlFlow<()> {
+        let (word, list) = (unparenthesized(binary.lhs()), unparenthesized(binary.rhs()));
+        let is_index = |word: &Expression| match word {
+            Expression::Literal(literal) => !matches!(literal.kind(), LiteralKind::String(_)),
+            _ => false,
+        };
+        if binary.op() == BinaryOp::Relational(RelationalOp::In)
+            && matches!(list, Expression::ArrayLiteral(_))
+            && !is_index(word)
+        {
+            let hint = match (self.text.slice(start(list), end(list)), self.text.slice(start(word), end(word))) {
+                (Some(list), Some(word)) => format!("write {list}.includes({word})"),
+                _ => "write list.includes(element)".to_owned(),
+            };
+            let message = "`in` looks for an index of the list, not for an element".to_owned();
+            self.slips.push(Slip { fails: false, start: start(word), end: end(list), message, hint });
+        }
+        binary.visit_with(self)
+    }
+
     fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        self.pattern(call);
         if let Some((_, name)) = self.text.field(call.function())
             && let Some((_, before)) = LOCAL.iter().find(|(known, _)| *known == name)
             && !self.own.contains(&name)

@@ -1,0 +1,251 @@
+//! Records that take each other's place, because a destination knows them by a key that they share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+
+use super::{Doubtful, Observer, Seen, Step, plugin};
+use crate::flow::{KEY_CONSTANT, KEY_SHARED, OWN_KEY, Place};
+use crate::metadata::key;
+use crate::operator::Access;
+use crate::plan::flow::{located, says};
+use crate::plan::stage::StageId;
+use crate::record::{Data, Operation, Record};
+use crate::secret::mask;
+use crate::text::Str;
+use crate::value::Value;
+
+/// Records from which on one key for all of them is worth a word.
+const ENOUGH: u64 = 3;
+
+/// The records that came to a destination which keeps one for each identity.
+#[derive(Default)]
+pub(super) struct Keyed {
+    records: u64,
+    /// By the record of the source that they were made of: its connector and position.
+    made_of: BTreeMap<(Str, Bytes), Pieces>,
+    /// Of the first record.
+    first: Option<(String, Data)>,
+    /// Whether another record has another one.
+    several: bool,
+    /// Whether every record holds, beside its key, the values that are in it.
+    named: bool,
+    payloads: BTreeSet<String>,
+}
+
+/// Those that were made of one record.
+struct Pieces {
+    count: u64,
+    identity: String,
+    operation: Operation,
+    payload: String,
+    /// Whether all have that identity and that operation.
+    alike: bool,
+    /// Whether a payload differs.
+    differ: bool,
+}
+
+impl Observer {
+    /// Notes the identity of a record as it comes to a destination. Records without a key take nothing's place.
+    pub(super) fn note_identity(&self, stage: StageId, step: usize, identity: &Access, record: &Record) {
+        let Access::These(paths) = identity else { return };
+        let has_none = match &record.key {
+            Data::Absent => true,
+            Data::Structured(fields) => fields.is_empty(),
+            Data::Raw(bytes) => bytes.is_empty(),
+        };
+        if has_none {
+            return;
+        }
+        let identity: String = paths.iter().fold(String::new(), |mut text, path| {
+            part(record, path, &mut text);
+            text.push('\n');
+            text
+        });
+        let payload = format!("{:?}", record.payload);
+        let connector = record.metadata.get(&key::SOURCE_CONNECTOR_ID).cloned().unwrap_or_default();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let keyed = seen.keyed.entry((stage, step)).or_insert_with(|| Keyed { named: true, ..Keyed::default() });
+        keyed.records += 1;
+        keyed.named = keyed.named && is_named(record);
+        match &keyed.first {
+            Some((first, _)) => keyed.several |= *first != identity,
+            None => keyed.first = Some((identity.clone(), record.key.clone())),
+        }
+        keyed.payloads.insert(payload.clone());
+        let pieces = keyed.made_of.entry((connector, record.position().0.clone())).or_insert_with(|| Pieces {
+            count: 0,
+            identity: identity.clone(),
+            operation: record.operation,
+            payload: payload.clone(),
+            alike: true,
+            differ: false,
+        });
+        pieces.count += 1;
+        pieces.alike &= pieces.identity == identity && pieces.operation == record.operation;
+        pieces.differ |= pieces.payload != payload;
+    }
+
+    /// Records that were made of one, differ, and have one key, whichever record they were made of. Several records of one
+    /// key may be what is meant where only some have it: the last state of each. For a trial, which reads each record
+    /// once: a test reads some again.
+    pub(super) fn shared_keys(&self, seen: &Seen) -> Vec<Doubtful> {
+        let mut found = Vec::new();
+        for (&(stage, step), keyed) in &seen.keyed {
+            let several = || keyed.made_of.values().filter(|pieces| pieces.count > 1);
+            let lost: u64 = several().filter(|pieces| pieces.differ).map(|pieces| pieces.count).sum();
+            if lost == 0 || !several().all(|pieces| pieces.alike) {
+                continue;
+            }
+            let message = "records that were made of one have the same key: each takes the place of the one before, and only \
+                           the last stays";
+            let hint = "put what tells them apart into the key, as the number of the piece or a field of it";
+            found.extend(self.of_keys((stage, step), KEY_SHARED, message, hint, (lost, keyed.records)));
+        }
+        found
+    }
+
+    /// At least three records that differ and all have the same key, which nothing else in them names. For the few records
+    /// of a trial: those of a test are chosen to be alike.
+    pub(super) fn constant_keys(&self, seen: &Seen) -> Vec<Doubtful> {
+        let mut found = Vec::new();
+        for (&(stage, step), keyed) in &seen.keyed {
+            let of = keyed.records;
+            let enough = of >= ENOUGH && keyed.made_of.len() as u64 == of && keyed.payloads.len() as u64 == of;
+            let Some((_, key)) = keyed.first.as_ref().filter(|_| enough && !keyed.several && !keyed.named) else {
+                continue;
+            };
+            let message = format!(
+                "all {of} records have the same key, {}: each takes the place of the one before, and only the last stays",
+                shown(key)
+            );
+            found.extend(self.of_keys((stage, step), KEY_CONSTANT, &message, OWN_KEY, (of, of)));
+        }
+        found
+    }
+
+    fn of_keys(
+        &self,
+        (stage, step): (StageId, usize),
+        code: &'static str,
+        message: &str,
+        hint: &str,
+        (records, of): (u64, u64),
+    ) -> Option<Doubtful> {
+        let Step { node, known, .. } = self.step(stage, step)?;
+        if known.as_ref().is_some_and(|known| [KEY_SHARED, KEY_CONSTANT].iter().any(|code| says(node, known, code))) {
+            return None;
+        }
+        let (span, path) = located(node, None, &Place::NODE);
+        let message = mask(message, &self.secrets);
+        let plugin = plugin(node);
+        Some(Doubtful {
+            node: node.id.clone(),
+            plugin,
+            path,
+            span,
+            code,
+            message,
+            hint: Some(hint.to_owned()),
+            records,
+            of,
+        })
+    }
+}
+
+/// Writes a part of a record, so that parts that differ are written differently.
+fn part(record: &Record, path: &[Str], text: &mut String) {
+    let names: Vec<&str> = path.iter().map(Str::as_str).collect();
+    // Writing to a text does not fail.
+    let _ = match &names[..] {
+        ["Key", rest @ ..] => field(&record.key, rest, text),
+        ["Payload", "Before", rest @ ..] => field(&record.payload.before, rest, text),
+        ["Payload", "After", rest @ ..] => field(&record.payload.after, rest, text),
+        ["Payload"] => write!(text, "{:?}", record.payload),
+        ["Metadata", name] => write!(text, "{:?}", path.last().and_then(|_| record.metadata.get(name))),
+        ["Operation"] => write!(text, "{:?}", record.operation),
+        _ => write!(text, "{record:?}"),
+    };
+}
+
+fn field(data: &Data, names: &[&str], text: &mut String) -> std::fmt::Result {
+    let (Data::Structured(object), [first, rest @ ..]) = (data, names) else { return write!(text, "{data:?}") };
+    let mut value = object.get(first);
+    for name in rest {
+        value = match value {
+            Some(Value::Map(inner)) => inner.get(name),
+            other => return write!(text, "{other:?}"),
+        };
+    }
+    write!(text, "{value:?}")
+}
+
+/// Whether a record holds each value that is in its key somewhere else, too: then the key comes of the record.
+fn is_named(record: &Record) -> bool {
+    let (mut of_key, mut others) = (Vec::new(), Vec::new());
+    scalars(&record.key, &mut of_key);
+    scalars(&record.payload.before, &mut others);
+    scalars(&record.payload.after, &mut others);
+    others.extend(record.metadata.iter().map(|(_, text)| text.to_string()));
+    !of_key.is_empty() && of_key.iter().all(|value| others.contains(value))
+}
+
+fn scalars(data: &Data, texts: &mut Vec<String>) {
+    match data {
+        Data::Absent => {}
+        Data::Structured(object) => object.iter().for_each(|(_, value)| of_value(value, texts)),
+        Data::Raw(bytes) => match serde_json::from_slice(bytes) {
+            Ok(json) => of_json(&json, texts),
+            Err(_) => texts.push(String::from_utf8_lossy(bytes).into_owned()),
+        },
+    }
+}
+
+fn of_value(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::Null => {}
+        Value::Bool(truth) => texts.push(truth.to_string()),
+        Value::Int(number) => texts.push(number.to_string()),
+        Value::UInt(number) => texts.push(number.to_string()),
+        Value::Float(number) => texts.push(number.to_string()),
+        Value::Text(text) => texts.push(text.to_string()),
+        Value::Bytes(_) | Value::Time(_) => texts.push(format!("{value:?}")),
+        Value::List(list) => list.iter().for_each(|value| of_value(value, texts)),
+        Value::Map(object) => object.iter().for_each(|(_, value)| of_value(value, texts)),
+    }
+}
+
+fn of_json(value: &serde_json::Value, texts: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Null => {}
+        serde_json::Value::Bool(truth) => texts.push(truth.to_string()),
+        serde_json::Value::Number(number) => texts.push(number.to_string()),
+        serde_json::Value::String(text) => texts.push(text.clone()),
+        serde_json::Value::Array(list) => list.iter().for_each(|value| of_json(value, texts)),
+        serde_json::Value::Object(object) => object.values().for_each(|value| of_json(value, texts)),
+    }
+}
+
+/// A key as a message prints it: fields as `id=7`.
+fn shown(key: &Data) -> String {
+    const MOST: usize = 80;
+    let mut text = match key {
+        Data::Structured(object) => {
+            let field = |(name, value): (&Str, &Value)| {
+                let mut texts = Vec::new();
+                of_value(value, &mut texts);
+                format!("{name}={}", texts.join("/"))
+            };
+            object.iter().map(field).collect::<Vec<_>>().join(" ")
+        }
+        Data::Raw(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Data::Absent => String::new(),
+    };
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,69 @@
+//! What scripts make of records, where it shows that they take an object for a text.
+
+use super::{Observer, Step, plugin};
+use crate::plan::stage::StageId;
+use crate::record::{Data, Record};
+use crate::reference::{Side, push_part};
+use crate::value::{Object, Value};
+
+/// The text that a script makes of any object.
+pub(super) const OF_OBJECT: &str = "[object Object]";
+
+impl Observer {
+    /// Whether a record that comes to a script holds the text already that scripts make of objects; `None` for the steps
+    /// whose results are not looked at.
+    pub fn look_for_objects(&self, stage: StageId, step: usize, record: &Record) -> Option<bool> {
+        let Step { node, .. } = self.step(stage, step)?;
+        (*plugin(node) == *"custom.javascript").then(|| place(record).is_some())
+    }
+
+    /// Looks at what a script made of a record that did not hold that text.
+    pub fn look_at_results<'r>(&self, stage: StageId, step: usize, results: impl IntoIterator<Item = &'r Record>) {
+        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        let found = results.into_iter().find_map(place).map(|place| {
+            let message = format!("the script makes the text {OF_OBJECT:?} of an object, in {place}");
+            let hint = "take a field of the object, or all of it as JSON: JSON.stringify(…)".to_owned();
+            (0..0, "script.mistake", message, Some(hint))
+        });
+        // The part behind the condition and the pieces.
+        self.note(stage, step, looks.len() + 2, found);
+    }
+}
+
+/// Where the text is.
+fn place(record: &Record) -> Option<String> {
+    for side in [Side::After, Side::Key, Side::Before] {
+        let found = match side.of(record) {
+            Data::Absent => None,
+            Data::Raw(bytes) => {
+                let holds = bytes.windows(OF_OBJECT.len()).any(|part| part == OF_OBJECT.as_bytes());
+                holds.then(|| side.as_str().to_owned())
+            }
+            Data::Structured(object) => in_object(object, side.as_str()),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    let (name, _) = record.metadata.iter().find(|(name, text)| name.contains(OF_OBJECT) || text.contains(OF_OBJECT))?;
+    let mut place = ".Metadata".to_owned();
+    push_part(name, &mut place);
+    Some(place)
+}
+
+fn in_object(object: &Object, parent: &str) -> Option<String> {
+    object.iter().find_map(|(name, value)| {
+        let mut place = parent.to_owned();
+        push_part(name, &mut place);
+        if name.contains(OF_OBJECT) { Some(place) } else { in_value(value, place) }
+    })
+}
+
+fn in_value(value: &Value, place: String) -> Option<String> {
+    match value {
+        Value::Text(text) => text.contains(OF_OBJECT).then_some(place),
+        Value::List(list) => list.iter().find_map(|value| in_value(value, place.clone())),
+        Value::Map(object) => in_object(object, &place),
+        _ => None,
+    }
+}

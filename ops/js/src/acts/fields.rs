@@ -1,0 +1,163 @@
+//! What a script does with the values of single fields, and of entries of metadata.
+
+use boa_engine::ast::expression::Expression;
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::Binary;
+use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp, RelationalOp};
+use boa_engine::ast::{Span, Spanned};
+use boa_engine::interner::Sym;
+
+use super::{Act, Doing, Inside, Reader};
+use crate::spot::{Place, Spot, step, unparenthesized};
+
+impl Reader<'_> {
+    /// The field, or the metadata entry, that an expression is, where the record that came has it.
+    fn field(&self, expression: &Expression) -> Option<(Place, String)> {
+        let expression = unparenthesized(expression);
+        if let Expression::Identifier(name) = expression
+            && let Some((_, place, field)) = self.values.iter().find(|(known, ..)| *known == name.sym())
+        {
+            return Some((*place, field.clone()));
+        }
+        let Spot::Field(place, Some(name)) = self.spot(expression) else { return None };
+        self.is_as_it_came(place, &name).then_some((place, name))
+    }
+
+    fn is_as_it_came(&self, place: Place, name: &str) -> bool {
+        let holds_values = place.is_data() || place == Place::Metadata;
+        holds_values && !self.replaced[place as usize] && !self.reads.may_be_made(place, name)
+    }
+
+    /// A variable that holds the value of a field from here on.
+    pub(super) fn keep_value(&mut self, variable: Sym, place: Place, name: &str) {
+        if self.bindings.is_constant(variable) && self.is_as_it_came(place, name) {
+            self.values.push((variable, place, name.to_owned()));
+        }
+    }
+
+    /// The same for `const name = value`.
+    pub(super) fn keep_value_of(&mut self, variable: Sym, value: &Expression) {
+        if let Some((place, name)) = self.field(value) {
+            self.keep_value(variable, place, &name);
+        }
+    }
+
+    fn of_value(&mut self, (place, name): (Place, String), doing: Doing, span: Span) {
+        let (start, end) = (span.start().into(), span.end().into());
+        self.acts.push(Act { place, name, doing, certain: self.certain, start, end });
+    }
+
+    /// Takes the value of a field for text.
+    pub(super) fn printed(&mut self, expression: &Expression) {
+        if let Some(field) = self.field(expression).filter(|(place, _)| place.is_data()) {
+            self.of_value(field, Doing::Text, expression.span());
+        }
+    }
+
+    /// Takes data, or a field of them, for the name of a property.
+    pub(super) fn named(&mut self, expression: &Expression) {
+        if let Some(place) = self.spot(expression).object().filter(|place| place.is_data()) {
+            self.act(place, "", Doing::Name, expression.span());
+        } else if let Some(field) = self.field(expression).filter(|(place, _)| place.is_data()) {
+            self.of_value(field, Doing::Name, expression.span());
+        }
+    }
+
+    /// Takes a field of a field's value.
+    pub(super) fn inside_value(&mut self, access: &PropertyAccess) {
+        let is_test = std::mem::take(&mut self.testing_value);
+        let PropertyAccess::Simple(simple) = access else { return };
+        let PropertyAccessField::Const(inner) = simple.field() else { return };
+        let Some(inner) = self.text(inner.sym()).filter(|_| !is_test) else { return };
+        if let Some(field) = self.field(simple.target()).filter(|(place, _)| place.is_data()) {
+            self.of_value(field, Doing::Inside(inner.to_owned(), Inside::Taken), access.span());
+        }
+    }
+
+    /// Adds a number to a text of metadata.
+    pub(super) fn appended(&mut self, to: &Expression, number: &Expression, span: Span) {
+        if let Some(field) = self.field(to).filter(|(place, _)| *place == Place::Metadata)
+            && let Some(number) = number_of(number)
+        {
+            self.of_value(field, Doing::Append(number), span);
+        }
+    }
+
+    /// The same for `entry += number`.
+    pub(super) fn appended_to(&mut self, access: &PropertyAccess, number: &Expression) {
+        let PropertyAccess::Simple(simple) = access else { return };
+        if let Spot::Field(Place::Metadata, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
+            && self.is_as_it_came(Place::Metadata, &name)
+            && let Some(number) = number_of(number)
+        {
+            self.of_value((Place::Metadata, name), Doing::Append(number), access.span());
+        }
+    }
+
+    /// What operators make of the values of fields.
+    pub(super) fn operate(&mut self, binary: &Binary) {
+        let (lhs, rhs) = (binary.lhs(), binary.rhs());
+        match binary.op() {
+            BinaryOp::Arithmetic(ArithmeticOp::Add) => {
+                if is_text(lhs) {
+                    self.printed(rhs);
+                }
+                if is_text(rhs) {
+                    self.printed(lhs);
+                }
+                self.appended(lhs, rhs, binary.span());
+                self.appended(rhs, lhs, binary.span());
+            }
+            BinaryOp::Relational(op @ (RelationalOp::StrictEqual | RelationalOp::StrictNotEqual)) => {
+                for (value, with) in [(lhs, rhs), (rhs, lhs)] {
+                    if let Some(field) = self.field(value).filter(|(place, _)| *place == Place::Metadata)
+                        && let Some(number) = number_of(with)
+                    {
+                        let doing = Doing::CompareNumber(number, op == RelationalOp::StrictEqual);
+                        self.of_value(field, doing, binary.span());
+                    }
+                }
+            }
+            BinaryOp::Relational(RelationalOp::In) => {
+                self.named(lhs);
+                let is_word = match unparenthesized(lhs) {
+                    Expression::Literal(literal) => match literal.kind() {
+                        LiteralKind::String(text) => {
+                            self.text(*text).is_some_and(|text| text.parse::<f64>().is_err() && text != "length")
+                        }
+                        _ => false,
+                    },
+                    _ => false,
+                };
+                if let Some(field) = self.field(rhs).filter(|(place, _)| is_word && place.is_data()) {
+                    self.of_value(field, Doing::Has, binary.span());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether an expression is a text whatever the record is.
+fn is_text(expression: &Expression) -> bool {
+    match unparenthesized(expression) {
+        Expression::Literal(literal) => matches!(literal.kind(), LiteralKind::String(_)),
+        Expression::TemplateLiteral(_) => true,
+        Expression::Binary(binary) => {
+            binary.op() == BinaryOp::Arithmetic(ArithmeticOp::Add) && (is_text(binary.lhs()) || is_text(binary.rhs()))
+        }
+        _ => false,
+    }
+}
+
+fn number_of(expression: &Expression) -> Option<String> {
+    match unparenthesized(expression) {
+        Expression::Literal(literal) => match literal.kind() {
+            LiteralKind::Int(number) => Some(number.to_string()),
+            LiteralKind::Num(number) => Some(number.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}

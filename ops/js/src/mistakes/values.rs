@@ -1,0 +1,105 @@
+//! Values of fields that a script takes for something that they are not.
+
+use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_graph::flow::{Kinds, NO_FIELD, Type};
+use anabranch_graph::reference::Side;
+
+use super::Said;
+use super::fields::named;
+use crate::acts::Act;
+use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
+
+/// What is written for the number of elements.
+const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
+
+impl Said<'_> {
+    /// What the value of a field always is.
+    fn value(&self, act: &Act, side: Side) -> Option<Type> {
+        let shape = self.flow.record.side(side);
+        let fields = shape.structured.as_ref().filter(|_| !shape.raw && !shape.absent)?;
+        fields.get(&act.name).filter(|field| !field.optional).map(|field| field.ty)
+    }
+
+    /// A field that is taken for text.
+    pub(super) fn printed(&mut self, act: &Act, side: Side) {
+        if self.value(act, side).is_some_and(|value| value.kinds == Kinds::MAP) {
+            let name = named(side.as_str(), &act.name);
+            let message = format!("this is \"[object Object]\": {name} is a map, fields and no text");
+            let hint = format!("take a field of it, or all as JSON: JSON.stringify(rec{name})");
+            self.finding(act, false, &message, hint);
+        }
+    }
+
+    /// Data, or a field, that is taken for the name of a property.
+    pub(super) fn as_name(&mut self, act: &Act, side: Side) {
+        let shape = self.flow.record.side(side);
+        let (is_map, name) = match act.name.is_empty() {
+            true => (shape.structured.is_some() && !shape.raw && !shape.absent, side.as_str().to_owned()),
+            false => {
+                let is_map = self.value(act, side).is_some_and(|value| value.kinds == Kinds::MAP);
+                (is_map, named(side.as_str(), &act.name))
+            }
+        };
+        if is_map {
+            let message =
+                format!("this is the name \"[object Object]\" for every record: {name} is fields and no text");
+            let hint = format!("take a field of it that tells it apart, or all as JSON: JSON.stringify(rec{name})");
+            self.finding(act, false, &message, hint);
+        }
+    }
+
+    /// `"word" in list`.
+    pub(super) fn has(&mut self, act: &Act, side: Side) {
+        if self.value(act, side).is_some_and(|value| value.kinds == Kinds::LIST) {
+            let name = named(side.as_str(), &act.name);
+            let message = format!("this is always false: {name} is a list, of which `in` looks for the indices");
+            self.finding(act, false, &message, format!("write rec{name}.includes(…)"));
+        }
+    }
+
+    /// A field of a field's value.
+    pub(super) fn inside(&mut self, act: &Act, side: Side, inner: &str) {
+        // A script may give all texts and lists a method of its own.
+        if !act.certain || OF_OBJECTS.contains(&inner) || self.program.text.contains("prototype") {
+            return;
+        }
+        let Some(value) = self.value(act, side) else { return };
+        let name = named(side.as_str(), &act.name);
+        let (what, known): (_, &[&str]) = match value.kinds {
+            Kinds::LIST => ("a list", &OF_ARRAYS),
+            Kinds::TEXT => ("a text", &OF_STRINGS),
+            Kinds::MAP => return self.inside_map(act, &name, inner, &value),
+            _ => return,
+        };
+        if known.contains(&inner) || inner == "trimRight" {
+            return;
+        }
+        let message = format!("this is undefined: {name} is {what}, which has no field {inner:?}");
+        let hint = match did_you_mean(inner, known.iter().copied()) {
+            _ if COUNTS.contains(&inner) => "write length".to_owned(),
+            Some(near) => format!("did you mean {near}?"),
+            None if value.kinds == Kinds::LIST => {
+                format!("take it of each element: rec{name}.map(element => element.{inner})")
+            }
+            None => "take a field of the data, not of the text".to_owned(),
+        };
+        self.finding(act, false, &message, hint);
+    }
+
+    fn inside_map(&mut self, act: &Act, name: &str, inner: &str, value: &Type) {
+        if value.fields.is_open() || value.fields.get(inner).is_some() {
+            return;
+        }
+        let message = format!("this is undefined: {name} has no {inner:?}");
+        if COUNTS.contains(&inner) {
+            let hint = format!("the number of its fields is Object.keys(rec{name}).length");
+            return self.finding(act, false, &message, hint);
+        }
+        let names: Vec<&str> = value.fields.iter().map(|(name, _)| name.as_str()).collect();
+        let near = did_you_mean(inner, names.iter().copied());
+        let hint = near.map(|near| format!("did you mean {}?", named(&format!("rec{name}"), near)));
+        let place = self.place(act.start, act.end);
+        let message = format!("{}:{}: {message}", self.program.name, act.start);
+        self.flow.warn(NO_FIELD, place, message, None, hint);
+    }
+}

@@ -1,0 +1,124 @@
+//! Where in the functions and loops of a script something stands.
+
+use std::ops::ControlFlow;
+
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+
+/// A part of the text that runs again and again, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scope {
+    number: usize,
+    is_loop: bool,
+}
+
+/// The functions and loops around what is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scopes {
+    around: Vec<Scope>,
+    count: usize,
+}
+
+impl Scopes {
+    pub(super) fn enter(&mut self, is_loop: bool) {
+        self.count += 1;
+        self.around.push(Scope { number: self.count, is_loop });
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.around.pop();
+    }
+
+    /// Outermost first.
+    pub(super) fn here(&self) -> Vec<Scope> {
+        self.around.clone()
+    }
+}
+
+/// Something that reads a script and keeps where it is.
+pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
+    fn scopes(&mut self) -> &mut Scopes;
+
+    /// Reads a function.
+    fn inside<N: VisitWith>(&mut self, function: &'ast N) -> ControlFlow<()>
+    where
+        Self: Sized,
+    {
+        self.scopes().enter(false);
+        let flow = function.visit_with(self);
+        self.scopes().leave();
+        flow
+    }
+
+    /// Reads a loop.
+    fn repeated<N: VisitWith>(&mut self, repeat: &'ast N) -> ControlFlow<()>
+    where
+        Self: Sized,
+    {
+        self.scopes().enter(true);
+        let flow = repeat.visit_with(self);
+        self.scopes().leave();
+        flow
+    }
+}
+
+/// The function that a place is in; `None` outside of all.
+pub(super) fn function(place: &[Scope]) -> Option<Scope> {
+    place.iter().rev().find(|scope| !scope.is_loop).copied()
+}
+
+/// The outermost loop around a place that is not around another one.
+pub(super) fn outer_loop(place: &[Scope], but_not: &[Scope]) -> Option<Scope> {
+    place.iter().find(|scope| scope.is_loop && !but_not.contains(scope)).copied()
+}
+
+/// The methods of a [`Visitor`] that is [`Scoped`] and has a field `scopes`.
+macro_rules! visit_scopes {
+    () => {
+        crate::inner::visit_inner_functions!(ControlFlow<()>, inside);
+
+        fn visit_for_loop(&mut self, repeat: &'ast boa_engine::ast::statement::ForLoop) -> ControlFlow<()> {
+            // Its variables are declared once.
+            if let Some(init) = repeat.init() {
+                self.visit_for_loop_initializer(init)?;
+            }
+            self.scopes.enter(true);
+            if let Some(condition) = repeat.condition() {
+                self.visit_expression(condition)?;
+            }
+            self.visit_statement(repeat.body())?;
+            if let Some(last) = repeat.final_expr() {
+                self.visit_expression(last)?;
+            }
+            self.scopes.leave();
+            Continue(())
+        }
+
+        fn visit_for_in_loop(&mut self, repeat: &'ast boa_engine::ast::statement::ForInLoop) -> ControlFlow<()> {
+            self.visit_expression(repeat.target())?;
+            self.scopes.enter(true);
+            self.visit_iterable_loop_initializer(repeat.initializer())?;
+            self.visit_statement(repeat.body())?;
+            self.scopes.leave();
+            Continue(())
+        }
+
+        fn visit_for_of_loop(&mut self, repeat: &'ast boa_engine::ast::statement::ForOfLoop) -> ControlFlow<()> {
+            self.visit_expression(repeat.iterable())?;
+            self.scopes.enter(true);
+            self.visit_iterable_loop_initializer(repeat.initializer())?;
+            self.visit_statement(repeat.body())?;
+            self.scopes.leave();
+            Continue(())
+        }
+
+        fn visit_while_loop(&mut self, repeat: &'ast boa_engine::ast::statement::WhileLoop) -> ControlFlow<()> {
+            self.repeated(repeat)
+        }
+
+        fn visit_do_while_loop(&mut self, repeat: &'ast boa_engine::ast::statement::DoWhileLoop) -> ControlFlow<()> {
+            self.repeated(repeat)
+        }
+    };
+}
+
+pub(super) use visit_scopes;

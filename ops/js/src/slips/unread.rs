@@ -1,0 +1,247 @@
+//! Variables that are given another value which nothing reads.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
+use boa_engine::ast::expression::operator::{Assign, Update};
+use boa_engine::ast::expression::{Call, Expression, Identifier, New};
+use boa_engine::ast::operations::bound_names;
+use boa_engine::ast::statement::iteration::IterableLoopInitializer;
+use boa_engine::ast::statement::{Statement, With};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Script, Spanned};
+use boa_engine::interner::Sym;
+
+use super::idle::{OF_LISTS, PURE};
+use super::results::Methods;
+use super::scopes::{Scope, Scoped, Scopes, function, outer_loop, visit_scopes};
+use super::{Slip, Text};
+use crate::position::Position;
+use crate::process::Bindings;
+use crate::spot::unparenthesized;
+
+/// Functions that only compute.
+const COMPUTE: [&str; 5] = ["String", "Number", "parseInt", "parseFloat", "Boolean"];
+
+/// Statements like `name = name.trim()` after which nothing reads `name`.
+pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
+    // Names may be read there without being written.
+    if ["eval", "arguments"].iter().any(|word| text.text.contains(word)) {
+        return Vec::new();
+    }
+    let mut bindings = Bindings::default();
+    let _ = script.visit_with(&mut bindings);
+    let mut own = Methods { text, names: Vec::new() };
+    let _ = script.visit_with(&mut own);
+    let mut unread = Unread { text, own: own.names, scopes: Scopes::default(), count: 0, events: Vec::new() };
+    if script.visit_with(&mut unread).is_break() {
+        return Vec::new();
+    }
+    let mut slips: Vec<Slip> = Vec::new();
+    let mut told: Vec<Sym> = Vec::new();
+    for set in &unread.events {
+        let Doing::Sets(start, end) = set.doing else { continue };
+        if told.contains(&set.name) || !bindings.is_declared_once(set.name) || unread.is_read_after(set) {
+            continue;
+        }
+        told.push(set.name);
+        let name = text.name(set.name);
+        slips.push(Slip {
+            fails: false,
+            start,
+            end,
+            message: format!("nothing reads what `{name}` becomes here: the record and its lists keep their values"),
+            hint: format!(
+                "put it into the record, as rec.Payload.After.name = {name}; elements of a list change with list = \
+                 list.map(element => …)"
+            ),
+        });
+    }
+    slips
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Doing {
+    /// It gets a value from the data.
+    Declares,
+    Reads,
+    /// It gets another value, computed from its own.
+    Sets(Position, Position),
+}
+
+struct Event {
+    name: Sym,
+    doing: Doing,
+    /// In the order of the text.
+    number: usize,
+    place: Vec<Scope>,
+}
+
+struct Unread<'a> {
+    text: Text<'a>,
+    /// Methods that the script has itself.
+    own: Vec<&'a str>,
+    scopes: Scopes,
+    count: usize,
+    events: Vec<Event>,
+}
+
+impl Unread<'_> {
+    fn note(&mut self, name: Sym, doing: Doing) {
+        self.count += 1;
+        self.events.push(Event { name, doing, number: self.count, place: self.scopes.here() });
+    }
+
+    /// Whether the value may be read that is set there.
+    fn is_read_after(&self, set: &Event) -> bool {
+        let of_name = || self.events.iter().filter(|event| event.name == set.name);
+        let Some(declared) = of_name().find(|event| event.doing == Doing::Declares) else { return true };
+        let inside = function(&set.place);
+        if inside.is_none() || function(&declared.place) != inside {
+            return true;
+        }
+        let again = outer_loop(&set.place, &declared.place);
+        of_name().filter(|event| event.doing == Doing::Reads).any(|read| {
+            function(&read.place) != inside
+                || read.number > set.number
+                || again.is_some_and(|again| read.place.contains(&again))
+        })
+    }
+
+    /// `name = f(name)`, where `f` changes nothing.
+    fn is_own(&self, whole: &Expression) -> Option<Sym> {
+        let Expression::Assign(assign) = unparenthesized(whole) else { return None };
+        let AssignTarget::Identifier(name) = assign.lhs() else { return None };
+        let mut value = Computed { unread: self, name: name.sym(), reads: false };
+        let pure = value.visit_expression(assign.rhs()).is_continue();
+        (assign.op() == AssignOp::Assign && pure && value.reads).then_some(name.sym())
+    }
+}
+
+impl<'ast> Scoped<'ast> for Unread<'_> {
+    fn scopes(&mut self) -> &mut Scopes {
+        &mut self.scopes
+    }
+}
+
+impl<'ast> Visitor<'ast> for Unread<'_> {
+    type BreakTy = ();
+
+    visit_scopes!();
+
+    /// What looks like a variable may be a field there.
+    fn visit_with(&mut self, _: &'ast With) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
+        if let Statement::Expression(whole) = statement
+            && let Some(name) = self.is_own(whole)
+            && let Expression::Assign(assign) = unparenthesized(whole)
+        {
+            // Others are read for it, and itself for nothing.
+            let before = self.events.len();
+            self.visit_expression(assign.rhs())?;
+            let mut at = 0;
+            self.events.retain(|event| {
+                at += 1;
+                at <= before || event.name != name
+            });
+            let span = whole.span();
+            self.note(name, Doing::Sets(span.start().into(), span.end().into()));
+            return Continue(());
+        }
+        statement.visit_with(self)
+    }
+
+    fn visit_variable(&mut self, variable: &'ast Variable) -> ControlFlow<()> {
+        match variable.binding() {
+            Binding::Identifier(name) => {
+                // One that begins with a number counts, and may be left over.
+                let is_data = match variable.init().map(unparenthesized) {
+                    Some(Expression::Literal(literal)) => matches!(literal.kind(), LiteralKind::Undefined),
+                    _ => true,
+                };
+                if is_data {
+                    self.note(name.sym(), Doing::Declares);
+                }
+                variable.init().map_or(Continue(()), |value| self.visit_expression(value))
+            }
+            Binding::Pattern(pattern) => {
+                bound_names(pattern).into_iter().for_each(|name| self.note(name, Doing::Declares));
+                // The names in it are read only where they are defaults.
+                let before = self.events.len();
+                let flow = variable.visit_with(self);
+                let bound = bound_names(pattern);
+                let mut at = 0;
+                self.events.retain(|event| {
+                    at += 1;
+                    at <= before || event.doing != Doing::Reads || !bound.contains(&event.name)
+                });
+                flow
+            }
+        }
+    }
+
+    fn visit_iterable_loop_initializer(&mut self, initializer: &'ast IterableLoopInitializer) -> ControlFlow<()> {
+        match initializer {
+            IterableLoopInitializer::Let(binding) => {
+                match binding {
+                    Binding::Identifier(name) => self.note(name.sym(), Doing::Declares),
+                    Binding::Pattern(pattern) => {
+                        bound_names(pattern).into_iter().for_each(|name| self.note(name, Doing::Declares));
+                    }
+                }
+                Continue(())
+            }
+            other => other.visit_with(self),
+        }
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        self.note(name.sym(), Doing::Reads);
+        Continue(())
+    }
+}
+
+/// Looks whether computing a value changes nothing, and reads a variable.
+struct Computed<'u, 'a> {
+    unread: &'u Unread<'a>,
+    name: Sym,
+    reads: bool,
+}
+
+impl<'ast> Visitor<'ast> for Computed<'_, '_> {
+    type BreakTy = ();
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        self.reads |= name.sym() == self.name;
+        Continue(())
+    }
+
+    fn visit_assign(&mut self, _: &'ast Assign) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_update(&mut self, _: &'ast Update) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_new(&mut self, _: &'ast New) -> ControlFlow<()> {
+        Break(())
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        let Unread { text, own, .. } = self.unread;
+        let known = match text.field(call.function()) {
+            Some((target, name)) => {
+                let is_known = PURE.contains(&name) || OF_LISTS.contains(&name) || name == "slice";
+                (is_known && !own.contains(&name)) || text.identifier(target) == Some("Math")
+            }
+            None => text.identifier(call.function()).is_some_and(|name| COMPUTE.contains(&name)),
+        };
+        if known { call.visit_with(self) } else { Break(()) }
+    }
+}
