@@ -3,6 +3,8 @@
 //! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
 //! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
 
+mod json;
+mod named;
 mod steps;
 mod verdicts;
 
@@ -23,6 +25,8 @@ use crate::secret::mask;
 use crate::template::Doubt;
 use crate::text::Str;
 use crate::value::Value;
+use json::{NOT_JSON, not_json};
+use named::lacking;
 use verdicts::Verdicts;
 
 /// Looks at the records that come to the steps and destinations of a plan. Costs about two renderings of each template
@@ -64,6 +68,7 @@ struct Key {
     code: &'static str,
 }
 
+#[derive(Default)]
 struct Counted {
     records: u64,
     message: String,
@@ -151,6 +156,16 @@ impl Observer {
                     self.note(stage, step, part, missing.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
                     continue;
                 }
+                Look::Json(template) => {
+                    let broken = not_json(template, record);
+                    self.note(stage, step, part, broken.map(|(message, hint)| (0..0, NOT_JSON, message, Some(hint))));
+                    continue;
+                }
+                Look::Named(named) => {
+                    let lacking = lacking(named, record);
+                    self.note(stage, step, part, lacking.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    continue;
+                }
                 Look::Step => {
                     self.note_shape(stage, step, record);
                     continue;
@@ -201,7 +216,11 @@ impl Observer {
         *seen.records.entry((stage, step, part)).or_default() += 1;
         for (at, code, message, hint) in doubts {
             let key = Key { stage, step, part, start: at.start, end: at.end, code };
-            seen.doubts.entry(key).or_insert(Counted { records: 0, message, hint }).records += 1;
+            let counted = seen.doubts.entry(key).or_default();
+            counted.records += 1;
+            if counted.message.is_empty() || (counted.hint.is_none() && hint.is_some()) {
+                (counted.message, counted.hint) = (message, hint);
+            }
         }
     }
 
@@ -214,6 +233,17 @@ impl Observer {
             let Some(Step { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
             let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
             if key.code == NO_FIELD && counted.records < of {
+                continue;
+            }
+            if let Some((place, Look::Named(named))) = looks.get(key.part)
+                && (of < named::ENOUGH || !counted.is_worth_a_word(named) || self.is_doubted(&seen, key, place))
+            {
+                continue;
+            }
+            // A field that is missing, or a map that prints: that is said already.
+            if let (NOT_JSON, Some((place, _))) = (key.code, looks.get(key.part))
+                && self.is_doubted(&seen, key, place)
+            {
                 continue;
             }
             let (guard, place) = match looks.get(key.part) {
