@@ -165,6 +165,18 @@ fn references_without_braces_in_requests_are_told() {
 }
 
 #[test]
+fn a_field_that_is_set_in_vain_is_told() {
+    let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Payload.After.x, value: {value} }}");
+    let exclude = "plugin: field.exclude, settings: { fields: .Payload.After.x }";
+    for second in [set("b"), exclude.to_owned()] {
+        one(FILE, &[DECODE, &set("a"), &second], DROP, &["warning flow.overwritten", "nothing reads what"]);
+    }
+    let other = "plugin: field.set, settings: { field: .Metadata.y, value: '{{ .Payload.After.x }}' }";
+    none(FILE, &[DECODE, &set("a"), other, &set("b")], DROP);
+    none(FILE, &[DECODE, &set("a"), &exclude.replace(".x", ".y")], DROP);
+}
+
+#[test]
 fn the_key_of_a_line_is_set_as_a_whole() {
     let set = "plugin: field.set, settings: { field: .Key.id, value: x }";
     one(FILE, &[set], DROP, &["error flow.not_a_map", "value: '{\"id\": …}'"]);
