@@ -536,8 +536,27 @@ fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diag
     })
 }
 
+/// The text with a number in the place of each variable, and the first variable that stands there without quotes.
+fn without_variables(written: &str) -> (String, Option<&str>) {
+    let mut text = String::with_capacity(written.len());
+    let (mut from, mut bare) = (0, None);
+    for at in crate::config::expressions(written) {
+        let (before, after) = (&written[..at.start], &written[at.end..]);
+        let is_apart = before.ends_with([' ', '(']) && after.starts_with([' ', ')', '}', '|']);
+        let inside = before.rfind("{{").is_some_and(|open| !before[open..].contains("}}"));
+        text.push_str(&written[from..at.start]);
+        text.push('0');
+        from = at.end;
+        if is_apart && inside {
+            bare = bare.or(Some(&written[at]));
+        }
+    }
+    text.push_str(&written[from..]);
+    (text, bare)
+}
+
 /// The finding about a text that does not compile, at the place of the error. Its message quotes parts of the text: with
-/// substituted values it is shown only if `again` gives an error for the text as it is written, too; otherwise `message`
+/// substituted values it is shown only if `again` gives an error for the text without them, too; otherwise `message`
 /// is given none.
 pub(crate) fn not_compiled(
     code: &'static str,
@@ -548,10 +567,12 @@ pub(crate) fn not_compiled(
 ) -> Diagnostic {
     let place = written.place(error.offset, error.len);
     let correction = error.correction.clone();
-    let error = if written.is_substituted() { again(written.written()) } else { Some(error) };
-    let hint = match &error {
-        Some(error) => error.hint.clone(),
-        None => Some("does a value hold quotes or braces?".to_owned()),
+    let (plain, bare) = without_variables(written.written());
+    let error = if written.is_substituted() { again(&plain) } else { Some(error) };
+    let hint = match (&error, bare) {
+        (Some(error), _) => error.hint.clone(),
+        (None, Some(bare)) => Some(format!("a text stands in quotes: write \"{bare}\"")),
+        (None, None) => Some("does a value hold quotes or braces?".to_owned()),
     };
     let message = message(error.as_ref().map(|error| error.message.as_str()));
     let finding = Diagnostic::error(code, message).with_span(place);

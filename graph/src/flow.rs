@@ -25,7 +25,7 @@ use crate::reference::{Reference, Side, Target};
 use crate::text::Str;
 
 pub(crate) use content::{KEY_CONSTANT, KEY_SHARED, OWN_KEY};
-pub(crate) use look::Look;
+pub(crate) use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
@@ -411,7 +411,7 @@ impl Flow {
         self.may_fail |= outcome.blocked.is_some();
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
-            let hint = blocked.hint.map(str::to_owned);
+            let hint = blocked.hint.as_deref().map(str::to_owned);
             let code = if blocked.missing { NO_FIELD } else { "flow.not_a_map" };
             match certain {
                 true => self.fail(code, place.clone(), blocked.message(), since, hint),
@@ -429,7 +429,7 @@ impl Flow {
     /// Warns that something on a way to a field is no map.
     fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
         let since = Some((blocked.since, format!("{} since here", blocked.what)));
-        self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.map(str::to_owned));
+        self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));
     }
 
     /// Says that the usual records fail on a way to a field, where that is not said of all.
@@ -490,6 +490,12 @@ impl Flow {
                 let mut outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
                 // A field that is new is what a step that sets one is for.
                 outcome.lacking = None;
+                let is_plain_key = *side == Side::Key && self.record.key.plain && !self.is_remarked(&place);
+                if let (true, [name], Some(blocked)) = (is_plain_key, &names[..], &mut outcome.blocked) {
+                    // There is nothing to decode.
+                    let becomes = format!("set the key as a whole, with field: .Key and value: '{{\"{name}\": …}}'");
+                    blocked.hint = Some(becomes.into());
+                }
                 self.judge(&place, &outcome, true);
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 let shape = self.record.side_mut(*side);

@@ -103,7 +103,10 @@ impl RecordFormat {
                     flow.fail("flow.no_data", FORMAT, message, Some(since), Some(hint));
                 }
             }
-            RecordFormat::Template(template) if always => flow.template(OPTIONS, template),
+            RecordFormat::Template(template) if always => {
+                flow.template(OPTIONS, template);
+                flow.json_template(OPTIONS, template, false);
+            }
             RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
         }
     }

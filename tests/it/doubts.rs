@@ -82,6 +82,105 @@ fn what_all_steps_of_a_sound_pipeline_make_is_not_doubted() {
 }
 
 #[test]
+fn a_name_that_no_record_has_is_told_where_the_template_passes_over_it() {
+    let addressed = r#"{"name":"tea","price":4.5,"addr":{"city":"Rome"},"user_id":1}
+{"name":"milk","price":2,"addr":{"city":"Oslo"},"user_id":2}
+"#;
+    let workspace = |value: &str, records: &str| {
+        let workspace = workspace(&set(value), "");
+        workspace.write("in.txt", records);
+        workspace
+    };
+    for (value, meant) in [
+        ("{{ get .Payload.After \"Name\" }}", ".Payload.After.name"),
+        ("{{ default \"?\" .Payload.After.Name }}", ".Payload.After.name"),
+        ("{{ .Payload.After.Name | default \"?\" }}", ".Payload.After.name"),
+        ("{{ or .Payload.After.nmae \"?\" }}", ".Payload.After.name"),
+        ("{{ coalesce .Payload.After.userId \"?\" }}", ".Payload.After.user_id"),
+        ("{{ dig \"addr\" \"City\" \"?\" .Payload.After }}", ".Payload.After.addr.city"),
+        ("{{ default \"?\" .Payload.After.addr.City }}", ".Payload.After.addr.city"),
+        ("{{ toJson (omit .Payload.After \"Price\") }}", ".Payload.After.price"),
+        ("{{ toJson (pick .Payload.After \"prise\" \"name\") }}", ".Payload.After.price"),
+        ("{{ if .Payload.After.Name }}a{{ end }}", ".Payload.After.name"),
+        ("{{ if hasKey .Payload.After \"Name\" }}a{{ end }}", ".Payload.After.name"),
+    ] {
+        let (text, json) = dry_run(&workspace(value, addressed), 1);
+        let doubts = json["result"]["pipelines"][0]["doubts"].as_array().unwrap();
+        assert_eq!((doubts.len(), &doubts[0]["code"]), (1, &"flow.no_field".into()), "{value}: {json}");
+        assert!(text.contains(&format!("did you mean {meant}?")) && text.contains("for 2 of 2 records"), "{text}");
+    }
+    // A field that is left out is hardly optional, whatever its name is.
+    let (text, _) = dry_run(&workspace("{{ toJson (omit .Payload.After \"secret\") }}", addressed), 0);
+    assert!(text.contains("warning[flow.no_field]") && text.contains("nothing to take"), "{text}");
+    for value in [
+        // Fields of their own, and fields that have another name in other records.
+        "{{ default \"?\" .Payload.After.nickname }}",
+        "{{ get .Payload.After \"names\" }}",
+        "{{ coalesce .Payload.After.userId .Payload.After.user_id }}",
+        "{{ if .Payload.After.Name }}{{ .Payload.After.Name }}{{ else }}{{ .Payload.After.name }}{{ end }}",
+        "{{ if eq .Payload.After.name \"x\" }}{{ toJson (omit .Payload.After \"secret\") }}{{ end }}",
+        "{{ dig \"address\" \"city\" \"?\" .Payload.After }}",
+        "{{ toJson (omit .Payload.After \"price\") }}",
+    ] {
+        let (text, _) = dry_run(&workspace(value, addressed), 0);
+        assert!(!text.contains("warning"), "{value}\n{text}");
+    }
+    // One record is an example, and a field that one of them has is there.
+    for records in ["{\"name\":\"tea\"}\n", "{\"name\":\"tea\"}\n{\"Name\":\"milk\"}\n"] {
+        let (text, _) = dry_run(&workspace("{{ default \"?\" .Payload.After.Name }}", records), 0);
+        assert!(!text.contains("warning"), "{text}");
+    }
+}
+
+#[test]
+fn json_by_hand_that_is_none_is_told() {
+    let line = |options: &str| format!(", sdk.record.format: template, sdk.record.format.options: '{options}'");
+    let (text, json) = dry_run(&workspace("", &line("{\"n\": {{ .Payload.After.name }}}")), 1);
+    assert!(text.contains("warning[template.not_json]: out: what the template makes is not JSON"), "{text}");
+    assert!(text.contains("for 2 of 2 records") && text.contains("write {{ toJson … }}"), "{text}");
+    assert_eq!(json["result"]["pipelines"][0]["doubts"].as_array().unwrap().len(), 1, "{json}");
+    for options in [
+        "{\"n\": {{ toJson .Payload.After.name }}}",
+        "{\"n\": \"{{ .Payload.After.name }}\", \"p\": {{ .Payload.After.price }}}",
+        "{\"index\": {}} {\"n\": {{ .Payload.After.price }}}",
+        "{{ .Payload.After.name }}",
+        "{ {{ .Payload.After.name }} }",
+        "{name={{ .Payload.After.name }}}",
+    ] {
+        let (text, _) = dry_run(&workspace("", &line(options)), 0);
+        assert!(!text.contains("warning"), "{options}\n{text}");
+    }
+    // A value that breaks it, as quotes do, concerns its record only; what is missing is said once.
+    let quotes = workspace("", &line("{\"n\": \"{{ .Payload.After.name }}\"}"));
+    quotes.write("in.txt", "{\"name\":\"tea\"}\n{\"name\":\"\\\"green\\\" tea\"}\n");
+    let (text, _) = dry_run(&quotes, 0);
+    assert!(text.contains("template.not_json") && text.contains("for 1 of 2 records"), "{text}");
+    let (text, _) = dry_run(&workspace("", &line("{\"n\": {{ get .Payload.After \"Name\" }}}")), 1);
+    assert!(text.contains("template.not_json") && text.contains("did you mean .Payload.After.name?"), "{text}");
+    let (_, json) = dry_run(&workspace("", &line("{\"n\": {{ .Payload.After.tags }}}")), 1);
+    let doubts = json["result"]["pipelines"][0]["doubts"].as_array().unwrap();
+    assert_eq!((doubts.len(), &doubts[0]["code"]), (1, &"template.list_printed".into()), "{json}");
+}
+
+#[test]
+fn bodies_of_requests_that_are_no_json_are_told() {
+    let request = |more: &str| {
+        format!(
+            "      - {{ id: w, plugin: webhook.http, settings: {{ request.url: 'http://127.0.0.1:1/', request.method: POST, \
+             backoffRetry.count: 0, {more} }} }}"
+        )
+    };
+    let told = |more: &str| dry_run(&workspace(&request(more), ""), 1).0.contains("warning[template.not_json]: w: ");
+    assert!(told("request.body: '{\"n\": {{ .Payload.After.name }}}'"));
+    assert!(told(
+        "request.body: '[{{ .Payload.After.name }}]', headers.Content-Type: 'application/json; charset=utf-8'"
+    ));
+    assert!(!told("request.body: '{\"n\": {{ toJson .Payload.After.name }}}'"));
+    assert!(!told("request.body: '{{ .Payload.After.name }}'"));
+    assert!(!told("request.body: '{\"n\": {{ .Payload.After.name }}}', headers.Content-Type: text/plain"));
+}
+
+#[test]
 fn formats_conditions_and_fields_are_looked_at_too() {
     let format = ", sdk.record.format: template, sdk.record.format.options: '{{ .Payload.Before }}'";
     let (text, _) = dry_run(&workspace("", format), 1);

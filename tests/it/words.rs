@@ -80,6 +80,43 @@ fn options_and_tags_of_other_clients_lead_to_ours() {
 }
 
 #[test]
+#[cfg(feature = "postgres")]
+fn an_address_that_is_cut_or_a_name_without_braces_is_told() {
+    for (url, code, said) in [
+        ("$PG", 2, "settings.not_a_variable"),
+        ("$DATABASE_URL", 2, "write `${NAME}` with that name"),
+        ("postgresql://u:p@ss/w#rd@host/db", 2, "/ is written %2F"),
+    ] {
+        let destination = format!("plugin: postgres, settings: {{ table: x, url: '{url}' }}");
+        let text = validate("", &destination, code);
+        assert!(text.contains(said), "{url}: {said}\n{text}");
+        assert!(!text.contains("DATABASE_URL") && !text.contains("w#rd"), "{text}");
+    }
+}
+
+#[test]
+fn a_variable_without_quotes_in_a_condition_is_told() {
+    let step = |condition: &str| format!("      - {{ id: t, plugin: filter, condition: '{condition}' }}");
+    for (condition, said) in [
+        ("{{ eq .Payload.After.kind ${KIND} }}", "write \"${KIND}\""),
+        ("{{ eq .Payload.After.kind (lower ${KIND}) }}", "write \"${KIND}\""),
+        ("{{ eq .Payload.After.kind \"${KIND}\" ", "end it with `}}`"),
+    ] {
+        for kind in ["order", "two words"] {
+            let mut workspace = pipeline(&step(condition), TO_FILE);
+            workspace.env("KIND", kind);
+            let text = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+            assert!(text.contains(said), "{condition}\n{text}");
+            assert!(!text.contains("two words"), "{text}");
+        }
+    }
+    let mut workspace = pipeline(&step("{{ eq .Payload.After.kind \"${KIND}\" }}"), TO_FILE);
+    workspace.env("KIND", "two \"words");
+    let text = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(text.contains("does a value hold quotes or braces?"), "{text}");
+}
+
+#[test]
 fn a_number_of_records_that_is_expected_is_shown_as_it_is_written() {
     let workspace = Workspace::new();
     workspace.write("in.ndjson", "");

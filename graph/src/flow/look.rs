@@ -1,21 +1,41 @@
 //! What of a node's configuration real records can be held against.
 
+use std::sync::Arc;
+
 use super::{Flow, Place, RecordShape};
 use crate::operator::Access;
-use crate::reference::{Reference, Target};
+use crate::reference::{Reference, Side, Target};
 use crate::template::Template;
+use crate::text::Str;
 
 /// A part of a node's configuration that real records can be held against.
 #[derive(Clone, Debug)]
 pub(crate) enum Look {
     /// A template whose output is used.
     Template(Template),
+    /// A template whose output is meant to be JSON.
+    Json(Template),
     /// A field that is taken away, renamed or rewritten: the step has nothing to work on in a record without it.
     Field(Reference),
+    /// A field that a template looks up, and takes no notice of where it is missing.
+    Named(Named),
     /// The step as a whole: its flow finds more where it knows what the records are.
     Step,
     /// Parts by which what a destination writes later takes the place of what it wrote before.
     Identity(Access),
+}
+
+/// A field that a template looks up.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    /// Where it is looked up.
+    pub(crate) side: Side,
+    /// The names that lead to it, at least one.
+    pub(crate) names: Vec<Str>,
+    /// Whether the template does nothing where it is missing. Otherwise it may be meant to be missing.
+    pub(crate) sure: bool,
+    /// The template. Names that it has, too, are no slips of the pen: they are looked up in other records.
+    pub(crate) source: Arc<str>,
 }
 
 impl Flow {
@@ -38,6 +58,20 @@ impl Flow {
     /// is wrong with what they do to a record.
     pub fn observe(&mut self) {
         self.look(&Place::NODE, || Look::Step);
+    }
+
+    /// A template that puts JSON together by hand: a trial reads what it makes. `is_json`: nothing else is meant. Otherwise
+    /// only what begins as an object with names is.
+    pub fn json_template(&mut self, place: impl Into<Place>, template: &Template, is_json: bool) {
+        let text = template.source().trim_start();
+        let begins_with = |open: &str| text.strip_prefix(open).map(str::trim_start);
+        let is_object = begins_with("{").is_some_and(|rest| match is_json {
+            true => !rest.starts_with('{'),
+            false => rest.starts_with('"') && rest.contains("\":"),
+        });
+        if template.literal().is_none() && (is_object || (is_json && begins_with("[").is_some())) {
+            self.look(&place.into(), || Look::Json(template.clone()));
+        }
     }
 
     /// What was gathered.

@@ -8,12 +8,16 @@ mod compare;
 mod constant;
 mod elsewhere;
 mod expression;
+mod fits;
+mod keys;
 mod layouts;
 mod never;
 mod numbers;
 mod operations;
 mod order;
+mod patterns;
 mod printing;
+mod quoted;
 mod reading;
 mod results;
 mod suspect;
@@ -23,6 +27,7 @@ use std::collections::BTreeSet;
 
 use super::{Flow, Look, Place};
 use crate::condition::CompiledCondition;
+use crate::secret::without_passwords;
 use crate::template::Template;
 use crate::template::tree::{Body, Branches, Node, Pipeline, Tree};
 use expression::Known;
@@ -47,6 +52,8 @@ impl Flow {
     pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
         let text = text.trim();
         if let Some(meant) = elsewhere::meant(text) {
+            // An address may have a password in it.
+            let (text, meant) = (without_passwords(text), without_passwords(&meant));
             let message = format!("this is the text {text:?}, not what the record has there");
             self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
         }
@@ -171,6 +178,7 @@ impl<'a> Walk<'a> {
             if !with {
                 self.text_as_truth(pipeline);
             }
+            self.field_as_truth(pipeline, &value);
             let truth = self.truth(&value);
             if truth != Some(false) {
                 let dot = if with { value } else { scope.dot.clone() };

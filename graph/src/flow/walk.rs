@@ -1,5 +1,7 @@
 //! Following names from a key or side of the payload to a field.
 
+use std::borrow::Cow;
+
 use super::shape::{Field, Fields, Kinds, Shape, Since, Type};
 use crate::diagnostic::{did_you_mean, slip};
 use crate::reference::{Side, push_part};
@@ -37,7 +39,7 @@ pub(super) struct Blocked {
     place: String,
     pub(super) what: String,
     pub(super) since: Since,
-    pub(super) hint: Option<&'static str>,
+    pub(super) hint: Option<Cow<'static, str>>,
     /// It is not there where it must be.
     pub(super) missing: bool,
     /// It is a field of another kind than null.
@@ -121,12 +123,12 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
     let access = |depth: usize| accesses.get(depth).or(accesses.last()).copied().unwrap_or(Access::Reference);
     let mut place = side.as_str().to_owned();
     let mut outcome = Outcome { ty: Type::of(Kinds::NONE), missing: false, blocked: None, lacking: None };
-    let block = |outcome: &mut Outcome, place: &str, what: &str, since, hint, missing| {
+    let block = |outcome: &mut Outcome, place: &str, what: &str, since, hint: Option<&'static str>, missing| {
         outcome.blocked.get_or_insert_with(|| Blocked {
             place: place.to_owned(),
             what: what.to_owned(),
             since,
-            hint,
+            hint: Option::map(hint, Cow::Borrowed),
             missing,
             is_value: false,
         });

@@ -409,7 +409,18 @@ impl Resolver<'_> {
             if is_secret || holds_password {
                 self.credentials.push(setting.value.span());
             }
-            if holds_password {
+            // Whatever follows the sign is not shown: it may be a password after all.
+            if is_secret && literal::is_bare_variable(setting.value.written()) {
+                self.findings.push(
+                    Diagnostic::warning(
+                        "settings.not_a_variable",
+                        format!("{name}: the name behind $ is taken as it is written: variables have braces"),
+                    )
+                    .with_span(setting.value.span())
+                    .with_path(format!("{path}/settings/{name}"))
+                    .with_hint("write `${NAME}` with that name, or `${file:/path/of/the/secret}`"),
+                );
+            } else if holds_password {
                 self.findings.push(
                     Diagnostic::warning(
                         "plan.literal_secret",

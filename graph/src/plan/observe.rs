@@ -3,7 +3,9 @@
 //! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
 //! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
 
+mod json;
 mod keys;
+mod named;
 mod results;
 mod steps;
 mod verdicts;
@@ -25,6 +27,8 @@ use crate::secret::mask;
 use crate::template::Doubt;
 use crate::text::Str;
 use crate::value::Value;
+use json::{NOT_JSON, not_json};
+use named::lacking;
 use verdicts::Verdicts;
 
 /// Looks at the records that come to the steps and destinations of a plan. Costs about two renderings of each template
@@ -68,6 +72,7 @@ struct Key {
     code: &'static str,
 }
 
+#[derive(Default)]
 struct Counted {
     records: u64,
     message: String,
@@ -162,6 +167,16 @@ impl Observer {
                     self.note_identity(stage, step, identity, record);
                     continue;
                 }
+                Look::Json(template) => {
+                    let broken = not_json(template, record);
+                    self.note(stage, step, part, broken.map(|(message, hint)| (0..0, NOT_JSON, message, Some(hint))));
+                    continue;
+                }
+                Look::Named(named) => {
+                    let lacking = lacking(named, record);
+                    self.note(stage, step, part, lacking.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    continue;
+                }
                 Look::Step => {
                     self.note_shape(stage, step, record);
                     continue;
@@ -212,7 +227,11 @@ impl Observer {
         *seen.records.entry((stage, step, part)).or_default() += 1;
         for (at, code, message, hint) in doubts {
             let key = Key { stage, step, part, start: at.start, end: at.end, code };
-            seen.doubts.entry(key).or_insert(Counted { records: 0, message, hint }).records += 1;
+            let counted = seen.doubts.entry(key).or_default();
+            counted.records += 1;
+            if counted.message.is_empty() || (counted.hint.is_none() && hint.is_some()) {
+                (counted.message, counted.hint) = (message, hint);
+            }
         }
     }
 
@@ -229,6 +248,17 @@ impl Observer {
             }
             // Where the object is known, its place in the script is.
             if key.part == looks.len() + 2 && self.is_said(&seen, key.stage, key.step, results::OF_OBJECT) {
+                continue;
+            }
+            if let Some((place, Look::Named(named))) = looks.get(key.part)
+                && (of < named::ENOUGH || !counted.is_worth_a_word(named) || self.is_doubted(&seen, key, place))
+            {
+                continue;
+            }
+            // A field that is missing, or a map that prints: that is said already.
+            if let (NOT_JSON, Some((place, _))) = (key.code, looks.get(key.part))
+                && self.is_doubted(&seen, key, place)
+            {
                 continue;
             }
             let (guard, place) = match looks.get(key.part) {

@@ -38,7 +38,7 @@ mod signature;
 mod strings;
 mod urls;
 
-pub(crate) use dates::has_element;
+pub(crate) use dates::{has_element, is_duration};
 pub(crate) use regex::invalid_pattern;
 
 /// A function.

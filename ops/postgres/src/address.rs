@@ -35,6 +35,13 @@ impl Address {
     /// What is wrong, without any of the text.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let text = text.trim();
+        if text.split_once("://").is_some_and(|(_, url)| is_cut(url)) {
+            return Err(AddressError(
+                "an @ stands behind the end of the host: in the user and the password, @ is written %40, / is written \
+                 %2F, ? is written %3F and # is written %23"
+                    .to_owned(),
+            ));
+        }
         let (rest, mut ours) = match text.split_once("://") {
             Some(("postgres" | "postgresql", _)) => of_url(text),
             Some(_) => return Err(AddressError("it must begin with postgresql://".to_owned())),
@@ -109,6 +116,20 @@ impl Address {
         });
         shown.collect::<Vec<_>>().join(",")
     }
+}
+
+/// Whether a `/`, `?` or `@` of a password ends the host of a URL before the `@` that it has behind them.
+fn is_cut(url: &str) -> bool {
+    let Some(last) = url.rfind('@') else { return false };
+    let Some(end) = url[..last].find(['/', '?']) else { return false };
+    let (authority, behind) = (&url[..end], &url[last + 1..]);
+    // The value of an option may have one.
+    let is_option = url[..last].split_once('?').is_some_and(|(_, query)| query.contains('='));
+    // So may the name of a database, where nothing follows it.
+    let is_name = authority.contains('@') && url[end..].starts_with('/') && !behind.contains('/');
+    // A list of hosts and no user: the path has the one @.
+    let no_password = !authority.contains([':', '@']);
+    !is_option && !is_name && !no_password
 }
 
 /// The name that other clients have for an option of TLS, if the text has one that libpq does not know.
@@ -244,6 +265,29 @@ mod tests {
     }
 
     #[test]
+    fn a_password_that_is_not_escaped_is_named() {
+        for url in [
+            "postgresql://u:p@ss/w#rd@host/db",
+            "postgresql://u:p/w@host/db",
+            "postgresql://u:1/w@host",
+            "postgres://u:p?w@host/db?sslmode=disable",
+        ] {
+            let error = Address::parse(url).err().unwrap_or_else(|| panic!("{url}")).to_string();
+            assert!(error.contains("/ is written %2F"), "{url}: {error}");
+        }
+        for url in [
+            "postgresql://u:p%40ss%2Fw%23rd@host/db",
+            "postgresql://u:p#w@host/db",
+            "postgresql://u:p@host/a@b",
+            "postgresql://host/a@b",
+            "postgresql://u:p@host:5432/db?application_name=a@b",
+            "postgresql://host:5432/db?user=u%40x",
+        ] {
+            Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        }
+    }
+
+    #[test]
     fn a_bad_string_is_described_without_its_password() {
         for text in [
             "mysql://me:hunter2@h/d",
@@ -259,6 +303,10 @@ mod tests {
             "postgresql://me:hunt@er2@h,h2/d",
             "postgresql://me@hunt:er2@h/d",
             "host='hunt@er2'",
+            "postgresql://me:hunt@er2/w#rd@host/db",
+            "postgresql://me:hunt/er2@host/db",
+            "postgresql://me:1/hunter2@host",
+            "postgresql://me:hunt?er2@host/db",
             "",
         ] {
             let error = Address::parse(text).err().unwrap_or_else(|| panic!("{text}")).to_string();

@@ -42,6 +42,24 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> 
     Ok((Signature { reads: with_key(&field), writes, ..Signature::inline() }, Unwrap { field }))
 }
 
+/// What is wrong with an envelope whose parts stand where its payload should.
+const WITHOUT_SCHEMA: &str = "no payload: the envelope is written without its schema. Set schemas.enable=true in the \
+                              converter, or put it into an object as the field payload before";
+
+/// What is wrong with an envelope that is not about a row.
+fn of_no_row(op: &str) -> Option<&'static str> {
+    match op {
+        "t" => Some(
+            "op t empties a table and holds no row. Set skipped.operations=t in the connector, or drop the record before \
+             with json.decode and a filter on .payload.op",
+        ),
+        "m" => Some(
+            "op m is a message and holds no row. Drop the record before with json.decode and a filter on .payload.op",
+        ),
+        _ => None,
+    }
+}
+
 #[derive(Clone)]
 struct Unwrap {
     field: Reference,
@@ -56,9 +74,13 @@ impl Operator for Unwrap {
 impl Unwrap {
     fn unwrap(&self, record: &mut Record) -> Result<(), Fault> {
         let mut envelope = Arc::unwrap_or_clone(envelope(&self.field, record)?);
+        if envelope.get("payload").is_none() && envelope.get("op").is_some() {
+            return Err(invalid(&self.field, WITHOUT_SCHEMA));
+        }
         let mut change = take_map(&self.field, &mut envelope, "payload")?;
         if change.get("after").is_none() {
-            return Err(invalid(&self.field, "no payload.after"));
+            let op = change.get("op").and_then(|op| if let Value::Text(op) = op { Some(op.as_str()) } else { None });
+            return Err(invalid(&self.field, of_no_row(op.unwrap_or_default()).unwrap_or("no payload.after")));
         }
         let source = take_map(&self.field, &mut change, "source")?;
         let operation = self.operation(&take_text(&self.field, &mut change, "op")?)?;
@@ -81,6 +103,7 @@ impl Unwrap {
             "u" | "$unset" => Ok(Operation::Update),
             "d" => Ok(Operation::Delete),
             "r" => Ok(Operation::Snapshot),
+            other if let Some(what) = of_no_row(other) => Err(invalid(&self.field, what)),
             other => Err(invalid(&self.field, &format!("unknown op {other:?}, expected one of c, u, d, r, $unset"))),
         }
     }
@@ -232,14 +255,17 @@ mod tests {
     fn what_is_no_envelope_fails() {
         for (json, message) in [
             ("", "invalid JSON at byte 0: EOF while parsing a value"),
-            (r#"{"op":"c","after":{},"source":{}}"#, "no payload"),
+            (r#"{"after":{},"source":{}}"#, "no payload"),
+            (r#"{"op":"c","after":{},"source":{}}"#, WITHOUT_SCHEMA),
+            (r#"{"payload":{"op":"t","source":{}}}"#, of_no_row("t").unwrap()),
+            (r#"{"payload":{"op":"m","source":{},"message":{}}}"#, of_no_row("m").unwrap()),
             (r#"{"payload":{"op":"c","source":{}}}"#, "no payload.after"),
             (r#"{"payload":{"op":"c","after":{}}}"#, "no source"),
             (r#"{"payload":{"source":{},"after":{}}}"#, "no op"),
             (r#"{"payload":{"op":7,"source":{},"after":{}}}"#, "op is integer, not a text"),
             (
-                r#"{"payload":{"op":"t","source":{},"after":{}}}"#,
-                "unknown op \"t\", expected one of c, u, d, r, $unset",
+                r#"{"payload":{"op":"x","source":{},"after":{}}}"#,
+                "unknown op \"x\", expected one of c, u, d, r, $unset",
             ),
             (r#"{"payload":{"op":"c","source":null,"after":{}}}"#, "source is null, not an object"),
             (r#"{"payload":{"op":"c","source":{},"after":[]}}"#, "after is list, not an object, a text or null"),

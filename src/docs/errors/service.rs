@@ -821,6 +821,11 @@ pub(super) const CODES: &[Entry] = &[
         "Check which field is encoded, and how.",
     ),
     entry(
+        "template.not_json",
+        "A template that puts JSON together by hand makes a text that is not JSON.",
+        "Write {{ toJson .Payload.After.name }} for each value: a text then has its quotes.",
+    ),
+    entry(
         "template.time_printed",
         "A time prints as `2006-01-02 15:04:05 +0000 UTC`, which hardly anything reads.",
         "Write date with a layout, as date \"2006-01-02T15:04:05Z07:00\".",

@@ -141,6 +141,65 @@ fn requests_that_are_hardly_meant_are_told() {
 }
 
 #[test]
+fn references_without_braces_in_requests_are_told() {
+    let webhook = |settings: &str| format!("plugin: webhook.http, settings: {{ {settings} }}");
+    let address = "request.url: 'http://h/'";
+    for (settings, meant) in [
+        (format!("{address}, headers.X-Id: .Payload.After.order"), "write '{{ .Payload.After.order }}'"),
+        (
+            format!("{address}, request.headers.X-Id: '{{ .Payload.After.order }}'"),
+            "write '{{ .Payload.After.order }}'",
+        ),
+        (
+            format!("{address}, request.method: POST, request.body: '{{\"order\": .Payload.After.order}}'"),
+            "write '{\"order\": {{ toJson .Payload.After.order }}}'",
+        ),
+        (
+            format!("{address}, request.method: POST, request.body: '{{\"order\": \".Payload.After.order\"}}'"),
+            "write '{\"order\": {{ toJson .Payload.After.order }}}'",
+        ),
+        (
+            format!("{address}, request.method: POST, request.body: toJson .Payload.After"),
+            "{{ toJson .Payload.After }}",
+        ),
+        ("request.url: 'http://h/z/{ .Payload.After.order }'".into(), "write 'http://h/z/{{ .Payload.After.order }}'"),
+        ("request.url: http://h/z/.Payload.After.order".into(), "write 'http://h/z/{{ .Payload.After.order }}'"),
+        ("request.url: http://h/z?a=.Metadata.a&b=1".into(), "write 'http://h/z?a={{ .Metadata.a }}&b=1'"),
+    ] {
+        one(FILE, &[DECODE, &webhook(&settings)], DROP, &["warning flow.suspect: this is the text", meant]);
+    }
+    for settings in [
+        "request.url: 'http://h/a.Key', headers.X-Id: order".to_owned(),
+        "request.url: 'http://h/{{ .Payload.After.order }}', headers.X-Id: '{{ .Payload.After.order }}'".to_owned(),
+        format!("{address}, request.method: POST, request.body: '{{\"about\": \"the field .Payload.After.a\"}}'"),
+    ] {
+        none(FILE, &[DECODE, &webhook(&settings)], DROP);
+    }
+    // A password in an address is not shown.
+    let found = found(FILE, &[DECODE, &webhook("request.url: http://me:HUNTER22@h/.Payload.After.a")], DROP);
+    assert!(found.iter().any(|line| line.contains("flow.suspect")), "{found:?}");
+    assert!(!found.iter().any(|line| line.contains("HUNTER22")), "{found:?}");
+}
+
+#[test]
+fn a_field_that_is_set_in_vain_is_told() {
+    let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Payload.After.x, value: {value} }}");
+    let exclude = "plugin: field.exclude, settings: { fields: .Payload.After.x }";
+    for second in [set("b"), exclude.to_owned()] {
+        one(FILE, &[DECODE, &set("a"), &second], DROP, &["warning flow.overwritten", "nothing reads what"]);
+    }
+    let other = "plugin: field.set, settings: { field: .Metadata.y, value: '{{ .Payload.After.x }}' }";
+    none(FILE, &[DECODE, &set("a"), other, &set("b")], DROP);
+    none(FILE, &[DECODE, &set("a"), &exclude.replace(".x", ".y")], DROP);
+}
+
+#[test]
+fn the_key_of_a_line_is_set_as_a_whole() {
+    let set = "plugin: field.set, settings: { field: .Key.id, value: x }";
+    one(FILE, &[set], DROP, &["error flow.not_a_map", "value: '{\"id\": …}'"]);
+}
+
+#[test]
 fn statuses_that_fail_the_record_are_never_compared() {
     let webhook = |more: &str| {
         format!(

@@ -6,7 +6,7 @@ use super::Walk;
 use super::expression::{Known, bytes};
 use crate::flow::{Flow, Place};
 use crate::operator::Access;
-use crate::template::functions::has_element;
+use crate::template::functions::{has_element, is_duration};
 use crate::template::tree::{Literal, Operand};
 use crate::template::{DoubtKind, Template};
 
@@ -60,6 +60,73 @@ impl Walk<'_> {
             self.correct(place, format!("{meant:?}"));
         }
     }
+
+    /// A length of time in a unit that there is not: the time stays as it is, or the length is 0.
+    pub(super) fn length_of_time(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
+        let so = match name {
+            "dateModify" | "date_modify" => "the time stays as it is",
+            "mustDateModify" | "must_date_modify" => "",
+            "durationRound" => "it counts as 0",
+            _ => return,
+        };
+        let Some(Known::Literal(Literal::Text(length))) = values.first() else { return };
+        if is_duration(length) {
+            return;
+        }
+        let place = args.first().map_or_else(|| at.clone(), bytes);
+        let meant = in_hours(length);
+        let hint = match &meant {
+            Some(meant) => format!("write {meant:?}"),
+            None => "write a number with its unit, as \"-1h30m\"; the units are h, m, s, ms, us and ns".to_owned(),
+        };
+        let message = format!("{length:?} is not a length of time");
+        match so {
+            "" => self.fails(
+                "flow.wrong_argument",
+                place.clone(),
+                format!("every record fails here: {message}"),
+                hint,
+                certain,
+            ),
+            so => {
+                let found = self.at(place.clone());
+                self.flow.warn("flow.suspect", found, format!("{message}: {so}"), None, Some(hint));
+            }
+        }
+        if let Some(meant) = meant
+            && self.text(&place) == format!("{:?}", length.as_str())
+        {
+            self.correct(place, format!("{meant:?}"));
+        }
+    }
+}
+
+/// A number of days or weeks in hours, a space left out, and units by their names.
+fn in_hours(length: &str) -> Option<String> {
+    let (sign, rest) = match length.trim().split_at_checked(1)? {
+        (sign @ ("+" | "-"), rest) => (sign, rest.trim_start()),
+        _ => ("", length.trim()),
+    };
+    let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = rest.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let (factor, unit) = match unit.trim() {
+        "d" | "D" | "day" | "days" => (24, "h"),
+        "w" | "W" | "week" | "weeks" => (7 * 24, "h"),
+        "h" | "H" | "hr" | "hrs" | "hour" | "hours" => (1, "h"),
+        "min" | "mins" | "minute" | "minutes" => (1, "m"),
+        "s" | "S" | "sec" | "secs" | "second" | "seconds" => (1, "s"),
+        _ => return None,
+    };
+    let meant = format!("{sign}{}{unit}", number.checked_mul(factor)?);
+    is_duration(&meant).then_some(meant)
 }
 
 /// The layout in Go's notation, where it is one of another language.
@@ -122,7 +189,25 @@ impl Flow {
 
 #[cfg(test)]
 mod tests {
-    use super::translated;
+    use super::{in_hours, translated};
+
+    #[test]
+    fn lengths_of_time_are_written_in_the_units_that_there_are() {
+        for (length, meant) in [
+            ("+1d", Some("+24h")),
+            ("-2w", Some("-336h")),
+            ("1 day", Some("24h")),
+            ("90 min", Some("90m")),
+            ("30 s", Some("30s")),
+            ("1y", None),
+            ("1d12h", None),
+            ("", None),
+            ("+", None),
+            ("99999999999999999999d", None),
+        ] {
+            assert_eq!(in_hours(length).as_deref(), meant, "{length}");
+        }
+    }
 
     #[test]
     fn layouts_of_other_languages_are_translated() {

@@ -48,6 +48,7 @@ impl Walk<'_> {
             }
         }
         self.layout(name, args, values, at);
+        self.length_of_time(name, args, values, at, certain);
         match name {
             "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
             {

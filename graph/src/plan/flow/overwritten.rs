@@ -4,6 +4,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use super::Inference;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::metadata::key;
 use crate::operator::{Access, Fan};
 use crate::plan::graph::{Node, OperatorNode, PlanGraph, predecessors, successors};
 use crate::text::Str;
@@ -37,13 +38,18 @@ fn set(step: &OperatorNode) -> Option<&[Str]> {
     let signature = &step.signature;
     match &signature.writes {
         Access::These(paths) if signature.fan == Fan::One && !signature.writes.overlaps(&signature.reads) => {
-            match &paths[..] {
-                [path] => Some(path),
-                _ => None,
-            }
+            let mut paths = paths.iter().filter(|path| !is_schema(path));
+            paths.next().filter(|_| paths.next().is_none()).map(Vec::as_slice)
         }
         _ => None,
     }
+}
+
+/// Whether it is where a record has the name of its schema, which is renewed around each step that changes data.
+fn is_schema(path: &[Str]) -> bool {
+    const NAMES: [Str; 4] =
+        [key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION, key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION];
+    matches!(path, [metadata, name] if metadata == "Metadata" && NAMES.contains(name))
 }
 
 /// The next step that sets `path` in every record, if nothing before it shows what is there: no step reads

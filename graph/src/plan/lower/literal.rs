@@ -135,6 +135,11 @@ fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
     )
 }
 
+/// Whether the value of a secret setting is a variable as a shell has it, without braces.
+pub(super) fn is_bare_variable(text: &str) -> bool {
+    text.trim().strip_prefix('$').is_some_and(is_name)
+}
+
 /// A variable as other tools have it.
 fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();

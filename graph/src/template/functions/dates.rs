@@ -62,6 +62,11 @@ pub(super) fn format(time: &Time, layout: &str) -> String {
     moment::format(time, layout)
 }
 
+/// Whether a text is a length of time, as `1h30m`.
+pub(crate) fn is_duration(text: &str) -> bool {
+    duration::parse(text).is_some()
+}
+
 /// Whether a layout writes anything of a time.
 pub(crate) fn has_element(layout: &str) -> bool {
     layout::split(layout).is_some()

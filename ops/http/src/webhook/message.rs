@@ -33,6 +33,8 @@ pub(super) struct Message {
     headers: HeaderMap,
     rendered: Vec<Rendered>,
     body: Option<Template>,
+    /// Settings without a template, which may have been meant to be one; none of those that are never shown.
+    same: Vec<(Str, Template)>,
 }
 
 enum Address {
@@ -100,9 +102,18 @@ pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Opti
         },
     };
     let (headers, rendered) = headers(arguments, findings);
+    let names = arguments.matching("headers.*").chain(arguments.matching("request.headers.*"));
+    let shown = names.filter(|setting| {
+        let name = setting.rsplit_once("headers.").map_or(setting.as_str(), |(_, name)| name).to_ascii_lowercase();
+        !SECRET.contains(&name.as_str()) && !PERHAPS_SECRET.iter().any(|part| name.contains(part))
+    });
+    let address = Str::from_static("request.url");
+    let same =
+        shown.chain([&address]).filter_map(|setting| Some((setting.clone(), arguments.template(setting)?.clone())));
+    let same = same.filter(|(_, template)| template.literal().is_some()).collect();
     let body = arguments.template("request.body").cloned();
     let is_method_given = arguments.given().any(|(name, _)| *name == *"request.method");
-    Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body })
+    Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body, same })
 }
 
 fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
@@ -274,11 +285,19 @@ impl Message {
         if let Address::Rendered(template) = &self.url {
             flow.template("request.url", template);
         }
+        for (setting, template) in &self.same {
+            flow.template(Place::within(setting.clone(), 0..template.source().len()), template);
+        }
         for Rendered { setting, template, .. } in &self.rendered {
             flow.template(Place::within(setting.clone(), 0..template.source().len()), template);
         }
         if let Some(template) = &self.body {
             flow.template("request.body", template);
+            let content_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+            if media == "application/json" || media.ends_with("+json") {
+                flow.json_template("request.body", template, true);
+            }
         }
     }
 }

@@ -1,0 +1,141 @@
+//! Names that a template looks up without a word where they are missing, and that no record has.
+
+use super::{Counted, Key, Observer, Seen};
+use crate::diagnostic::did_you_mean;
+use crate::flow::{Look, Named, Place};
+use crate::record::{Data, Record};
+use crate::reference::push_part;
+use crate::text::Str;
+use crate::value::Value;
+
+/// Records from which on a name that none has is worth a word.
+pub(super) const ENOUGH: u64 = 2;
+
+impl Counted {
+    /// Whether the field is hardly meant to be missing.
+    pub(super) fn is_worth_a_word(&self, named: &Named) -> bool {
+        !self.message.is_empty() && (named.sure || self.hint.is_some())
+    }
+}
+
+impl Observer {
+    /// Whether the template itself raised a doubt about a part of this place; without a range, about any part.
+    pub(super) fn is_doubted(&self, seen: &Seen, key: &Key, place: &Place) -> bool {
+        let Some(step) = self.step(key.stage, key.step) else { return false };
+        seen.doubts.keys().any(|other| {
+            let of_template = step.looks.get(other.part).filter(|(_, look)| matches!(look, Look::Template(_)));
+            let at = of_template.map(|(whole, _)| whole.at(other.start..other.end));
+            (other.stage, other.step) == (key.stage, key.step)
+                && at.is_some_and(|at| {
+                    let ranges = at.range.zip(place.range.as_ref());
+                    at.part == place.part
+                        && ranges.is_none_or(|(at, range)| at.start < range.end && range.start < at.end)
+                })
+        })
+    }
+}
+
+/// Says that a record does not have a field, and which one is meant by it. Without a word where what should hold the
+/// field is not there either.
+pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<String>)> {
+    const NOTHING: Option<(String, Option<String>)> = Some((String::new(), None));
+    let Data::Structured(object) = named.side.of(record) else { return NOTHING };
+    let mut object = object;
+    let mut parent = named.side.as_str().to_owned();
+    for (depth, name) in named.names.iter().enumerate() {
+        match object.get(name) {
+            None => {
+                let mut missing = parent.clone();
+                push_part(name, &mut missing);
+                let so = if named.sure { ", so there is nothing to take" } else { ", which counts as empty" };
+                let hint = meant(named, name, object.iter().map(|(name, _)| name)).map(|near| {
+                    push_part(near, &mut parent);
+                    format!("did you mean {parent}?")
+                });
+                return Some((format!("the record has no {missing}{so}"), hint));
+            }
+            Some(_) if depth + 1 == named.names.len() => return None,
+            Some(Value::Map(inner)) => object = inner,
+            Some(_) => return NOTHING,
+        }
+        push_part(name, &mut parent);
+    }
+    None
+}
+
+/// The name that is meant. Where the template reads others in its place, it is meant as it stands.
+fn meant<'a>(named: &Named, name: &str, names: impl Iterator<Item = &'a Str>) -> Option<&'a str> {
+    let others = names.map(Str::as_str).filter(|other| !has_word(&named.source, other));
+    match named.sure {
+        true => did_you_mean(name, others),
+        false => others.into_iter().find(|other| is_slip(name, other)),
+    }
+}
+
+/// Whether a text has this word in it.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+}
+
+/// Whether two names differ in capitals and separators, in two neighbours that are exchanged, or in a letter that is written
+/// twice: other names that are near may be fields of their own, as `county` and `country`.
+fn is_slip(name: &str, other: &str) -> bool {
+    const SHORTEST: usize = 4;
+    let plain = |name: &str| -> Vec<char> {
+        name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+    };
+    let (a, b) = (plain(name), plain(other));
+    if a.len().min(b.len()) == 0 || a == b {
+        return a == b && !a.is_empty();
+    }
+    let single = |letters: &[char]| {
+        let mut letters = letters.to_vec();
+        letters.dedup();
+        letters
+    };
+    if a.len().min(b.len()) < SHORTEST || a.iter().chain(&b).any(char::is_ascii_digit) {
+        return false;
+    }
+    if a.len().abs_diff(b.len()) == 1 {
+        return single(&a) == single(&b);
+    }
+    if a.len() != b.len() {
+        return false;
+    }
+    let differing: Vec<usize> = (0..a.len()).filter(|&i| a[i] != b[i]).collect();
+    matches!(differing[..], [i, j] if j == i + 1 && a[i] == b[j] && a[j] == b[i])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_slip;
+
+    #[test]
+    fn slips_are_told_from_other_names() {
+        for (name, other) in [
+            ("Mail", "mail"),
+            ("nmae", "name"),
+            ("user_id", "userId"),
+            ("adress", "address"),
+            ("ID", "id"),
+            ("first-name", "firstName"),
+        ] {
+            assert!(is_slip(name, other), "{name} {other}");
+        }
+        for (name, other) in [
+            ("county", "country"),
+            ("email", "mail"),
+            ("mode", "code"),
+            ("line1", "line2"),
+            ("address", "address2"),
+            ("item", "items"),
+            ("ab", "ba"),
+            ("x", "y"),
+            ("", "_"),
+        ] {
+            assert!(!is_slip(name, other), "{name} {other}");
+        }
+    }
+}
