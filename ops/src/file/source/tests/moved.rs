@@ -58,18 +58,23 @@ fn tick(directory: &Path) {
     }
 }
 
+/// A path whose file was read, which holds `1` and `2`; `in.log.9` beside it is older.
+async fn read_after_another(directory: &Path) -> (PathBuf, Resume) {
+    append(&directory.join("in.log.9"), "before it\n");
+    tick(directory);
+    let path = directory.join("in.log");
+    append(&path, "1\n2\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
+    (path, Resume::decode(&reading.last.unwrap()).unwrap())
+}
+
 /// While the source does not run, the file that it read is rotated until it is deleted.
 #[tokio::test]
 async fn files_that_were_made_after_one_that_is_gone_are_read() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
-    let path = at("in.log");
-    append(&at("in.log.9"), "before it\n");
-    tick(root.path());
-    append(&path, "1\n2\n");
-    let mut reading = open(&path, None).await;
-    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
-    let resume = Resume::decode(&reading.last.unwrap()).unwrap();
+    let (path, resume) = read_after_another(root.path()).await;
     append(&path, "3\n");
     fs::rename(&path, at("in.log.3")).unwrap();
     for (name, text) in [("in.log.2", "4\n"), ("in.log.1", "5\n"), ("in.log", "6\n")] {
@@ -107,13 +112,7 @@ async fn files_that_were_made_after_one_that_is_gone_are_read() {
 async fn files_that_were_made_after_one_that_is_gone_are_read_while_the_path_is_free() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
-    let path = at("in.log");
-    append(&at("in.log.9"), "before it\n");
-    tick(root.path());
-    append(&path, "1\n2\n");
-    let mut reading = open(&path, None).await;
-    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
-    let resume = Resume::decode(&reading.last.unwrap()).unwrap();
+    let (path, resume) = read_after_another(root.path()).await;
     fs::remove_file(&path).unwrap();
     // Nothing was made since.
     let mut follower = Follower::new(path.clone(), Some(resume));
