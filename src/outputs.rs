@@ -26,9 +26,16 @@ enum Identity {
     Named(PathBuf),
 }
 
+#[cfg(test)]
+thread_local! {
+    static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Identity {
     /// Of a regular file, or of one that is not there yet; devices and pipes have none.
     fn of(path: &Path) -> Option<Identity> {
+        #[cfg(test)]
+        LOOK_UPS.set(LOOK_UPS.get() + 1);
         match fs::metadata(path) {
             Ok(found) => found.is_file().then(|| Identity::Numbered(found.dev(), found.ino())),
             Err(_) => {
@@ -65,9 +72,19 @@ fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
     finding.with_span(place(node)).with_path(format!("{}/settings/path", node.path))
 }
 
-/// What is wrong with the files that a pipeline reads and writes. `own`: the files that declare pipelines, and their
-/// scripts. A few look-ups per file connector.
-pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diagnostics {
+/// The files that declare pipelines, and their scripts: no pipeline may write them.
+pub struct OwnFiles(HashMap<Identity, &'static str>);
+
+impl OwnFiles {
+    /// Of their paths, with what each is. A look-up per file.
+    pub fn of<'p>(paths: impl Iterator<Item = (&'p Path, &'static str)>) -> Self {
+        let files = paths.filter(|(path, _)| path.is_file());
+        OwnFiles(files.filter_map(|(path, what)| Some((Identity::of(path)?, what))).collect())
+    }
+}
+
+/// What is wrong with the files that a pipeline reads and writes. A few look-ups per file connector.
+pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagnostics {
     let mut findings = paths::check(compiled);
     let nodes = || compiled.lowered.node_weights();
     let read: Vec<(&Node, Metadata)> =
@@ -75,7 +92,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
     for node in nodes() {
         findings.0.extend(read_twice(node, nodes()));
         let Some(written) = written(node) else { continue };
-        if let Some(what) = reserved(written, registry.reserved().iter().chain(own)) {
+        if let Some(what) = reserved(written, registry.reserved(), own) {
             let message = format!("{:?} writes {written}, which is {what}", node.id);
             findings.push(
                 about(Diagnostic::error("plan.output_reserved", message), node).with_hint("give it another path"),
@@ -113,7 +130,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &[Reserved]) -> Diag
 }
 
 /// What a file is that no pipeline may write; `None` where it may be written.
-fn reserved<'a>(written: &str, reserved: impl Iterator<Item = &'a Reserved>) -> Option<&'static str> {
+fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'static str> {
     let path = Path::new(written);
     let identity = Identity::of(path)?;
     for Reserved { path: kept, what } in reserved {
@@ -129,6 +146,9 @@ fn reserved<'a>(written: &str, reserved: impl Iterator<Item = &'a Reserved>) -> 
         if is_it {
             return Some(what);
         }
+    }
+    if let Some(what) = own.0.get(&identity) {
+        return Some(what);
     }
     let mut first = [0; STORE_MAGIC.len()];
     let is_store = anabranch_ops_tls::open_regular(path).and_then(|mut file| file.read_exact(&mut first)).is_ok()
@@ -226,6 +246,24 @@ pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnosti
     let all: Vec<&Pipeline> = std::iter::once(pipeline).chain(others.iter().map(Arc::as_ref)).collect();
     let (_, finding) = circles(&all).into_iter().find(|(index, _)| *index == 0)?;
     Some(Diagnostic { related: Vec::new(), ..finding })
+}
+
+/// For each of some pipelines that join others, in their order: the circle that it closes with the others and those that
+/// joined before it. One that closes a circle does not join. A look-up per file connector where there is no circle.
+pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Option<Diagnostic>> {
+    let all: Vec<&Pipeline> = others.iter().chain(joining).map(Arc::as_ref).collect();
+    if circles(&all).iter().all(|(index, _)| *index < others.len()) {
+        return vec![None; joining.len()];
+    }
+    let mut joined = others.to_vec();
+    let join = |pipeline: &Arc<Pipeline>| {
+        let closed = circle(pipeline, &joined);
+        if closed.is_none() {
+            joined.push(pipeline.clone());
+        }
+        closed
+    };
+    joining.iter().map(join).collect()
 }
 
 /// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
@@ -335,8 +373,9 @@ mod tests {
     use anabranch_graph::plan::CompileOptions;
     use anabranch_graph::registry::Registry;
 
+    use super::{LOOK_UPS, closing};
     use crate::files::Found;
-    use crate::pipelines::Pipelines;
+    use crate::pipelines::{Pipeline, Pipelines};
 
     fn codes(read: &str, written: &str, letters: &str) -> Vec<(&'static str, bool)> {
         let text = format!(
@@ -351,6 +390,63 @@ mod tests {
         let found = Found { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         pipelines.findings.iter().map(|finding| (finding.code, pipelines.has_errors())).collect()
+    }
+
+    /// Pipelines of files in a directory, each of which reads one file and writes another.
+    fn chain(directory: &std::path::Path, ways: &[(String, String)]) -> Vec<std::sync::Arc<Pipeline>> {
+        let mut files = Files::new();
+        for (index, (read, written)) in ways.iter().enumerate() {
+            let at = |name: &str| directory.join(name).display().to_string();
+            let text = format!(
+                "version: 2.2\npipelines:\n  - id: p{index}\n    connectors:\n      - {{ id: in, type: source, plugin: \
+                 file, settings: {{ path: '{}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ \
+                 path: '{}' }} }}\n",
+                at(read),
+                at(written)
+            );
+            let path = at(&format!("p{index}.yaml"));
+            std::fs::write(&path, &text).unwrap();
+            files.add(path.as_str(), text);
+        }
+        let mut registry = Registry::new();
+        anabranch_ops::register(&mut registry);
+        let found = Found { files, unreadable: Vec::new() };
+        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        pipelines.good.into_iter().map(std::sync::Arc::new).collect()
+    }
+
+    fn ways(ways: &[(&str, &str)]) -> Vec<(String, String)> {
+        ways.iter().map(|(read, written)| ((*read).to_owned(), (*written).to_owned())).collect()
+    }
+
+    /// With 2,000 pipelines, nothing was answered for seconds.
+    #[test]
+    fn a_pipeline_costs_as_many_look_ups_among_many_as_among_few() {
+        let look_ups = |pipelines: usize| {
+            let directory = tempfile::tempdir().unwrap();
+            let ways: Vec<_> = (0..pipelines).map(|n| (format!("in{n}"), format!("out{n}"))).collect();
+            LOOK_UPS.set(0);
+            let pipelines = chain(directory.path(), &ways);
+            let compiled = LOOK_UPS.get();
+            assert!(closing(&[], &pipelines).iter().all(Option::is_none));
+            (compiled, LOOK_UPS.get() - compiled)
+        };
+        let ((few, joined_few), (many, joined_many)) = (look_ups(10), look_ups(200));
+        assert!(few > 0 && joined_few > 0);
+        assert_eq!((many, joined_many), (few * 20, joined_few * 20));
+    }
+
+    #[test]
+    fn a_pipeline_that_closes_a_circle_with_those_before_it_does_not_join() {
+        let directory = tempfile::tempdir().unwrap();
+        let running = chain(directory.path(), &ways(&[("c", "a")]));
+        let first = chain(directory.path(), &ways(&[("a", "b")]));
+        let second = chain(directory.path(), &ways(&[("b", "c")]));
+        let apart = chain(directory.path(), &ways(&[("x", "y")]));
+        let joining = [first, second, apart].concat();
+        let refused: Vec<bool> = closing(&running, &joining).iter().map(Option::is_some).collect();
+        assert_eq!(refused, [false, true, false]);
+        assert_eq!(closing(&[], &joining), [None, None, None]);
     }
 
     #[test]

@@ -10,11 +10,11 @@ use anabranch_graph::config::{
 };
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::registry::{Registry, Reserved};
+use anabranch_graph::registry::Registry;
 use anabranch_graph::text::Str;
 
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
-use crate::outputs;
+use crate::outputs::{self, OwnFiles};
 
 /// What is at the paths that were given.
 pub struct Pipelines {
@@ -211,13 +211,14 @@ impl Pipelines {
     }
 
     /// The files that declare these pipelines, and their scripts.
-    fn own_files(&self) -> Vec<Reserved> {
-        let file = |path: &str, what| Reserved { path: path.into(), what };
+    fn own_files(&self) -> OwnFiles {
         // A text that came over HTTP has the id of its pipeline for a name, which is no file.
         let named = self.files.iter().filter(|(_, declaring)| is_pipeline_file(Path::new(declaring.name.as_str())));
-        let declaring = named.map(|(_, declaring)| file(&declaring.name, "a pipeline file"));
-        let scripts = self.scripts.iter().map(|script| file(&script.content.path, "a script of a pipeline"));
-        declaring.chain(scripts).filter(|own| own.path.is_file()).collect()
+        let declaring = named.map(|(_, declaring)| (Path::new(declaring.name.as_str()), "a pipeline file"));
+        let scripts =
+            self.scripts.iter().map(|script| (Path::new(script.content.path.as_str()), "a script of a pipeline"));
+        // A file of a pipeline that is a script too is called the former.
+        OwnFiles::of(scripts.chain(declaring))
     }
 
     /// Every finding about a pipeline gets a place: its id, where it has none of its own.

@@ -11,6 +11,7 @@ pub mod edit;
 mod farewell;
 mod hold;
 pub mod lifecycle;
+pub(crate) mod limits;
 mod progress;
 pub mod recovery;
 pub mod renames;
@@ -42,7 +43,7 @@ use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
 use crate::api::{Api, ListenError, View};
 use crate::log::{COUNTED_EVERY, Log};
 use crate::outputs;
-use crate::pipelines::{Invalid, Pipelines};
+use crate::pipelines::{Invalid, Pipeline, Pipelines};
 use crate::runtime;
 use crate::settings::{LogFormat, Settings};
 use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
@@ -343,6 +344,7 @@ impl Service {
         for pipeline in awaited {
             control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
         }
+        limits::tell(&pipelines.good);
         self.take_in(pipelines, control);
         let made_ids: Vec<Str> = made.iter().map(|pipeline| pipeline.id.clone()).collect();
         let read = async {
@@ -509,11 +511,14 @@ impl Service {
 
     /// Has the pipelines again that were made through the API, and starts those that nobody stopped.
     fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) {
-        for (pipeline, read) in made {
+        let mut made: Vec<(StoredPipeline, Plan)> =
+            made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
+        set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
+        for (pipeline, plan) in made {
             let was_live =
                 pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
             let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
-            let entry = control.put(&pipeline.id, apart(control, &pipeline.id, read.into_plan()), status);
+            let entry = control.put(&pipeline.id, plan, status);
             if was_live && let Err(error) = control.begin(&entry) {
                 tracing::error!(pipeline = %pipeline.id, %error, "not started");
             }
@@ -564,11 +569,14 @@ impl Service {
             tracing::error!(pipeline = %id, "invalid: it is not started");
             control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
         }
-        for pipeline in pipelines.good {
-            let id = pipeline.config.id.value.clone();
+        let planned = |pipeline: Pipeline| {
             let wanted = pipeline.config.status == DesiredStatus::Running;
+            (pipeline.config.id.value.clone(), wanted, Plan::Good(Arc::new(pipeline)))
+        };
+        let mut good: Vec<(Str, bool, Plan)> = pipelines.good.into_iter().map(planned).collect();
+        set_apart(control, good.iter_mut().map(|(id, _, plan)| (&*id, plan)));
+        for (id, wanted, plan) in good {
             let reason = if wanted { StopReason::System } else { StopReason::User };
-            let plan = apart(control, &id, Plan::Good(Arc::new(pipeline)));
             let is_good = matches!(plan, Plan::Good(_));
             let entry = control.put(&id, plan, Status::Stopped { reason });
             if !is_good {
@@ -607,13 +615,21 @@ async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Outp
     ended
 }
 
-/// A plan, if it closes no circle with the pipelines that the service has. Those of files were compared with each other
-/// before; those that were made through the API, or are loaded later, were not.
-fn apart(control: &Control, id: &Str, plan: Plan) -> Plan {
-    let Plan::Good(pipeline) = &plan else { return plan };
-    let Some(finding) = outputs::circle(pipeline, &control.others(id)) else { return plan };
-    tracing::error!(pipeline = %id, "invalid: it is not started: {}", finding.message);
-    Plan::Invalid(finding.message.into())
+/// Makes plans invalid that close a circle with each other or with the pipelines that the service has: those of files were
+/// compared with each other before, those that were made through the API or are loaded later were not.
+fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut Plan)>) {
+    let good = plans.filter_map(|(id, plan)| match &*plan {
+        Plan::Good(pipeline) => Some((id, pipeline.clone(), plan)),
+        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+    });
+    let good: Vec<_> = good.collect();
+    let joining: Vec<_> = good.iter().map(|(_, pipeline, _)| pipeline.clone()).collect();
+    for ((id, _, plan), finding) in good.into_iter().zip(outputs::closing(&control.good(), &joining)) {
+        if let Some(finding) = finding {
+            tracing::error!(pipeline = %id, "invalid: it is not started: {}", finding.message);
+            *plan = Plan::Invalid(finding.message.into());
+        }
+    }
 }
 
 fn ids_of(invalid: &[Invalid]) -> Vec<Str> {

@@ -314,6 +314,8 @@ pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str
             let most = 1 + c_len.min(len) / 4;
             // The distance is at least the difference in length: spares the comparison with long texts.
             let near = c_len.abs_diff(len) <= most;
+            // Of a single letter for another one, nothing is alike.
+            let most = most.min(c_len.max(len).saturating_sub(1));
             near.then(|| edit_distance(&lower, &c.to_lowercase())).filter(|d| *d <= most).map(|d| (d, c))
         })
         .min_by_key(|(d, _)| *d)
@@ -344,6 +346,9 @@ mod tests {
         assert_eq!(did_you_mean("field.sett", names), Some("field.set"));
         assert_eq!(did_you_mean("json.decod", names), Some("json.decode"));
         assert_eq!(did_you_mean("kafka", names), None);
+        assert_eq!(did_you_mean("b", ["a"]), None);
+        assert_eq!(did_you_mean("B", ["b"]), Some("b"));
+        assert_eq!(did_you_mean("i", ["id"]), Some("id"));
     }
 
     #[test]

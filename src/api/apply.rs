@@ -178,6 +178,9 @@ struct Plan {
     /// delivered again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rereads: Vec<Repeat>,
+    /// What the changes mean for positions that are stored, in words: a source that is to read another file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
     /// Stands for the changes and the whole text.
     hash: String,
     /// What else is to be known.
@@ -219,7 +222,7 @@ struct Change {
 
 impl Plan {
     fn of(view: &View, planned: Planned) -> Self {
-        let Planned { id, changes, restart, rereads, hash, from_file, warnings } = planned;
+        let Planned { id, changes, restart, rereads, notes, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
         let repeat = |reread: Reread| {
             let message = reread.to_string();
@@ -233,6 +236,7 @@ impl Plan {
             changes: changes.into_iter().map(change).collect(),
             restart,
             rereads: rereads.into_iter().map(repeat).collect(),
+            notes,
             hash,
             warnings,
             note: from_file.then_some(

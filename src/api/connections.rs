@@ -22,13 +22,13 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::service::limits::open_files;
 use asked::Asked;
 pub(crate) use seats::Seat;
 use seats::Seats;
@@ -97,7 +97,7 @@ pub(crate) async fn serve<T>(
     // The library's own date fails where the clock is before 1970 or after 9999.
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).auto_date_header(false);
     let (open, closing) = watch::channel(());
-    let seats = Seats::within(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
+    let seats = Seats::within(open_files().unwrap_or(u64::MAX));
     let mut account = Account::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
@@ -124,6 +124,7 @@ pub(crate) async fn serve<T>(
                     let has_no_files = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
                     if has_no_files.contains(&error.raw_os_error()) {
                         seats.close_one(Instant::now());
+                        account.tell_of_files(Instant::now());
                     }
                     exhausted_until = Instant::now() + 2 * AGAIN;
                 }
@@ -145,15 +146,30 @@ struct Account {
     next: Instant,
     /// Whether something may have to be said at that time.
     is_open: bool,
+    /// When it may be said next that there are too few files.
+    next_of_files: Instant,
 }
 
 impl Default for Account {
     fn default() -> Self {
-        Account { next: Instant::now(), is_open: false }
+        Account { next: Instant::now(), is_open: false, next_of_files: Instant::now() }
     }
 }
 
 impl Account {
+    /// A client waits, and the system gives no file for its connection.
+    fn tell_of_files(&mut self, now: Instant) {
+        if now < self.next_of_files {
+            return;
+        }
+        self.next_of_files = now + ACCOUNT;
+        let limit = open_files().map_or_else(|| "as many as the system has".to_owned(), |limit| limit.to_string());
+        tracing::error!(
+            "HTTP cannot be answered: too many files are open, and a connection needs one. This process may have {limit} \
+             open: raise the limit (`ulimit -n`, or LimitNOFILE of the systemd unit)"
+        );
+    }
+
     fn tell(&mut self, seats: &Seats, now: Instant) {
         if now < self.next {
             return;

@@ -157,6 +157,7 @@ impl ReplayError {
             ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {
                 Some("replay it from the start: --from start, or from another step: --from ID")
             }
+            ReplayError::NotThere(NoEntry::Several(..)) => None,
             ReplayError::NotThere(_) => Some("`anabranch pipelines describe` lists the steps of a pipeline"),
             _ => None,
         }

@@ -1,8 +1,10 @@
 //! Totals of a pipeline since the service started.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anabranch_graph::exec::{Left, Progress, Unread};
+use anabranch_graph::exec::{LaneCount, Left, Progress, Unread};
+use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 
 /// Totals over all runs of a pipeline in this process. Copies of a record count one by one: a record that goes to two
@@ -11,6 +13,8 @@ use anabranch_graph::text::Str;
 pub struct Account {
     /// Records read.
     pub read: u64,
+    /// Those of them that an earlier run had read and not delivered.
+    pub read_again: u64,
     /// Copies delivered per destination, in the order of the plan.
     pub delivered: Vec<(Str, u64)>,
     /// Copies filtered.
@@ -25,6 +29,8 @@ pub struct Account {
     pub left: Vec<Left>,
     /// Duration of the run.
     pub took: Duration,
+    /// How many records of each lane were read since its beginning.
+    pub heads: BTreeMap<LaneId, u64>,
 }
 
 impl Account {
@@ -32,6 +38,7 @@ impl Account {
     pub fn add(&mut self, run: &Progress) {
         let totals = run.totals();
         self.read += totals.read;
+        run.lanes().iter().for_each(|lane| self.note_lane(lane));
         self.filtered += totals.filtered;
         self.dead_lettered += totals.dead_lettered;
         self.letters_dropped += totals.letters_evicted;
@@ -46,8 +53,50 @@ impl Account {
         self.took += run.began().elapsed().unwrap_or_default();
     }
 
+    fn note_lane(&mut self, lane: &LaneCount) {
+        let head = self.heads.entry(lane.id.clone()).or_default();
+        self.read_again += lane.read.min(head.saturating_sub(lane.before));
+        *head = (*head).max(lane.before + lane.read);
+    }
+
     /// Copies delivered to all destinations.
     pub fn delivered_in_all(&self) -> u64 {
         self.delivered.iter().map(|(_, rows)| rows).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_graph::source::Partition;
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_read_again_is_counted_so() {
+        let mut account = Account::default();
+        let mut run = |before, read| {
+            let id = LaneId { connector: "in".into(), partition: Partition::ONLY };
+            let nothing = Duration::ZERO;
+            account.note_lane(&LaneCount {
+                id,
+                before,
+                read,
+                settled: 0,
+                persisted: 0,
+                lag: nothing,
+                unstored: nothing,
+            });
+            account.read_again
+        };
+        // An earlier process had delivered 1000.
+        assert_eq!(run(1000, 500), 0);
+        assert_eq!(run(1000, 500), 500);
+        // A run that failed before it read as far.
+        assert_eq!(run(1000, 200), 700);
+        // 100 of them were delivered, and it reads further.
+        assert_eq!(run(1100, 600), 1100);
+        // From a position that the destination has stored, and then only what is new.
+        assert_eq!(run(1700, 5), 1100);
+        assert_eq!(account.heads.into_values().collect::<Vec<_>>(), [1705]);
     }
 }

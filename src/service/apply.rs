@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anabranch_graph::config::{PipelineConfig, ProcessorConfig, Setting, Settings};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_graph::plan::stage::StageKind;
 use anabranch_graph::state::StoreError;
 use anabranch_graph::text::Str;
 use sha2::{Digest as _, Sha256};
@@ -68,6 +69,8 @@ pub struct Planned {
     pub restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
     pub rereads: Vec<Reread>,
+    /// What it means for positions that are stored, in words.
+    pub notes: Vec<String>,
     /// Stands for all of this and the whole text.
     pub hash: String,
     /// Whether a file declares the pipeline, which decides again when the service is started anew.
@@ -227,6 +230,7 @@ impl Control {
         let planned = Planned {
             hash: hash(&changes, &rereads, [old.as_ref(), Some(&desired)], [runs.as_deref(), Some(pipeline)]),
             restart: live && !changes.is_empty(),
+            notes: self.redirected(pipeline, &changes).await?,
             changes,
             rereads,
             from_file,
@@ -234,6 +238,35 @@ impl Control {
             warnings: Vec::new(),
         };
         Ok(Proposal { planned, old, desired })
+    }
+
+    /// Sources that keep their position and are to read another file than before, in words.
+    async fn redirected(&self, pipeline: &Pipeline, changes: &[Difference]) -> Result<Vec<String>, StoreError> {
+        let id = &pipeline.config.id.value;
+        let files = pipeline.compiled.stages.stages.iter().filter_map(|stage| match &stage.kind {
+            StageKind::Read(read) => Some((&read.connector, read.source.file()?)),
+            _ => None,
+        });
+        let is_redirected = |(connector, _): &(&Str, &str)| {
+            let full = format!("{id}:{connector}");
+            let updates = changes.iter().filter(|change| change.id == full && change.action == "update");
+            let mut paths = updates.flat_map(|change| &change.config_paths);
+            paths.any(|path| path.ends_with("/settings/path"))
+        };
+        let redirected: Vec<_> = files.filter(is_redirected).collect();
+        if redirected.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.shared().store.positions(id).await?;
+        let told = redirected.into_iter().filter(|(source, _)| known.keys().any(|lane| lane.connector == **source));
+        let told = told.map(|(source, path)| {
+            format!(
+                "source {id}:{source} has a position in the file of its former path: if {path} begins with what the \
+                 source has read, it reads on from there, otherwise it reads {path} from its start. What it has not \
+                 read of the former file stays unread."
+            )
+        });
+        Ok(told.collect())
     }
 
     /// Puts a new pipeline in the place of one that is held.

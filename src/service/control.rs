@@ -447,15 +447,19 @@ impl Control {
         self.inner.placing.lock().await
     }
 
-    /// The pipelines that can run, without one.
-    pub(super) fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
+    /// The pipelines that can run.
+    pub(super) fn good(&self) -> Vec<Arc<Pipeline>> {
         let roster = locked(&self.inner.roster);
-        let others = roster.entries.values().filter(|entry| *entry.id != *id);
-        let good = others.filter_map(|entry| match entry.plan() {
+        let good = roster.entries.values().filter_map(|entry| match entry.plan() {
             Plan::Good(pipeline) => Some(pipeline),
             Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
         });
         good.collect()
+    }
+
+    /// The pipelines that can run, without one.
+    pub(super) fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
+        self.good().into_iter().filter(|pipeline| *pipeline.config.id.value != *id).collect()
     }
 
     /// Forgets a pipeline that stands; who calls it holds its gate.

@@ -141,11 +141,13 @@ impl Shared {
         // What is written to a file without a name is lost, and another service may begin with another file.
         self.held.look()?;
         self.held.with(|open| {
-            // A panic here is a damaged page; it must not leave others waiting for ever.
-            match caught(|| commit(open.database(), writes)) {
-                Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
-                None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
-            }
+            self.held.write(open, || {
+                // A panic here is a damaged page; it must not leave others waiting for ever.
+                match caught(|| commit(open.database(), writes)) {
+                    Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
+                    None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
+                }
+            })
         })?
     }
 }

@@ -39,7 +39,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            gone @ OpenError::Gone { .. } => Failure::Gone(gone.to_string()),
+            gone @ (OpenError::Gone { .. } | OpenError::Overwritten { .. }) => Failure::Gone(gone.to_string()),
             OpenError::Damaged { path, what } => Failure::Damaged(format!("{}: {what}", path.display())),
             other => Failure::Unavailable(other.to_string()),
         }

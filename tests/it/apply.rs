@@ -174,3 +174,27 @@ fn a_renamed_source_is_not_applied_without_a_word_of_its_own() {
     service.process.wait_until("everything again", || workspace.lines("a.ndjson").len() == 8);
     service.end();
 }
+
+/// The log said that the new file was replaced and that something is lost.
+#[test]
+fn a_source_of_another_path_is_told_what_becomes_of_its_position() {
+    let mut workspace = Workspace::new();
+    let mut service = service(&mut workspace);
+    workspace.write("other.txt", "another\n");
+    workspace.write("a.yaml", pipeline("a"));
+    let applied = apply(&workspace, &["a.yaml", "--yes"], 0).stdout;
+    assert!(!applied.contains("position"), "it has none: {applied}");
+    let address = service.address;
+    service.process.wait_until("the positions", || {
+        crate::api::get(address, "/v1/pipelines/a/positions").json()["positions"][0]["records"] == 3
+    });
+    workspace.write("a.yaml", pipeline("a").replace("in.txt", "other.txt"));
+    let checked = apply(&workspace, &["a.yaml", "--check"], 4).stdout;
+    assert!(checked.contains("source a:in has a position in the file of its former path"), "{checked}");
+    let planned = apply(&workspace, &["a.yaml", "--yes"], 0).stdout;
+    assert!(planned.contains("otherwise it reads other.txt from its start"), "{planned}");
+    service.process.wait_until("the other file", || workspace.lines("a.ndjson").len() == 4);
+    service.process.signal("TERM");
+    let log = service.process.finish().expect_code(0).both();
+    assert!(log.contains("the path of the source was changed") && !log.contains("is lost"), "{log}");
+}

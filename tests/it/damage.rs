@@ -2,6 +2,7 @@
 //! with; never started from nothing, never a panic.
 
 use std::collections::BTreeSet;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::state::StateStore as _;
 
 use crate::api::{ask, get};
-use crate::process::{PATIENCE, Process, Workspace, file_to_file, raw_after, skip};
+use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines, raw_after, skip};
 
 fn workspace(lines: usize) -> Workspace {
     let workspace = Workspace::new();
@@ -268,6 +269,32 @@ fn service(workspace: &Workspace, script: &str) -> Process {
     shell.arg(program.get_program()).current_dir(workspace.root()).env_clear().stdin(Stdio::null());
     shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     Process::spawn(&mut shell)
+}
+
+/// The service was silent, and its probes timed out.
+#[test]
+fn too_few_open_files_are_told_with_their_limit() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", numbered_lines(3));
+    for n in 0..30 {
+        let text = file_to_file(&format!("p{n}"), "").replace("out.ndjson", &format!("out{n}.ndjson"));
+        workspace.write(&format!("pipelines/p{n}.yaml"), text);
+    }
+    let mut process = service(&workspace, "ulimit -n 64 && exec \"$0\" run");
+    let address = process.address();
+    let printed = process.printed();
+    process.wait_until("the limit", || printed().contains("may have 64 files open, and the pipelines"));
+    assert!(printed().contains("need at least 140"), "{}", printed());
+    let mut clients = Vec::new();
+    process.wait_until("why nobody is answered", || {
+        if clients.len() < 100 {
+            clients.extend(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
+        }
+        printed().contains("HTTP cannot be answered: too many files are open")
+    });
+    drop(clients);
+    process.signal("TERM");
+    process.finish();
 }
 
 fn has_prlimit() -> bool {

@@ -231,6 +231,32 @@ fn a_record_enters_where_the_user_says_also_before_the_step_where_it_failed() {
 }
 
 #[test]
+fn a_processor_of_a_connector_is_named_by_its_own_id_too() {
+    let workspace = after_run(40, "");
+    let with = |connectors: &[(&str, &str)]| {
+        let mut text = pipeline("7", "");
+        for (connector, path) in connectors {
+            let own = "{ id: flat, plugin: field.set, settings: { field: .Payload.After, value: own } }";
+            let settings = format!("settings: {{ path: {path} }}");
+            assert!(text.contains(&settings), "{connector}");
+            text = text.replace(&settings, &format!("{settings}, processors: [{own}]"));
+        }
+        workspace.write("pipelines/p.yaml", text);
+    };
+    with(&[("out", "out.ndjson")]);
+    assert_eq!(dlq(&workspace, &["replay", "orders", "1", "--from", "flat"], 0)["delivered"], 1);
+    assert_eq!(dlq(&workspace, &["replay", "orders", "2", "--from", "out:flat"], 0)["delivered"], 1);
+    assert_eq!(arrived(&workspace).get("own"), Some(&2));
+    with(&[("out", "out.ndjson"), ("in", "in.txt")]);
+    let several = dlq(&workspace, &["replay", "orders", "3", "--from", "flat"], 2);
+    let message = several["error"]["message"].as_str().unwrap();
+    assert!(message.contains("in:flat") && message.contains("out:flat"), "{several}");
+    // What failed before the step that is named.
+    let text = workspace.run(&["dlq", "replay", "orders", "3", "--from", "fail"]).expect_code(1).stdout;
+    assert!(text.contains("--from start"), "{text}");
+}
+
+#[test]
 fn a_step_that_is_never_applied_is_passed_by() {
     let workspace = after_run(20, "");
     let never = pipeline("7", "").replace(r#"'{{ hasSuffix "7" (printf "%s" .Payload.After) }}'"#, "'{{ false }}'");

@@ -356,6 +356,30 @@ fn a_position_that_only_the_destination_has_is_told() {
     assert_eq!(database.query("SELECT count(*) FROM t"), ["4"]);
 }
 
+/// Every import was said to repeat records, also one that repeats none.
+#[test]
+#[cfg(feature = "postgres")]
+fn an_import_is_said_to_repeat_records_only_where_it_may() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    database.query("CREATE TABLE t (line text)");
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "{\"line\":\"a\"}\n{\"line\":\"b\"}\n");
+    workspace.write("pipelines/p.yaml", rows_of_lines(&database.url()));
+    workspace.run(&["run", "--once"]).expect_code(0);
+    workspace.run(&["positions", "export", "--to", "positions.json"]).expect_code(0);
+    let import = || workspace.run(&["positions", "import", "positions.json", "--yes"]).expect_code(0);
+    import();
+    let exact = workspace.run(&["run", "--once"]).expect_code(0).both();
+    assert!(!exact.contains("may come again"), "{exact}");
+    assert_eq!(database.query("SELECT count(*) FROM t"), ["2"]);
+    workspace.append("in.txt", "{\"line\":\"c\"}\n");
+    workspace.run(&["run", "--once"]).expect_code(0);
+    import();
+    let repeats = workspace.run(&["run", "--once"]).expect_code(0).both();
+    assert!(repeats.contains("records that the destination has already may come again"), "{repeats}");
+    assert_eq!(database.query("SELECT count(*) FROM t"), ["4"]);
+}
+
 /// A pipeline `moved` that copies lines into the table `t`, exactly once.
 #[cfg(feature = "postgres")]
 fn rows_of_lines(url: &str) -> String {

@@ -251,6 +251,40 @@ fn a_file_that_is_removed_or_replaced_stops_the_pipelines() {
     service.finish().expect_code(0);
 }
 
+/// Readiness said that all is well, and the next start that the store is damaged.
+#[test]
+fn a_file_that_another_program_writes_to_stops_the_pipelines() {
+    type Change = fn(&std::path::Path, &std::path::Path);
+    let changes: [(&str, Change); 3] = [
+        ("emptied", |store, _| drop(std::fs::File::create(store).unwrap())),
+        ("cut", |store, _| std::fs::File::options().write(true).open(store).unwrap().set_len(8192).unwrap()),
+        // In place, as `cat old.db > anabranch.db` does.
+        ("an older copy", |store, old| std::fs::write(store, std::fs::read(old).unwrap()).unwrap()),
+    ];
+    for (what, change) in changes {
+        let workspace = workspace();
+        let mut service = workspace.start(&["run"]);
+        let address = service.address();
+        service.wait_until("readiness", || get(address, "/readyz").status == 200);
+        let (store, old) = (workspace.path("anabranch.db"), workspace.path("old.db"));
+        std::fs::copy(&store, &old).unwrap();
+        service.wait_until("all lines", || delivered(&workspace) == 100);
+        until_stored(&mut service, address);
+        workspace.append("in.txt", "one more\n");
+        service.wait_until("one more line", || delivered(&workspace) == 101);
+        let records = || get(address, "/v1/pipelines/stored/positions").json()["positions"][0]["records"].clone();
+        service.wait_until("its position", || records() == 101);
+        change(&store, &old);
+        service.wait_until(what, || get(address, "/readyz").body.contains("truncated or overwrote"));
+        assert_eq!(get(address, "/readyz").status, 503);
+        let status = || get(address, "/v1/live").json()["pipelines"][0]["status"].to_string();
+        service.wait_until("it is degraded", || status().contains("degraded") && status().contains("overwrote"));
+        service.signal("TERM");
+        let log = service.finish().both();
+        assert!(log.contains("truncated or overwrote"), "{what}: {log}");
+    }
+}
+
 /// Backed up while the service writes, restored, and run: nothing is lost, and nothing from before comes twice.
 #[test]
 fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {

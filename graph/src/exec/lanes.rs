@@ -235,7 +235,7 @@ impl Lanes {
         resume: Option<&Mark>,
         exact: bool,
     ) -> Result<LaneIndex, Fault> {
-        let progress = self.progress.add_lane(id.clone());
+        let progress = self.progress.add_lane(id.clone(), resume.map_or(0, |mark| mark.seq));
         self.lock().add(source, id, resume.cloned(), exact, progress)
     }
 

@@ -99,6 +99,8 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct LaneProgress {
     pub(super) id: LaneId,
+    /// Rows before the first one of this run.
+    before: u64,
     pub(super) read: AtomicU64,
     pub(super) settled: AtomicU64,
     pub(super) persisted: AtomicU64,
@@ -132,6 +134,8 @@ pub(super) enum Role {
 pub struct LaneCount {
     /// The lane.
     pub id: LaneId,
+    /// Rows that earlier runs had delivered when this one began.
+    pub before: u64,
     /// Rows read.
     pub read: u64,
     /// Rows of which every copy is settled.
@@ -275,9 +279,11 @@ impl Progress {
         }
     }
 
-    pub(super) fn add_lane(&self, id: LaneId) -> Arc<LaneProgress> {
+    /// `before`: rows before the first one that is read of it.
+    pub(super) fn add_lane(&self, id: LaneId, before: u64) -> Arc<LaneProgress> {
         let lane = Arc::new(LaneProgress {
             id,
+            before,
             read: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             persisted: AtomicU64::new(0),
@@ -386,6 +392,7 @@ impl Progress {
                 let unstored = self.clock.age(lane.unstored_since.load(Ordering::Relaxed));
                 LaneCount {
                     id: lane.id.clone(),
+                    before: lane.before,
                     read,
                     settled,
                     persisted: lane.persisted.load(Ordering::Relaxed),

@@ -132,7 +132,10 @@ pub(super) fn resume(
                 let of = |mark: &Mark| (mark.generation, mark.seq);
                 if writes.len() == 1 && ours.is_none_or(|ours| of(ours) < of(theirs)) {
                     moves.insert(lane.clone(), theirs.clone());
-                } else if let Some(ours) = ours.filter(|ours| ours.generation != theirs.generation) {
+                // After the same position, nothing comes that it has already.
+                } else if let Some(ours) =
+                    ours.filter(|ours| ours.generation != theirs.generation && ours.position != theirs.position)
+                {
                     let (destination, lane) = (write.connector.clone(), lane.clone());
                     let (theirs, ours) = (theirs.generation, ours.generation);
                     resume.foreign.push(Foreign { destination, lane, theirs, ours });

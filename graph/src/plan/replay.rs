@@ -25,7 +25,8 @@ use crate::text::Str;
 /// Where records enter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    /// At a processor, its condition included, or at a destination; by its id.
+    /// At a processor, its condition included, or at a destination; by its id. That of a processor of a connector is
+    /// `connector:processor`; the part behind the colon will do where it is the only such processor.
     Step(Str),
     /// Behind this source: its own processors come first.
     Start,
@@ -40,6 +41,9 @@ pub enum NoEntry {
     /// A processor and a destination have one id.
     #[error("the pipeline has a processor and a destination {0:?}: at which of them it failed cannot be told")]
     Ambiguous(Str),
+    /// Several connectors have a processor of this id.
+    #[error("several connectors of the pipeline have a processor {0:?}: write {1}")]
+    Several(Str, String),
     /// The pipeline has no such source any more.
     #[error("the pipeline has no source {0:?}")]
     NoSource(Str),
@@ -65,15 +69,18 @@ pub fn replay(
     // They are wired again by the rewrites.
     unwire_failures(&mut plan);
     let first = match entry {
-        Entry::Step(id) => match step(&plan, id) {
-            Err(NoEntry::Gone(_)) => {
-                // A step whose condition never holds is not in the rewritten plan; before the rewrites it has a place.
-                plan = compiled.lowered.clone();
-                unwire_failures(&mut plan);
-                before_unapplied(&plan, step(&plan, id)?)
+        Entry::Step(id) => {
+            let id = &whole_id(&compiled.lowered, id)?;
+            match step(&plan, id) {
+                Err(NoEntry::Gone(_)) => {
+                    // A step whose condition never holds is not in the rewritten plan; before the rewrites it has a place.
+                    plan = compiled.lowered.clone();
+                    unwire_failures(&mut plan);
+                    before_unapplied(&plan, step(&plan, id)?)
+                }
+                found => found?,
             }
-            found => found?,
-        },
+        }
         Entry::Start => behind(&plan, connector)?,
     };
     let sources: Vec<NodeIndex> =
@@ -120,8 +127,29 @@ pub fn replay(
     Ok(fuse(&compiled.stages.pipeline, &plan, compiled.stages.limits).map_err(unsound)?.plan)
 }
 
+fn is_step(kind: &NodeKind) -> bool {
+    kind.operator().is_some() || matches!(kind, NodeKind::Destination(_))
+}
+
+/// The id of a step that is named by the whole of it, or by its last part.
+fn whole_id(plan: &PlanGraph, id: &Str) -> Result<Str, NoEntry> {
+    let steps = || plan.node_weights().filter(|node| is_step(&node.kind)).map(|node| &node.id);
+    if steps().any(|step| step == id) {
+        return Ok(id.clone());
+    }
+    let found: Vec<&Str> =
+        steps().filter(|step| step.rsplit_once(':').is_some_and(|(_, last)| *last == **id)).collect();
+    match found.as_slice() {
+        [] => Ok(id.clone()),
+        [only] => Ok((*only).clone()),
+        several => {
+            let all: Vec<&str> = several.iter().map(|step| step.as_str()).collect();
+            Err(NoEntry::Several(id.clone(), all.join(" or ")))
+        }
+    }
+}
+
 fn step(plan: &PlanGraph, id: &Str) -> Result<NodeIndex, NoEntry> {
-    let is_step = |kind: &NodeKind| kind.operator().is_some() || matches!(kind, NodeKind::Destination(_));
     let mut found = plan.node_indices().filter(|node| plan[*node].id == *id && is_step(&plan[*node].kind));
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only),

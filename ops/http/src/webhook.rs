@@ -65,7 +65,9 @@ fn specification() -> Specification {
              again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
              another `request.url`.\n\n\
              Up to `request.concurrency` requests are in flight. Records leave in the order in which they came; with \
-             a concurrency of 1 the requests are made in that order too.",
+             a concurrency of 1 the requests are made in that order too.\n\n\
+             `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters make the requests too: \
+             try a pipeline whose requests change something with the address of a server for tests.",
         )
         .with(
             Parameter::new(

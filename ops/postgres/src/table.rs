@@ -207,11 +207,16 @@ impl Table {
         Ok(Shape { id, action, columns, keys: key_fields.len(), complete, written: false, key_fields, payload_fields })
     }
 
+    /// The column that a field may be meant to have.
+    pub(crate) fn near(&self, field: &Str) -> Option<&str> {
+        did_you_mean(field, self.layout.columns.iter().map(|column| column.name.as_str()))
+    }
+
     fn find(&self, field: &Str) -> Result<usize, Misfit> {
         let columns = &self.layout.columns;
         let Some(found) = columns.iter().position(|column| *column.name == **field) else {
             let names = || columns.iter().map(|column| column.name.as_str());
-            let hint = match did_you_mean(field, names()) {
+            let hint = match self.near(field) {
                 None if columns.is_empty() => "it has no columns at all".to_owned(),
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),

@@ -28,7 +28,7 @@ use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
 use crate::name::TableName;
 use crate::session::{COPY_FROM, Session};
-use crate::table::{Lack, Misfit, Unfit};
+use crate::table::{Lack, Misfit, Table, Unfit};
 
 /// Rows that cannot be written, by index of the call.
 type Refused = Vec<(usize, Fault)>;
@@ -177,7 +177,7 @@ impl TableWriter {
                 }
             };
             if let Some(unfit) = missing.get(name) {
-                refused.push((index, self.refuse(&Str::from(name), None, unfit.clone())));
+                refused.push((index, self.refuse(&Str::from(name), None, record, unfit.clone())));
                 continue;
             }
             let table = match &last {
@@ -192,7 +192,7 @@ impl TableWriter {
                                 table
                             }
                             Err(unfit) => {
-                                refused.push((index, self.refuse(&name, None, unfit.clone())));
+                                refused.push((index, self.refuse(&name, None, record, unfit.clone())));
                                 // Anything else is a matter of this record's fields.
                                 if matches!(unfit.fault.code(), "table_missing" | "table_name") {
                                     missing.insert(name, unfit);
@@ -209,12 +209,12 @@ impl TableWriter {
                 Ok(()) => continue,
                 Err(Misfit::Final(unfit)) => {
                     let name = last.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
-                    refused.push((index, self.refuse(&name, Some(table), unfit)));
+                    refused.push((index, self.refuse(&name, Some(table), record, unfit)));
                 }
                 Err(Misfit::Unknown(unfit)) => {
                     let name = last.take().map(|(name, _)| name).unwrap_or_default();
                     if !looked_up.insert(name.clone()) && !self.settings.add_columns {
-                        refused.push((index, self.refuse(&name, Some(table), unfit)));
+                        refused.push((index, self.refuse(&name, Some(table), record, unfit)));
                         last = Some((name, table));
                         continue;
                     }
@@ -233,7 +233,7 @@ impl TableWriter {
                         Err(unfit) => Err(Misfit::Final(unfit)),
                     };
                     if let Err(Misfit::Final(unfit) | Misfit::Unknown(unfit)) = again {
-                        refused.push((index, self.refuse(&name, table, unfit)));
+                        refused.push((index, self.refuse(&name, table, record, unfit)));
                     }
                 }
             }
@@ -252,12 +252,19 @@ impl TableWriter {
     }
 
     /// The fault of a row that is refused; notes whether its table is at fault. `table`: where it is.
-    fn refuse(&mut self, name: &Str, table: Option<usize>, unfit: Unfit) -> Fault {
+    fn refuse(&mut self, name: &Str, table: Option<usize>, record: &Record, mut unfit: Unfit) -> Fault {
         let lost = unfit.lack.as_ref().is_some_and(|lack| {
             let fixed = *lack == Lack::Table && matches!(self.settings.table, TableOf::Fixed(_));
             let now = table.map(|table| &self.known.tables[table]);
             fixed || TableName::parse(name).is_ok_and(|name| self.settings.past.had(&name.to_string(), lack, now))
         });
+        if let (Some(Lack::Column(field)), Some(table)) = (&unfit.lack, table)
+            && !self.settings.add_columns
+            && is_addable(field, &self.known.tables[table], record)
+        {
+            let text = format!("{}; `addColumns: true` adds a column for such a field", unfit.fault.message());
+            unfit.fault = Fault::new(unfit.fault.class(), unfit.fault.code(), text);
+        }
         self.shortfall.note(name, &unfit, lost);
         unfit.fault
     }
@@ -499,6 +506,13 @@ struct Refusal {
 }
 
 /// A table is not what the rows were encoded for.
+/// Whether a field that a table lacks may be a new one: not a slip of the pen, nor one of the key, whose columns are unique
+/// together.
+fn is_addable(field: &Str, table: &Table, record: &Record) -> bool {
+    let is_of_key = parts(record).is_ok_and(|(_, key, _)| key.get(field).is_some());
+    !is_of_key && table.near(field).is_none()
+}
+
 fn changed() -> Failure {
     Failure::Stale(Fault::record("row_rejected", "the table was changed while rows were written to it"))
 }

@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use anabranch_graph::fault::Fault;
@@ -24,26 +26,46 @@ pub(super) struct Place {
     pub(super) identity: u32,
     /// When the file was made, see [`born`].
     pub(super) born: u64,
+    /// Of the path at which the file is read.
+    pub(super) path: PathSum,
     /// Of the first [`HEAD`] bytes of what was delivered.
     head: Head,
     /// Of its last line.
     trail: Trail,
 }
 
-/// Positions of the first version had no checksum of the last line, those of the second not when the file was made.
+/// Checksum of the path in the settings of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PathSum(u32);
+
+impl PathSum {
+    /// Of a path as it is written.
+    pub(super) fn of(path: &Path) -> Self {
+        PathSum(Head::of(path.as_os_str().as_bytes()).short())
+    }
+}
+
+/// Positions of the first version had no checksum of the last line, those of the second not when the file was made, those
+/// of the third not the path.
 const FIRST_VERSION: u8 = 1;
 const SECOND_VERSION: u8 = 2;
-const VERSION: u8 = 3;
+const THIRD_VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// Bytes of a position with a delivered tail.
-pub(super) const LONGEST: usize = 41;
+pub(super) const LONGEST: usize = 45;
 /// And of one without.
-const USUAL: usize = 33;
+const USUAL: usize = 37;
 
 impl Place {
     /// The start of a file.
     pub(super) fn start(identity: u32, born: u64) -> Self {
         Place { identity, born, ..Place::default() }
+    }
+
+    /// The start of the same file.
+    pub(super) fn restarted(&self) -> Self {
+        Place { path: self.path, ..Place::start(self.identity, self.born) }
     }
 
     /// Writes it to the start of `room`; how many bytes these are. The same place in the same file always has the same
@@ -55,7 +77,8 @@ impl Place {
         room[15..19].copy_from_slice(&self.identity.to_le_bytes());
         room[19..23].copy_from_slice(&self.head.short().to_le_bytes());
         room[23..27].copy_from_slice(&self.trail.short().to_le_bytes());
-        room[27..USUAL].copy_from_slice(&self.born.to_le_bytes()[..6]);
+        room[27..33].copy_from_slice(&self.born.to_le_bytes()[..6]);
+        room[33..USUAL].copy_from_slice(&self.path.0.to_le_bytes());
         if self.tail == 0 {
             return USUAL;
         }
@@ -98,6 +121,8 @@ pub(super) struct Resume {
     pub(super) born: u64,
     head: u32,
     trail: Option<u32>,
+    /// Where it was read; unknown in positions of earlier versions.
+    path: Option<PathSum>,
 }
 
 impl Resume {
@@ -129,7 +154,7 @@ impl Resume {
         let [version] = take(bytes)?;
         let (offset, line) = match version {
             FIRST_VERSION => (number::<8>(bytes)?, number::<8>(bytes)?),
-            SECOND_VERSION | VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
+            SECOND_VERSION | THIRD_VERSION | VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
             _ => return None,
         };
         let resume = Resume {
@@ -138,7 +163,8 @@ impl Resume {
             identity: u32::from_le_bytes(take(bytes)?),
             head: u32::from_le_bytes(take(bytes)?),
             trail: if version == FIRST_VERSION { None } else { Some(u32::from_le_bytes(take(bytes)?)) },
-            born: if version == VERSION { number::<6>(bytes)? } else { 0 },
+            born: if version >= THIRD_VERSION { number::<6>(bytes)? } else { 0 },
+            path: if version == VERSION { Some(PathSum(u32::from_le_bytes(take(bytes)?))) } else { None },
             tail: if bytes.is_empty() { 0 } else { number::<8>(bytes)? },
         };
         bytes.is_empty().then_some(resume)
@@ -148,6 +174,11 @@ impl Resume {
     /// number of one that is gone.
     pub(super) fn is_of(&self, identity: u32, born: u64) -> bool {
         identity == self.identity && (self.born == 0 || born == 0 || born == self.born)
+    }
+
+    /// Whether it was read at another path for sure.
+    pub(super) fn is_of_other_path(&self, path: PathSum) -> bool {
+        self.path.is_some_and(|was| was != path)
     }
 
     /// How many bytes were delivered.
@@ -182,7 +213,8 @@ impl Resume {
         start.truncate(self.offset.min(HEAD as u64) as usize);
         let (head, trail) = (Head::of(&start), Trail::read(file, self.offset, 0)?);
         let Resume { offset, line, tail, .. } = *self;
-        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), born: born(&metadata), head, trail }))
+        let path = self.path.unwrap_or_default();
+        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), born: born(&metadata), path, head, trail }))
     }
 }
 
@@ -374,11 +406,21 @@ mod tests {
 
     #[test]
     fn positions_come_back() {
-        let mut place = Place::start(5, 7 << 40);
+        let path = PathSum(0xfeed_f00d);
+        let mut place = Place { path, ..Place::start(5, 7 << 40) };
         place.advance(b"before\nabc\n", 4);
         (place.offset, place.line) = (1 << 55, 1 << 54);
         let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
-        let expected = Resume { offset: 1 << 55, line: 1 << 54, tail: 0, identity: 5, born: 7 << 40, head, trail };
+        let expected = Resume {
+            offset: 1 << 55,
+            line: 1 << 54,
+            tail: 0,
+            identity: 5,
+            born: 7 << 40,
+            head,
+            trail,
+            path: Some(path),
+        };
         assert_eq!(resume(&place), expected);
         let place = place.with_tail(b"def");
         let (head, trail) = (Head::of(b"abc\ndef").short(), Some(place.trail.short()));

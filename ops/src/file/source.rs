@@ -62,8 +62,10 @@ pub fn kind() -> Arc<dyn SourceKind> {
              in `anabranch_source_missed_total`. A restart does not find deleted files; it reads, in the order in which \
              they were written, files that took the place of the one it read and were renamed too, to the same name \
              but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read. Where the file that it \
-             read is gone, it reads those that were made after it, if the file system keeps when a file is made; their \
-             names must be that of the path and numbers.\n\n\
+             read is gone, it reads those that were made after it, also while no file is at the path, if the file \
+             system keeps when a file is made; their names must be that of the path and numbers. If you change `path`, \
+             the source reads on where it was if the file there begins with what it has read, and otherwise reads that \
+             file from its start.\n\n\
              A renamed file whose name holds that of the path as a word is recognised by its content too, as in a \
              directory that was restored from a backup or copied from another host, and where a rotation copies \
              the file and truncates it. A copy must keep the times of the files (`cp -a`, `rsync -a`): they tell the \
@@ -272,7 +274,7 @@ impl Reader for Lines {
                     }
                 }
                 Some(Step::Truncated) => {
-                    let start = Place::start(self.place.identity, self.place.born);
+                    let start = self.place.restarted();
                     let last = self.leave("the file was truncated or rewritten: reading it from its start");
                     self.place = start;
                     if let Some(record) = last {

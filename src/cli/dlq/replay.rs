@@ -35,7 +35,8 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
     /// Where records enter: at the step where they failed (`step`), right behind their source (`start`), or at this
-    /// processor or destination, which may be one that was put before the step where they failed
+    /// processor or destination, which may be one that was put before the step where they failed. A processor of a
+    /// connector is `connector:processor`, or `processor` where no other has this id
     #[arg(long, value_name = "step|start|ID", default_value = "step")]
     from: String,
     /// Replace the record of the letter: with the JSON form of one in a file, or on standard input (`-`), as `dlq show
@@ -76,7 +77,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
         Shelf::Service(remote) => ask(arguments, remote, edited)?,
         Shelf::Store(opened) => here(arguments, context, opened, &settings, edited)?,
     };
-    Ok(told(&outcome))
+    Ok(told(&outcome, &From::from(arguments.from.clone())))
 }
 
 /// Has the service do it, a part at a time: the pipeline runs in between.
@@ -191,7 +192,7 @@ fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline
     }))
 }
 
-fn told(outcome: &Outcome) -> Report {
+fn told(outcome: &Outcome, from: &From) -> Report {
     let Outcome { replayed, delivered, failed_again, failures, remaining, stopped } = outcome;
     let mut text = format!("Replayed {}: {delivered} delivered", letters(*replayed));
     if *failed_again > 0 {
@@ -201,6 +202,14 @@ fn told(outcome: &Outcome) -> Report {
     for Failure { number, node, error } in failures {
         let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
         text.push_str(&format!("  {number}{place}: {}\n", error.message));
+    }
+    if let From::At(id) = from
+        && !failures.is_empty()
+    {
+        text.push_str(&format!(
+            "They entered at {id}. A record that had failed at a step before {id} came there without what the steps in \
+             between make of it: `--from start` takes it through all of them.\n"
+        ));
     }
     let summary = json!({
         "replayed": replayed, "delivered": delivered, "failedAgain": failed_again, "remaining": remaining.len(),

@@ -226,6 +226,9 @@ impl Watch {
             match planned {
                 Ok(planned) => {
                     let (mode, count) = (mode(&planned, live), planned.changes.len());
+                    for note in &planned.notes {
+                        tracing::info!(pipeline = %id, "{note}");
+                    }
                     for reread in &planned.rereads {
                         tracing::warn!(pipeline = %id, "{reread}");
                     }

@@ -125,6 +125,7 @@ fn total(ended: &Ended) -> Account {
     let mut total = Account::default();
     for account in ended.accounts.values() {
         total.read += account.read;
+        total.read_again += account.read_again;
         total.filtered += account.filtered;
         total.dead_lettered += account.dead_lettered;
         total.letters_dropped += account.letters_dropped;
@@ -154,8 +155,12 @@ fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
 }
 
 fn sentence(account: &Account, took: Duration, each: bool) -> String {
-    let Account { read, filtered, dead_lettered, letters_dropped, delivered, .. } = account;
-    let mut text = format!("{} read, {} delivered", of_records(*read), account.delivered_in_all());
+    let Account { read, read_again, filtered, dead_lettered, letters_dropped, delivered, .. } = account;
+    let mut text = format!("{} read", of_records(*read - *read_again));
+    if *read_again > 0 {
+        let _ = write!(text, " (and {read_again} read again after a failure)");
+    }
+    let _ = write!(text, ", {} delivered", account.delivered_in_all());
     if each && delivered.len() > 1 {
         let each: Vec<String> = delivered.iter().map(|(id, rows)| format!("{id} {rows}")).collect();
         let _ = write!(text, " ({})", each.join(", "));
@@ -196,7 +201,8 @@ fn shown(id: &Str, outcome: &Outcome, account: Option<&Account>) -> Value {
 
 fn totals(account: &Account, took: Duration) -> Value {
     json!({
-        "read": account.read,
+        "read": account.read - account.read_again,
+        "readAgain": account.read_again,
         "delivered": account.delivered_in_all(),
         "filtered": account.filtered,
         "deadLettered": account.dead_lettered,
@@ -226,6 +232,17 @@ mod tests {
         assert!(message.contains("p: 4"), "{message}");
         assert!(failure(&ended, &run(false)).is_none(), "a service that is stopped has said so in its log");
         assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("4 of the queue's letters dropped"));
+    }
+
+    #[test]
+    fn a_record_that_was_read_again_counts_once() {
+        let account = Account { read: 1500, read_again: 1000, ..Account::default() };
+        let ended = ended(Outcome::Stopped, account);
+        let last = last_lines(&ended, &total(&ended), Duration::ZERO);
+        assert!(last.contains("500 records read (and 1000 read again after a failure), 0 delivered"), "{last}");
+        let report = conclude(Report::new("run"), &ended, &run(true));
+        let totals = &report.envelope()["summary"]["totals"];
+        assert_eq!((&totals["read"], &totals["readAgain"]), (&json!(500), &json!(1000)));
     }
 
     #[test]

@@ -335,8 +335,9 @@ pub(super) const CODES: &[Entry] = &[
     entry("store_damaged", "The state store is damaged.", "Restore it from a backup; see the page on operations."),
     entry(
         "store_gone",
-        "The file of the state store is gone, or another file is in its place, so the pipeline stops.",
-        "Put the file back before you start the service again: with an empty store every source starts from its beginning.",
+        "The file of the state store is gone, another file is in its place, or another program truncated or overwrote it, so \
+         the pipeline stops.",
+        "Put the file, or a copy of the store, back before you start the service again: with an empty store every source starts from its beginning.",
     ),
     entry("store_unavailable", "The state store cannot be written; it is tried again.", "See its disk or database."),
     entry("stream_used", "An input that can be read once is read again.", "Start the service again."),

@@ -2,7 +2,7 @@
 //! opened again; that is done before the next operation.
 
 use std::path::Path;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use anabranch_graph::state::StoreError;
 use redb::{Database, StorageError, TableError, TransactionError};
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::panics::caught;
 use crate::store::Holding;
 use crate::store::failure::Failure;
-use crate::store::open::Site;
+use crate::store::open::{Face, Site};
 
 /// What is said where the library knows only that something failed before.
 const EARLIER: &str = "an earlier error of its file";
@@ -24,8 +24,18 @@ pub(super) struct Held {
     site: Option<Site>,
     /// `None`: it was closed after an error, and could not be opened since.
     open: RwLock<Option<Open>>,
-    /// Whether the file still has its name.
+    /// Whether the file still has its name and its content.
     holding: watch::Sender<Holding>,
+    written: Mutex<Seal>,
+}
+
+/// How this process left the file.
+#[derive(Default)]
+struct Seal {
+    /// Writers at work.
+    writers: usize,
+    /// `None`: somebody writes, or nothing was written yet.
+    face: Option<Face>,
 }
 
 /// An open database, and why it must be closed.
@@ -58,16 +68,21 @@ impl Drop for Closing {
 
 impl Held {
     pub(super) fn new(database: Database, site: Option<Site>) -> Self {
-        Held { site, open: RwLock::new(Some(Open::new(database))), holding: watch::Sender::new(Holding::Held) }
+        let holding = watch::Sender::new(Holding::Held);
+        Held { site, open: RwLock::new(Some(Open::new(database))), holding, written: Mutex::default() }
     }
 
     pub(super) fn holding(&self) -> watch::Receiver<Holding> {
         self.holding.subscribe()
     }
 
-    /// Looks whether the file still has its name, and tells those who wait for that.
+    /// Looks whether the file still has its name and what was written to it, and tells those who wait for that.
     pub(super) fn look(&self) -> Result<(), Failure> {
-        let found = self.site.as_ref().map_or(Ok(()), Site::look).map_err(Failure::from);
+        let found = self.site.as_ref().map_or(Ok(()), |site| {
+            site.look()?;
+            self.seal().face.as_ref().map_or(Ok(()), |face| site.compare(face))
+        });
+        let found = found.map_err(Failure::from);
         let now = match &found {
             Err(Failure::Gone(why)) => Holding::Gone(why.clone()),
             _ => Holding::Held,
@@ -87,6 +102,28 @@ impl Held {
             // The operation says what is wrong.
             _ => Ok(()),
         }
+    }
+
+    fn seal(&self) -> MutexGuard<'_, Seal> {
+        // A number and what was read: a panic elsewhere leaves both usable.
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something that writes to the file, and notes how it leaves it.
+    pub(super) fn write<T>(&self, open: &Open, work: impl FnOnce() -> T) -> T {
+        {
+            let mut seal = self.seal();
+            (seal.writers, seal.face) = (seal.writers + 1, None);
+        }
+        let done = work();
+        let mut seal = self.seal();
+        seal.writers -= 1;
+        // After an error the library has more to write.
+        if seal.writers == 0 && open.broken.get().is_none() {
+            seal.face = self.site.as_ref().and_then(|site| site.face().ok());
+        }
+        drop(seal);
+        done
     }
 
     /// Works with a database that has not failed, opened again where it has. Blocks; transactions end with `work`, so that
@@ -109,12 +146,13 @@ impl Held {
         self.look()?;
         self.with(|open| {
             // Commits wait for this transaction, which changes nothing.
-            let copied = caught(|| {
+            let copy = || {
                 let held = open.database().begin_write().map_err(|error| Failure::Unavailable(error.to_string()))?;
                 let copied = std::fs::copy(site.path(), draft);
                 let _ = held.abort();
                 copied.map(drop).map_err(|error| Failure::Unavailable(crate::files::system(&error)))
-            });
+            };
+            let copied = self.write(open, || caught(copy));
             copied.unwrap_or_else(|| Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())))
         })?
     }
@@ -125,6 +163,7 @@ impl Held {
             return Ok(());
         }
         let Some(site) = &self.site else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
+        self.seal().face = None;
         // Closed first: it holds the lock of the file.
         let cause = open.take().and_then(|Open { database, broken }| {
             drop(database);

@@ -160,7 +160,8 @@ async fn keys_may_be_json_text() {
     let mut writer = open(&db.url(), &[("table", "{{ .Payload.After.table }}")]).await.unwrap();
     let mut row = create("null", r#"{"id":1,"table":"bench"}"#);
     row.key = Data::text(r#"{"k":"x"}"#);
-    assert_eq!(write(&mut writer, &[row]).await, ["column_missing: \"bench\" has no column \"table\"; it has k, id"]);
+    let lacks = "column_missing: \"bench\" has no column \"table\"; it has k, id";
+    assert!(write(&mut writer, &[row]).await[0].starts_with(lacks));
     let mut writer = open(&db.url(), &[("table", "bench")]).await.unwrap();
     let mut row = create("null", r#"{"id":1}"#);
     row.key = Data::text(r#"{"k":"x"}"#);

@@ -22,6 +22,9 @@ pub(super) struct Diff {
     /// Sources that read from their beginning although they seem to replace others.
     #[serde(default)]
     pub(super) rereads: Vec<Repeat>,
+    /// What the changes mean for positions that are stored.
+    #[serde(default)]
+    notes: Vec<String>,
     pub(super) hash: String,
 }
 
@@ -78,6 +81,9 @@ pub(super) fn told(diff: &Diff, color: bool) -> String {
     }
     if diff.restart {
         text.push_str("The pipeline runs: the service drains it, changes it, and resumes it.\n");
+    }
+    for note in &diff.notes {
+        let _ = writeln!(text, "Note: {note}");
     }
     for reread in &diff.rereads {
         let _ = writeln!(text, "Records are delivered again: {}.", reread.message);

@@ -58,18 +58,23 @@ fn tick(directory: &Path) {
     }
 }
 
+/// A path whose file was read, which holds `1` and `2`; `in.log.9` beside it is older.
+async fn read_after_another(directory: &Path) -> (PathBuf, Resume) {
+    append(&directory.join("in.log.9"), "before it\n");
+    tick(directory);
+    let path = directory.join("in.log");
+    append(&path, "1\n2\n");
+    let mut reading = open(&path, None).await;
+    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
+    (path, Resume::decode(&reading.last.unwrap()).unwrap())
+}
+
 /// While the source does not run, the file that it read is rotated until it is deleted.
 #[tokio::test]
 async fn files_that_were_made_after_one_that_is_gone_are_read() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
-    let path = at("in.log");
-    append(&at("in.log.9"), "before it\n");
-    tick(root.path());
-    append(&path, "1\n2\n");
-    let mut reading = open(&path, None).await;
-    assert_eq!(reading.lines().await, ["1:1", "2:2"]);
-    let resume = Resume::decode(&reading.last.unwrap()).unwrap();
+    let (path, resume) = read_after_another(root.path()).await;
     append(&path, "3\n");
     fs::rename(&path, at("in.log.3")).unwrap();
     for (name, text) in [("in.log.2", "4\n"), ("in.log.1", "5\n"), ("in.log", "6\n")] {
@@ -100,6 +105,65 @@ async fn files_that_were_made_after_one_that_is_gone_are_read() {
     let (mut follower, mut text) = (Follower::new(path, Some(resume)), Vec::new());
     read_on(&mut follower, &mut text, 2, LONG);
     assert_eq!(String::from_utf8(text).unwrap(), "6\n");
+}
+
+/// The same, and nothing is at the path yet.
+#[tokio::test]
+async fn files_that_were_made_after_one_that_is_gone_are_read_while_the_path_is_free() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let (path, resume) = read_after_another(root.path()).await;
+    fs::remove_file(&path).unwrap();
+    // Nothing was made since.
+    let mut follower = Follower::new(path.clone(), Some(resume));
+    assert!(matches!(follower.step(&mut Vec::new(), usize::MAX).unwrap(), Step::Missing));
+    for (name, text) in [("in.log.2", "4\n"), ("in.log.1", "5\n")] {
+        tick(root.path());
+        append(&at(name), text);
+    }
+    let written = SystemTime::now() - Duration::from_secs(1);
+    for (name, age) in [("in.log.9", 9), ("in.log.2", 3), ("in.log.1", 2)] {
+        let file = File::options().append(true).open(at(name)).unwrap();
+        file.set_modified(written - Duration::from_millis(100 * age)).unwrap();
+    }
+    let mut text = Vec::new();
+    read_on(&mut follower, &mut text, 4, LONG);
+    assert_eq!(String::from_utf8(text.clone()).unwrap(), "4\n5\n");
+    assert_eq!(follower.missed().files, 1, "what the file that is gone had");
+    append(&path, "6\n");
+    read_on(&mut follower, &mut text, 6, LONG);
+    assert_eq!(String::from_utf8(text).unwrap(), "4\n5\n6\n");
+    assert_eq!(follower.missed().files, 1);
+}
+
+/// The path in the settings was changed: nothing of the new file was read, and nothing of it is lost.
+#[tokio::test]
+async fn a_path_that_was_changed_is_not_a_file_that_was_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    append(&at("a.txt"), "a1\na2\n");
+    let mut reading = open(&at("a.txt"), None).await;
+    assert_eq!(reading.lines().await, ["1:a1", "2:a2"]);
+    let resume = Resume::decode(&reading.last.unwrap()).unwrap();
+    tick(root.path());
+    append(&at("b.txt.1"), "before b\n");
+    append(&at("b.txt"), "b1\n");
+    let warning = |path: &Path| {
+        let mut follower = Follower::new(path.to_owned(), Some(resume));
+        let Step::Opened(opened) = follower.step(&mut Vec::new(), usize::MAX).unwrap() else { panic!() };
+        let mut text = Vec::new();
+        read_on(&mut follower, &mut text, 3, LONG);
+        assert_eq!(follower.missed().files, 0);
+        (opened.warning, String::from_utf8(text).unwrap())
+    };
+    let (told, text) = warning(&at("b.txt"));
+    assert_eq!(text, "b1\n");
+    let told = told.unwrap();
+    assert!(told.contains("the path of the source was changed") && !told.contains("lost"), "{told}");
+    // The file was moved with it: it is read on.
+    append(&at("a.txt"), "a3\n");
+    fs::rename(at("a.txt"), at("c.txt")).unwrap();
+    assert_eq!(warning(&at("c.txt")), (None, "a3\n".to_owned()));
 }
 
 /// Looks on until this many bytes are there, or for so long.

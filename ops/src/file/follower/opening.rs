@@ -1,0 +1,266 @@
+//! Opens a file: the next one, or after a restart that which was read last, under its name or another one.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::current::Current;
+use super::{Follower, GRACE, Opened, Step};
+use crate::file::generations::Next;
+use crate::file::position::{PathSum, Place, Resume, born, identity};
+use crate::file::rotation::{Directory, Sibling, original};
+use crate::file::watch::Arrivals;
+
+impl Follower {
+    pub(super) fn open(&mut self) -> io::Result<Step> {
+        if let Some((file, is_told)) = self.next.take() {
+            return Ok(Step::Opened(self.start(file, None, None, is_told)?));
+        }
+        self.ask_to_be_told();
+        let is_told = self.arrivals.is_some();
+        // Files may have come and gone since the first look.
+        if self.resume.is_none()
+            && let Some(generations) = self.generations()
+            && let Next::File(file) = generations.take(None)
+        {
+            return Ok(Step::Opened(self.start(file, None, None, true)?));
+        }
+        let file = match open_regular(&self.path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Ok(match self.rotated_away(None) {
+                    Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
+                    Ok(None) => self.open_later()?,
+                    // Nothing is known of a directory that is gone, or that cannot be listed.
+                    Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                        Step::Missing
+                    }
+                    Err(e) => return Err(e),
+                });
+            }
+            Err(e) => return Err(e),
+        };
+        self.directory = Directory::of(&self.path).ok();
+        self.forms.clear();
+        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None, is_told)?)) };
+        let metadata = file.metadata()?;
+        let same = resume.is_of(identity(&metadata), born(&metadata));
+        let place = resume.matches(&file)?;
+        if same && place.is_some() {
+            return Ok(Step::Opened(self.start(file, place, None, is_told)?));
+        }
+        match self.rotated_away(Some((&file, place.is_some()))) {
+            Ok(None) => {}
+            Ok(Some((old, place))) => {
+                let what = if same { "was truncated or rewritten" } else { "was replaced" };
+                let warning = format!("{} {what}; its old content is read to the end first", self.path.display());
+                return Ok(Step::Opened(self.start(old, Some(place), Some(warning), false)?));
+            }
+            // It went away just now.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let what = "it is not the file that was read, and its directory cannot be searched for that one";
+                return Err(io::Error::new(e.kind(), format!("{what}: {e}")));
+            }
+            Err(e) => return Err(e),
+        }
+        if let Some(place) = place {
+            return Ok(Step::Opened(self.start(file, Some(place), None, is_told)?));
+        }
+        if !same && resume.is_of_other_path(PathSum::of(&self.path)) {
+            let warning = format!(
+                "the path of the source was changed: the stored position is of another file, and {} does not begin with \
+                 what was read of that; reading it from its start",
+                self.path.display()
+            );
+            return Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?));
+        }
+        if !same {
+            let next = self.made_since(&resume, Some(identity(&metadata)))?;
+            self.missed.files += 1;
+            if let Some(next) = next {
+                let warning = format!(
+                    "{} was replaced since it was read, and the file that was read is gone: what it held after byte {} \
+                     is lost; the files that were made after it are read",
+                    self.path.display(),
+                    resume.offset
+                );
+                return Ok(Step::Opened(self.start(next.0, None, Some(warning), false)?));
+            }
+        }
+        let what = if same { "was truncated or rewritten" } else { "was replaced" };
+        let warning = format!(
+            "{} {what} since it was read: reading it from its start; what the old content held after byte {} is lost",
+            self.path.display(),
+            resume.offset
+        );
+        Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?))
+    }
+
+    /// Has the system tell of the files that appear in the directory, also if it is another one by now.
+    fn ask_to_be_told(&mut self) {
+        let is_told = |arrivals: &Arrivals| {
+            arrivals.generations().waiting(None) > 0 || !arrivals.generations().directory().is_replaced(&self.path)
+        };
+        if !self.arrivals.as_ref().is_some_and(is_told) {
+            // What was missed until now stays counted.
+            self.missed = self.missed();
+            self.arrivals = Arrivals::at(&self.path);
+        }
+    }
+
+    /// Whether what was read last is still there, under its name or another one.
+    pub(in crate::file) fn finds(&mut self) -> io::Result<bool> {
+        let Some(resume) = self.resume else { return Ok(true) };
+        match open_regular(&self.path) {
+            Ok(file) if resume.matches(&file)?.is_some() => return Ok(true),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            Ok(_) | Err(_) => {}
+        }
+        match self.rotated_away(None) {
+            Ok(found) => Ok(found.is_some()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The file that was read last under another name in the same directory, and the place in it. The name must hold the
+    /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
+    /// rotation. With the file at the path, and whether that holds what was read.
+    ///
+    /// Where the file itself is not there, it is one of the same content, as after a backup was restored; see
+    /// [`original`]. Costs a few kilobytes of reading for each file of such a name that is as long as what was read; those
+    /// of other content are not read again until they change.
+    fn rotated_away(&mut self, here: Option<(&File, bool)>) -> io::Result<Option<(File, Place)>> {
+        let Some(resume) = self.resume else { return Ok(None) };
+        let directory = Directory::of(&self.path)?;
+        let present = here.map(|(file, _)| file.metadata()).transpose()?.map(|metadata| identity(&metadata));
+        let mut alike: Vec<Sibling> = Vec::new();
+        let mut siblings = directory.siblings(&self.path)?;
+        siblings.retain(|sibling| Some(sibling.identity) != present && sibling.len >= resume.delivered());
+        siblings.sort_by_key(|sibling| sibling.identity != resume.identity);
+        for sibling in siblings {
+            let same = resume.is_of(sibling.identity, sibling.born);
+            let seen = (sibling.len, sibling.written);
+            if !same && self.others.get(&sibling.identity) == Some(&seen) {
+                continue;
+            }
+            let file = match sibling.open() {
+                Ok(Some(file)) => file,
+                // It may be the one that was read, and the right to read it may be given.
+                Err(e) if same && e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+                Ok(None) | Err(_) => continue,
+            };
+            match resume.matches(&file) {
+                Ok(Some(place)) if same => {
+                    self.forms = vec![sibling.form];
+                    self.directory = Some(directory);
+                    return Ok(Some((file, place)));
+                }
+                Ok(Some(_)) => alike.push(sibling),
+                Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => return Err(e),
+                Ok(None) | Err(_) => drop(self.others.insert(sibling.identity, seen)),
+            }
+        }
+        let here = here.and_then(|(file, holds)| holds.then_some(file));
+        let Some(found) = original(alike, here, resume.delivered())? else { return Ok(None) };
+        // If it changes just now, the next look finds it.
+        let changed = || io::Error::from(io::ErrorKind::NotFound);
+        let file = found.open()?.ok_or_else(changed)?;
+        let place = resume.matches(&file)?.ok_or_else(changed)?;
+        self.forms = vec![found.form];
+        self.directory = Some(directory);
+        Ok(Some((file, place)))
+    }
+
+    /// Where nothing is at the path, and the file that was read is gone: opens the first of the files that were made after
+    /// it, once that is older than a moment. Until then the one that was read may be given another name, or copied.
+    fn open_later(&mut self) -> io::Result<Step> {
+        let Some(resume) = self.resume else { return Ok(Step::Missing) };
+        if resume.is_of_other_path(PathSum::of(&self.path)) {
+            return Ok(Step::Missing);
+        }
+        let Some((next, made)) = self.made_since(&resume, None)? else { return Ok(Step::Missing) };
+        let made = SystemTime::UNIX_EPOCH + Duration::from_millis(made);
+        if made.elapsed().is_ok_and(|ago| ago < GRACE) {
+            return Ok(Step::Leaving);
+        }
+        self.missed.files += 1;
+        let warning = format!(
+            "the file that was read at {} is gone: what it held after byte {} is lost; the files that were made after it \
+             are read",
+            self.path.display(),
+            resume.offset
+        );
+        Ok(Step::Opened(self.start(next, None, Some(warning), false)?))
+    }
+
+    /// Where the file that was read is gone: the first of those that were made after it, and were rotated away as well,
+    /// and when that was made. `present`: the file at the path.
+    fn made_since(&mut self, resume: &Resume, present: Option<u32>) -> io::Result<Option<(File, u64)>> {
+        let Ok(directory) = Directory::of(&self.path) else { return Ok(None) };
+        let mut siblings = match directory.siblings(&self.path) {
+            Ok(siblings) if resume.born > 0 => siblings,
+            _ => return Ok(None),
+        };
+        siblings.retain(|sibling| {
+            Some(sibling.identity) != present && sibling.born > resume.born && sibling.is_numbered(&self.path)
+        });
+        siblings.sort_by_key(|sibling| (sibling.written, sibling.born));
+        for sibling in siblings {
+            let named = |e: io::Error| {
+                let name = sibling.path.file_name().unwrap_or_default().to_string_lossy();
+                io::Error::new(e.kind(), format!("{name}, which was made after the file that was read: {e}"))
+            };
+            if let Some(file) = sibling.open().map_err(named)? {
+                self.forms = vec![sibling.form];
+                self.directory = Some(directory);
+                return Ok(Some((file, sibling.born)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads on where a position says, or from the start.
+    fn start(
+        &mut self,
+        file: File,
+        place: Option<Place>,
+        warning: Option<String>,
+        is_told: bool,
+    ) -> io::Result<Opened> {
+        self.resume = None;
+        self.others = HashMap::new();
+        let metadata = file.metadata()?;
+        let identity = identity(&metadata);
+        let mut place = place.unwrap_or_else(|| Place::start(identity, born(&metadata)));
+        place.path = PathSum::of(&self.path);
+        let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
+        self.current = Some(Current::new(file, identity, place.offset, was_moved, is_told)?);
+        Ok(Opened { place, warning })
+    }
+}
+
+/// Why a path leads to no file, where only another path helps.
+pub(in crate::file) fn misled(error: &io::Error) -> Option<&'static str> {
+    if error.kind() == io::ErrorKind::InvalidFilename {
+        return Some("it, or a name in it, is too long for the file system");
+    }
+    // `ErrorKind::FilesystemLoop` is unstable.
+    let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_loop.then_some("it is, or goes through, symbolic links that lead in a circle")
+}
+
+/// Opens a file that can be read again from any place. Never blocks on a pipe without a writer.
+pub(in crate::file) fn open_regular(path: &Path) -> io::Result<File> {
+    let metadata = fs::metadata(path)?;
+    if metadata.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: it cannot be read twice"));
+    }
+    File::open(path)
+}
