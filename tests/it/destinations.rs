@@ -179,11 +179,13 @@ fn keys_that_no_row_can_have_are_told_before_a_run() {
         let (text, exit) = validate(&workspace(&processors, table, ""));
         assert!(exit == Some(2) && text.contains(code), "{text}");
     }
-    for processors in [set(r#"{"id": {{ .Payload.After.id }}}"#), set(r#"{"id": 1}"#), set("{}"), keyless.to_owned()] {
+    for processors in [set(r#"{"id": {{ .Payload.After.id }}}"#), set("{}"), keyless.to_owned()] {
         let (text, exit) = validate(&workspace(&processors, table, ""));
         assert_eq!(exit, Some(0), "{processors}: {text}");
         assert!(!text.contains("warning["), "{text}");
     }
+    let (text, exit) = validate(&workspace(&set(r#"{"id": 1}"#), table, ""));
+    assert!(exit == Some(0) && text.contains("flow.key_constant"), "{text}");
     let (text, exit) = validate(&workspace(keyless, &table.replace("/d'", "'"), ""));
     assert!(exit == Some(0) && text.contains("settings.no_database"), "{text}");
 }
