@@ -36,12 +36,12 @@ pub(super) struct Place {
 
 /// Checksum of the path in the settings of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PathSum(u32);
+pub(super) struct PathSum(u16);
 
 impl PathSum {
     /// Of a path as it is written.
     pub(super) fn of(path: &Path) -> Self {
-        PathSum(Head::of(path.as_os_str().as_bytes()).short())
+        PathSum(Head::of(path.as_os_str().as_bytes()).short() as u16)
     }
 }
 
@@ -52,10 +52,13 @@ const SECOND_VERSION: u8 = 2;
 const THIRD_VERSION: u8 = 3;
 const VERSION: u8 = 4;
 
+/// The bits of the number of a line.
+const LINE: u64 = (1 << 48) - 1;
+
 /// Bytes of a position with a delivered tail.
-pub(super) const LONGEST: usize = 45;
+pub(super) const LONGEST: usize = 41;
 /// And of one without.
-const USUAL: usize = 37;
+const USUAL: usize = 33;
 
 impl Place {
     /// The start of a file.
@@ -71,14 +74,14 @@ impl Place {
     /// Writes it to the start of `room`; how many bytes these are. The same place in the same file always has the same
     /// ones: destinations name by them what they write.
     pub(super) fn encode(&self, room: &mut [u8]) -> usize {
-        // 56 bits of the offset and of the number of the line: 64 PiB.
+        // 48 bits of the offset and of the number of the line: 256 TiB. Destinations write positions of records, so that
+        // each byte costs.
         room[..8].copy_from_slice(&(self.offset << 8 | u64::from(VERSION)).to_le_bytes());
-        room[8..16].copy_from_slice(&self.line.to_le_bytes());
+        room[7..15].copy_from_slice(&(self.line & LINE | u64::from(self.path.0) << 48).to_le_bytes());
         room[15..19].copy_from_slice(&self.identity.to_le_bytes());
         room[19..23].copy_from_slice(&self.head.short().to_le_bytes());
         room[23..27].copy_from_slice(&self.trail.short().to_le_bytes());
-        room[27..33].copy_from_slice(&self.born.to_le_bytes()[..6]);
-        room[33..USUAL].copy_from_slice(&self.path.0.to_le_bytes());
+        room[27..USUAL].copy_from_slice(&self.born.to_le_bytes()[..6]);
         if self.tail == 0 {
             return USUAL;
         }
@@ -154,9 +157,11 @@ impl Resume {
         let [version] = take(bytes)?;
         let (offset, line) = match version {
             FIRST_VERSION => (number::<8>(bytes)?, number::<8>(bytes)?),
-            SECOND_VERSION | THIRD_VERSION | VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
+            SECOND_VERSION | THIRD_VERSION => (number::<7>(bytes)?, number::<7>(bytes)?),
+            VERSION => (number::<6>(bytes)?, number::<6>(bytes)?),
             _ => return None,
         };
+        let path = if version == VERSION { Some(PathSum(u16::from_le_bytes(take(bytes)?))) } else { None };
         let resume = Resume {
             offset,
             line,
@@ -164,7 +169,7 @@ impl Resume {
             head: u32::from_le_bytes(take(bytes)?),
             trail: if version == FIRST_VERSION { None } else { Some(u32::from_le_bytes(take(bytes)?)) },
             born: if version >= THIRD_VERSION { number::<6>(bytes)? } else { 0 },
-            path: if version == VERSION { Some(PathSum(u32::from_le_bytes(take(bytes)?))) } else { None },
+            path,
             tail: if bytes.is_empty() { 0 } else { number::<8>(bytes)? },
         };
         bytes.is_empty().then_some(resume)
@@ -406,14 +411,14 @@ mod tests {
 
     #[test]
     fn positions_come_back() {
-        let path = PathSum(0xfeed_f00d);
+        let path = PathSum(0xf00d);
         let mut place = Place { path, ..Place::start(5, 7 << 40) };
         place.advance(b"before\nabc\n", 4);
-        (place.offset, place.line) = (1 << 55, 1 << 54);
+        (place.offset, place.line) = (1 << 47, 1 << 46);
         let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
         let expected = Resume {
-            offset: 1 << 55,
-            line: 1 << 54,
+            offset: 1 << 47,
+            line: 1 << 46,
             tail: 0,
             identity: 5,
             born: 7 << 40,

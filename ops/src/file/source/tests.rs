@@ -97,7 +97,7 @@ async fn each_line_is_a_record() {
         assert_eq!(record.operation, anabranch_graph::record::Operation::Create);
         assert_eq!(record.payload.before, Data::Absent);
         assert_eq!(record.metadata.get("file.path").unwrap(), path.to_str().unwrap());
-        assert_eq!(record.position().0.len(), 37);
+        assert_eq!(record.position().0.len(), 33);
     }
     assert!(reading.some(ROOM).await.is_empty());
 }
