@@ -351,6 +351,25 @@ fn filters_that_drop_all_records_together_are_told() {
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["code"], "condition.all_dropped");
 }
 
+#[cfg(feature = "js")]
+#[test]
+fn a_step_that_drops_all_records_is_told() {
+    let script = |line: &str| {
+        format!(
+            "      - {{ id: js, plugin: custom.javascript, settings: {{ script: 'function process(r) {{ {line} return r; }}' }} }}\n"
+        )
+    };
+    let never = script("if (r.Payload.After.name !== \"coffee\") return null;");
+    let (text, json) = dry_run(&workspace(&never, ""), 0);
+    assert!(text.contains("js: it dropped each of 2 records: none was left"), "{text}");
+    assert!(text.contains("`process` returns null"), "{text}");
+    assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["code"], "condition.all_dropped");
+
+    let one = script("if (r.Payload.After.name !== \"tea\") return null;");
+    let (text, _) = dry_run(&workspace(&one, ""), 0);
+    assert!(!text.contains("condition."), "{text}");
+}
+
 #[test]
 fn one_record_says_nothing_of_a_condition() {
     let workspace = workspace(&filter("f", "eq .Payload.After.name \"Tea\""), "");

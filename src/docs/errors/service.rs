@@ -160,8 +160,9 @@ pub(super) const CODES: &[Entry] = &[
     entry("config.version_unsupported", "The version is not supported.", "Write one that is."),
     entry(
         "condition.all_dropped",
-        "Several steps together dropped every record of a dry run.",
-        "A filter drops the records for which its condition holds: `not` turns the condition round.",
+        "A step, or several together, dropped every record of a dry run.",
+        "A filter drops the records for which its condition holds: `not` turns the condition round. A script drops a \
+         record when `process` returns null. `--records` reads more records.",
     ),
     entry(
         "condition.always_held",

@@ -98,20 +98,32 @@ impl Observer {
         found
     }
 
-    /// That all of at least two records were dropped, by several steps: `drops` has their places and how many each dropped,
-    /// in the order in which records come by.
+    /// That all of at least two records were dropped, by several steps or by one that decides without a condition: `drops`
+    /// has their places and how many each dropped, in the order in which records come by.
     pub fn all_dropped(&self, drops: &[(StageId, usize, u64)]) -> Option<Doubtful> {
         let (stage, step, _) = *drops.last()?;
         let node = &self.step(stage, step)?.node;
         let of = drops.iter().map(|(.., count)| count).sum();
-        if of < ENOUGH || drops.len() < 2 {
+        // A condition that drops them all is told by itself.
+        let is_filter = *plugin(node) == *"filter";
+        if of < ENOUGH || (drops.len() < 2 && is_filter) {
             return None;
         }
         let each = drops.iter().filter_map(|(stage, step, count)| {
             let node = &self.step(*stage, *step)?.node;
             Some(format!("{} dropped {count}", node.id))
         });
-        let message = format!("no record was left of {of}: {}", each.collect::<Vec<_>>().join(", "));
+        let message = match drops.len() {
+            1 => format!("it dropped each of {of} records: none was left"),
+            _ => format!("no record was left of {of}: {}", each.collect::<Vec<_>>().join(", ")),
+        };
+        let hint = match drops.iter().any(|(stage, step, _)| self.step(*stage, *step).is_some_and(is_of_script)) {
+            true => {
+                "a script drops a record when `process` returns null: see what it compares; --records reads more records"
+            }
+            false if is_filter => "a filter drops the records for which its condition holds; `not` turns it round",
+            false => "see which records the step drops; --records reads more records",
+        };
         let (span, path) = located(node, guard(node), &Place::CONDITION);
         Some(Doubtful {
             node: node.id.clone(),
@@ -120,9 +132,13 @@ impl Observer {
             span,
             code: ALL_DROPPED,
             message,
-            hint: Some("a filter drops the records for which its condition holds; `not` turns it round".to_owned()),
+            hint: Some(hint.to_owned()),
             records: of,
             of,
         })
     }
+}
+
+fn is_of_script(step: &Step) -> bool {
+    *plugin(&step.node) == *"custom.javascript"
 }
