@@ -36,14 +36,17 @@ mod viewer;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anabranch_graph::registry::Registry;
 use anabranch_ops_tls::TlsError;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 
@@ -53,9 +56,12 @@ use crate::store::Store;
 use access::{Access, ErrorBody};
 pub(crate) use credentials::ending;
 use credentials::{Credentials, Seen};
+use error::{ApiError, Kind};
 
 /// Largest body of a request.
 const BODY: usize = 4 << 20;
+/// How long a request waits for the service to know its pipelines.
+const STARTING: Duration = Duration::from_secs(10);
 
 /// The listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -202,6 +208,7 @@ impl Api {
             .method_not_allowed_fallback(error::no_such_method);
         let router = Router::from(paths())
             .with_state(view.clone())
+            .layer(from_fn_with_state(view.clone(), once_known))
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);
         let metrics = Router::from(metrics::router()).with_state(view.clone());
@@ -226,4 +233,14 @@ impl Api {
             .layer(from_fn(presentation::presented))
             .layer(DefaultBodyLimit::max(BODY))
     }
+}
+
+/// Keeps a request until the service knows its pipelines: before, it would say that there are none.
+async fn once_known(State(view): State<Arc<View>>, request: Request, next: Next) -> Response {
+    let waited = timeout(STARTING, view.control.known()).await;
+    if waited.is_ok() && view.control.is_ready() {
+        return next.run(request).await;
+    }
+    let refused = ApiError::new(Kind::Unavailable, "service.starting", "the service is still starting");
+    refused.suggest("try again in a moment").into_response()
 }

@@ -196,7 +196,12 @@ impl Service {
                 traces: traces.clone(),
             });
             let view = Arc::new(View::new(store, self.registry.clone(), control));
-            let ended = beside(api, &view, self.serve(pipelines, later, &view.control, jobs, signals, companion)).await;
+            let served = async {
+                let ended = self.serve(pipelines, later, &view.control, jobs, signals, companion).await;
+                view.control.ended();
+                ended
+            };
+            let ended = beside(api, &view, served).await;
             view.store.release().await;
             if let Some(traces) = traces {
                 traces.close(FLUSH).await;

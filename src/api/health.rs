@@ -37,7 +37,7 @@ pub(super) fn router() -> OpenApiRouter<Probed> {
 /// State of the probes while the service waits for its store: the reason, and who may see it.
 pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
 
-/// Probes of a service that waits for its store: everything else is told to come again.
+/// Probes of a service that waits for its store: other requests are refused with the reason.
 pub(super) fn waiting() -> Router<Waiting> {
     Router::new().fallback(wait)
 }
@@ -47,10 +47,16 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
         return Json(Health { status: "SERVING" }).into_response();
     }
     // It names machines and processes.
-    let reason = match access.knows_token(&headers) {
-        true => why.borrow().clone(),
-        false => "the service waits for its state store".to_owned(),
-    };
+    let known = access.knows_token(&headers).then(|| why.borrow().clone());
+    if uri.path() != "/readyz" {
+        let message = match known {
+            Some(why) => format!("the service waits for its state store: {why}"),
+            None => "the service waits for its state store".to_owned(),
+        };
+        let refused = ApiError::new(Kind::Unavailable, "service.waiting", message);
+        return refused.suggest("ask again when /readyz says that it is ready").into_response();
+    }
+    let reason = known.unwrap_or_else(|| "the service waits for its state store".to_owned());
     let body = Json(Readiness { status: "waiting", reason: Some(reason), pipelines: None });
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }

@@ -69,7 +69,7 @@ pub struct Planned {
     pub restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
     pub rereads: Vec<Reread>,
-    /// What it means for positions that are stored, in words.
+    /// What it means for positions that are stored, and that the pipeline stays stopped, in words.
     pub notes: Vec<String>,
     /// Stands for all of this and the whole text.
     pub hash: String,
@@ -224,13 +224,19 @@ impl Control {
         if let Some(runs) = &runs {
             add(&mut changes, revalued(&runs.config, &pipeline.config));
         }
-        let live = self.seen(&id).is_some_and(|seen| seen.status.is_live());
+        let status = self.seen(&id).map(|seen| seen.status);
+        let live = status.as_ref().is_some_and(Status::is_live);
         let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(|other| other.detached).collect();
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
+        let mut notes = self.redirected(pipeline, &changes).await?;
+        let is_stopped = matches!(status, Some(Status::Stopped { reason: StopReason::User }));
+        if is_stopped && desired.autostart && !is_asked_to_start(&changes) {
+            notes.push(format!("pipeline {id} is stopped and stays so: `anabranch pipelines start {id}` starts it"));
+        }
         let planned = Planned {
             hash: hash(&changes, &rereads, [old.as_ref(), Some(&desired)], [runs.as_deref(), Some(pipeline)]),
             restart: live && !changes.is_empty(),
-            notes: self.redirected(pipeline, &changes).await?,
+            notes,
             changes,
             rereads,
             from_file,
@@ -282,7 +288,7 @@ impl Control {
             entry.set_plan(plan);
         }
         let ran = std::mem::replace(&mut hold.resumes, false);
-        let asked = planned.changes.iter().any(|change| change.config_paths.iter().any(|path| path == "/status"));
+        let asked = is_asked_to_start(&planned.changes);
         let starts = ran || asked || matches!(before, Status::Degraded { .. } | Status::Finished | Status::Invalid);
         if !desired.autostart || !starts {
             if ran {
@@ -588,6 +594,11 @@ fn created(new: &StoredPipeline) -> Vec<Difference> {
     }
     all.extend(processors(&new.id, "", &new.processors));
     all
+}
+
+/// Whether the text changes whether the pipeline is to run.
+fn is_asked_to_start(changes: &[Difference]) -> bool {
+    changes.iter().any(|change| change.config_paths.iter().any(|path| path == "/status"))
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ struct Inner {
     placing: tokio::sync::Mutex<()>,
     /// How often it was asked to read credentials again.
     reloads: watch::Sender<u64>,
+    /// Whether the pipelines that are declared or stored are known, or will not be.
+    known: watch::Sender<bool>,
 }
 
 impl Control {
@@ -146,6 +148,7 @@ impl Control {
                     making: tokio::sync::Mutex::default(),
                     placing: tokio::sync::Mutex::default(),
                     reloads: watch::Sender::new(0),
+                    known: watch::Sender::new(false),
                 }),
             },
             to_do,
@@ -271,12 +274,25 @@ impl Control {
         if roster.phase == Phase::Starting {
             roster.phase = Phase::Serving;
         }
+        self.inner.known.send_replace(true);
+    }
+
+    /// The service ends: nobody needs to wait for it to start.
+    pub(super) fn ended(&self) {
+        self.inner.known.send_replace(true);
+    }
+
+    /// Waits until the pipelines that are declared or stored are known, or the service stops.
+    pub async fn known(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.inner.known.subscribe().wait_for(|known| *known).await;
     }
 
     /// Tells all pipelines to stop. From now on nothing can be started.
     pub(super) fn stop_all(&self, budget: Option<Duration>) {
         let mut roster = locked(&self.inner.roster);
         roster.phase = Phase::Stopping;
+        self.inner.known.send_replace(true);
         let order = Order::Stop { budget, by: StopReason::System };
         roster.entries.values().for_each(|entry| entry.stop(order));
     }

@@ -167,9 +167,11 @@ fn a_renamed_source_is_not_applied_without_a_word_of_its_own() {
     workspace.run(&["pipelines", "stop", "a", "--wait"]).expect_code(0);
     assert_eq!(workspace.lines("a.ndjson").len(), 4, "each line once");
 
-    // Or said in so many words.
+    // Or said in so many words. What was stopped stays so, and is not taken for what the file wants.
+    let stopped = "pipeline a is stopped and stays so: `anabranch pipelines start a` starts it";
+    assert!(apply(&workspace, &["a.yaml", "--check"], 0).stdout.contains(stopped));
     workspace.write("a.yaml", pipeline("a").replace("- id: in\n", "- id: third\n"));
-    apply(&workspace, &["a.yaml", "--yes", "--accept-rereads"], 0);
+    assert!(apply(&workspace, &["a.yaml", "--yes", "--accept-rereads"], 0).stdout.contains(stopped));
     workspace.run(&["pipelines", "start", "a", "--wait"]).expect_code(0);
     service.process.wait_until("everything again", || workspace.lines("a.ndjson").len() == 8);
     service.end();

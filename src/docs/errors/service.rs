@@ -688,6 +688,11 @@ pub(super) const CODES: &[Entry] = &[
         "There is no secure connection to the service: its certificate is not trusted, or it speaks no TLS.",
         "Name the authority of its certificate with --api.http.tls.ca, and the host as it stands there.",
     ),
+    entry(
+        "service.waiting",
+        "The service waits for its state store.",
+        "Ask again when `/readyz` says that it is ready; its reason says who has the store.",
+    ),
     entry("service.wrong_type", "A setting has a value of another type.", "Write it as the message says."),
     entry(
         "settings.blank_around",

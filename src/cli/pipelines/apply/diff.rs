@@ -62,8 +62,10 @@ pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Repo
 
 /// The changes in lines for people. Values are not shown.
 pub(super) fn told(diff: &Diff, color: bool) -> String {
+    let notes = || diff.notes.iter().map(|note| format!("Note: {note}\n"));
     if !diff.differs() {
-        return format!("Pipeline {} is as the file has it; there is nothing to change.\n", diff.pipeline_id);
+        let same = format!("Pipeline {} is as the file has it; there is nothing to change.\n", diff.pipeline_id);
+        return std::iter::once(same).chain(notes()).collect();
     }
     let mut text = format!("Pipeline {}: {}\n", diff.pipeline_id, counted(diff.changes.len(), "change"));
     for change in &diff.changes {
@@ -82,9 +84,7 @@ pub(super) fn told(diff: &Diff, color: bool) -> String {
     if diff.restart {
         text.push_str("The pipeline runs: the service drains it, changes it, and resumes it.\n");
     }
-    for note in &diff.notes {
-        let _ = writeln!(text, "Note: {note}");
-    }
+    text.extend(notes());
     for reread in &diff.rereads {
         let _ = writeln!(text, "Records are delivered again: {}.", reread.message);
     }
