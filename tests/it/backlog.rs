@@ -35,11 +35,14 @@ fn unread_lines_are_the_backlog_and_raise_the_documented_alarm() {
     let address = process.address();
     let metrics = || get(address, "/metrics").body;
     let left = || sample(&metrics(), "anabranch_source_backlog_bytes").unwrap_or(0.0);
-    process.wait_until("the backlog", || left() > 0.0);
+    let age = "anabranch_source_backlog_age_seconds";
+    process.wait_until("the backlog with its age", || {
+        let text = metrics();
+        sample(&text, "anabranch_source_backlog_bytes").unwrap_or(0.0) > 0.0 && sample(&text, age).is_some()
+    });
     let text = metrics();
     assert!(left() > 500_000.0, "{text}");
     let bounds = documented_bounds();
-    let age = "anabranch_source_backlog_age_seconds";
     let (_, bound) = bounds.iter().find(|(name, _)| name == age).expect("an alarm on the backlog");
     assert!(sample(&text, age).unwrap() > *bound, "{text}");
     // What is in flight says nothing of it.

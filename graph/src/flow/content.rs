@@ -108,7 +108,13 @@ impl Flow {
         let Access::These(paths) = identity else { return };
         let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
         let key = &self.record.key;
-        let Some(text) = key.fixed.as_ref().filter(|_| is_key && !key.absent && !self.fails) else { return };
+        // An object without fields is no key.
+        let fields =
+            |text: &str| text.trim().strip_prefix('{')?.strip_suffix('}').map(|fields| fields.trim().is_empty());
+        if !is_key || key.absent || self.fails {
+            return;
+        }
+        let Some(text) = key.fixed.as_ref().filter(|text| fields(text) != Some(true)) else { return };
         let message = format!(
             "every record has the same key, {text}: each takes the place of the one before, and only the last stays"
         );

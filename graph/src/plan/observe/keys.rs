@@ -54,7 +54,7 @@ impl Observer {
         let has_none = match &record.key {
             Data::Absent => true,
             Data::Structured(fields) => fields.is_empty(),
-            Data::Raw(bytes) => bytes.is_empty(),
+            Data::Raw(bytes) => matches!(bytes.trim_ascii(), b"" | b"{}"),
         };
         if has_none {
             return;
