@@ -1,10 +1,14 @@
 //! What is wrong with a script whatever its records are: names that it does not have, results that are no record, and
 //! statements without effect.
 
+mod conditions;
 mod copies;
+mod equal;
 mod fresh;
 mod idle;
+mod kinds;
 mod known;
+mod lost;
 mod names;
 mod results;
 mod same;
@@ -49,7 +53,14 @@ pub(crate) fn of(
     slips.extend(idle::of(script, source));
     slips.extend(fresh::of(script, process, source));
     slips.extend(unread::of(script, source));
+    if let Some(kinds) = kinds::Kinds::of(script, source) {
+        slips.extend(equal::of(script, &kinds));
+        slips.extend(conditions::of(script, &kinds));
+        slips.extend(lost::of(script, process, &kinds));
+    }
     slips.sort_by_key(|slip| (slip.start.line, slip.start.column));
+    // The first one that found something says it.
+    slips.dedup_by(|next, first| next.start == first.start && next.end == first.end);
     slips
 }
 

@@ -68,8 +68,19 @@ impl Reader<'_> {
     pub(super) fn inside_value(&mut self, access: &PropertyAccess) {
         let is_test = std::mem::take(&mut self.testing_value);
         let PropertyAccess::Simple(simple) = access else { return };
-        let PropertyAccessField::Const(inner) = simple.field() else { return };
-        let Some(inner) = self.text(inner.sym()).filter(|_| !is_test) else { return };
+        let inner = match simple.field() {
+            PropertyAccessField::Const(inner) => inner.sym(),
+            PropertyAccessField::Expr(inner) => match unparenthesized(inner) {
+                Expression::Literal(literal) => match literal.kind() {
+                    // The characters of a text and the elements of a list have numbers.
+                    LiteralKind::String(inner) => *inner,
+                    _ => return,
+                },
+                _ => return,
+            },
+        };
+        let is_name = |name: &&str| !is_test && !name.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+        let Some(inner) = self.text(inner).filter(is_name) else { return };
         if let Some(field) = self.field(simple.target()).filter(|(place, _)| place.is_data()) {
             self.of_value(field, Doing::Inside(inner.to_owned(), Inside::Taken), access.span());
         }

@@ -4,6 +4,7 @@ use anabranch_graph::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
 
 use crate::testing::configure;
 
+mod always;
 mod values;
 
 /// The findings of a whole script, each after its severity.
@@ -235,7 +236,11 @@ fn what_has_no_effect_is_told() {
             ("rec.Payload.After.kind == 'order'", structured(), "the result of this comparison is not used"),
             ("if (rec.Payload.After.kind = 'order') rec.Metadata.o = '1'", structured(), "this assigns, and"),
             ("while (rec.Payload.After.n = 0) { }", structured(), "this assigns, and"),
-            ("return rec.Payload.After.kind = 'x' ? rec : null", structured(), ""),
+            (
+                "return rec.Payload.After.kind = 'x' ? rec : null",
+                structured(),
+                "this text is always true as a condition",
+            ),
             ("const p = { ...rec.Payload.After }; p.x = 1; delete p.y", structured(), "`p` is changed and never used"),
             (
                 "const p = { ...rec.Payload.After }; p.total = p.price * p.count; p.name = p.name.trim()",

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break};
 
-use boa_engine::ast::Script;
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::assign::AssignOp;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, RelationalOp};
@@ -11,6 +10,7 @@ use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, 
 use boa_engine::ast::expression::{Call, Expression, New};
 use boa_engine::ast::statement::{DoWhileLoop, ForLoop, If, Statement, WhileLoop};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Script, StatementListItem};
 
 use super::results::Methods;
 use super::{Slip, Text, end, start};
@@ -150,6 +150,14 @@ impl Idle<'_> {
                         LiteralKind::Null | LiteralKind::Undefined => false,
                     },
                     Expression::ArrayLiteral(_) | Expression::ObjectLiteral(_) => true,
+                    // As in `a = "x" && b`, which gives `a` what `b` is.
+                    Expression::Binary(binary)
+                        if matches!(binary.op(), BinaryOp::Logical(_)) && begins_with_constant(binary.lhs()) =>
+                    {
+                        let message = "this assigns all that follows, and compares nothing".to_owned();
+                        self.say(condition, message, "to compare, write === in place of =".to_owned());
+                        return;
+                    }
                     _ => return,
                 };
                 let message = format!("this assigns, and the condition is always {truth}");
@@ -177,6 +185,25 @@ fn is_pattern(text: &str) -> bool {
     let parts =
         [".*", ".+", "[^", "\\d", "\\w", "\\s", "\\b", "\\.", "[a-z", "[A-Z", "[0-9", "]+", "]*", "(?:", "(?i)"];
     is_written || parts.iter().any(|part| text.contains(part))
+}
+
+/// Whether the first value is a constant.
+fn begins_with_constant(value: &Expression) -> bool {
+    match value {
+        Expression::Literal(_) => true,
+        Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(_)) => begins_with_constant(binary.lhs()),
+        _ => false,
+    }
+}
+
+/// What `element => value` gives.
+fn given(function: &Expression) -> Option<&Expression> {
+    let Expression::ArrowFunction(function) = unparenthesized(function) else { return None };
+    let [StatementListItem::Statement(only)] = function.body().statements() else { return None };
+    match &**only {
+        Statement::Return(only) => only.target(),
+        _ => None,
+    }
 }
 
 /// Whether something can be assigned to it.
@@ -285,6 +312,11 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
 
     fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
         self.pattern(call);
+        if let Some((_, "every" | "some" | "filter" | "find" | "findIndex")) = self.text.field(call.function())
+            && let Some(given) = call.args().first().and_then(given)
+        {
+            self.condition(given);
+        }
         if let Some((_, name)) = self.text.field(call.function())
             && let Some((_, before)) = LOCAL.iter().find(|(known, _)| *known == name)
             && !self.own.contains(&name)

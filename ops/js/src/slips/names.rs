@@ -12,9 +12,9 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
 use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
 use boa_engine::ast::function::{
-    AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration, AsyncGeneratorExpression,
-    ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression, GeneratorDeclaration,
-    GeneratorExpression,
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
+    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression,
+    GeneratorDeclaration, GeneratorExpression,
 };
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
@@ -133,6 +133,9 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
         visit_async_function_expression: AsyncFunctionExpression,
         visit_async_generator_expression: AsyncGeneratorExpression,
         visit_class_expression: ClassExpression,
+        // They have the name of the property that they are put into.
+        visit_arrow_function: ArrowFunction,
+        visit_async_arrow_function: AsyncArrowFunction,
     }
 
     fn visit_binding(&mut self, binding: &'ast Binding) -> ControlFlow<()> {

@@ -27,7 +27,8 @@ use crate::spot::{Names, Place, Spot, spot, unparenthesized};
 const KEEP_OR_DROP: &str = "return rec to keep the record and null to drop it: return CONDITION ? rec : null";
 const RETURN_RECORD: &str = "change the record and return it: return rec";
 /// Methods of the language whose results are true or false.
-const TESTS: [&str; 8] = ["includes", "startsWith", "endsWith", "test", "some", "every", "hasOwnProperty", "isArray"];
+pub(super) const TESTS: [&str; 8] =
+    ["includes", "startsWith", "endsWith", "test", "some", "every", "hasOwnProperty", "isArray"];
 
 /// The returns of `process` that fail a record.
 pub(super) fn of(script: &Script, process: &Process<'_>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use boa_engine::ast::declaration::{Binding, Variable};
-use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
 use boa_engine::ast::expression::operator::{Assign, Update};
 use boa_engine::ast::expression::{Call, Expression, Identifier, New};
@@ -17,13 +17,16 @@ use boa_engine::interner::Sym;
 use super::idle::{OF_LISTS, PURE};
 use super::results::Methods;
 use super::scopes::{Scope, Scoped, Scopes, function, outer_loop, visit_scopes};
-use super::{Slip, Text};
+use super::{Slip, Text, end};
 use crate::position::Position;
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
 
 /// Functions that only compute.
 const COMPUTE: [&str; 5] = ["String", "Number", "parseInt", "parseFloat", "Boolean"];
+/// Methods that give another text.
+const CHANGE: [&str; 9] =
+    ["padEnd", "padStart", "replace", "replaceAll", "toLowerCase", "toUpperCase", "trim", "trimEnd", "trimStart"];
 
 /// Statements like `name = name.trim()` after which nothing reads `name`.
 pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
@@ -41,6 +44,25 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
     }
     let mut slips: Vec<Slip> = Vec::new();
     let mut told: Vec<Sym> = Vec::new();
+    for held in &unread.events {
+        let Doing::Holds(start, end) = held.doing else { continue };
+        let is_used =
+            |event: &&Event| event.name == held.name && !matches!(event.doing, Doing::Declares | Doing::Holds(..));
+        if function(&held.place).is_none()
+            || !bindings.is_declared_once(held.name)
+            || unread.events.iter().any(|event| is_used(&event))
+        {
+            continue;
+        }
+        let name = text.name(held.name);
+        slips.push(Slip {
+            fails: false,
+            start,
+            end,
+            message: format!("nothing reads `{name}`: what is computed here goes nowhere"),
+            hint: format!("put it into the record, as rec.Payload.After.name = {name}, or leave it out"),
+        });
+    }
     for set in &unread.events {
         let Doing::Sets(start, end) = set.doing else { continue };
         if told.contains(&set.name) || !bindings.is_declared_once(set.name) || unread.is_read_after(set) {
@@ -69,6 +91,8 @@ enum Doing {
     Reads,
     /// It gets another value, computed from its own.
     Sets(Position, Position),
+    /// It is declared with a value that is made from others.
+    Holds(Position, Position),
 }
 
 struct Event {
@@ -108,6 +132,26 @@ impl Unread<'_> {
                 || read.number > set.number
                 || again.is_some_and(|again| read.place.contains(&again))
         })
+    }
+
+    /// Whether a value is data that are changed, in a copy.
+    fn is_changed(&self, value: &Expression) -> bool {
+        match unparenthesized(value) {
+            Expression::ObjectLiteral(object) => {
+                let is_spread = |property: &PropertyDefinition| matches!(property, PropertyDefinition::SpreadObject(_));
+                let is_plain = |property: &PropertyDefinition| {
+                    matches!(property, PropertyDefinition::Property(..) | PropertyDefinition::IdentifierReference(_))
+                };
+                object.properties().iter().any(is_spread)
+                    && object.properties().iter().any(is_plain)
+                    && object.properties().iter().all(|property| is_spread(property) || is_plain(property))
+            }
+            Expression::Call(call) => self
+                .text
+                .field(call.function())
+                .is_some_and(|(_, name)| CHANGE.contains(&name) && !self.own.contains(&name)),
+            _ => false,
+        }
     }
 
     /// `name = f(name)`, where `f` changes nothing.
@@ -166,6 +210,9 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
                 };
                 if is_data {
                     self.note(name.sym(), Doing::Declares);
+                }
+                if let Some(value) = variable.init().filter(|value| self.is_changed(value)) {
+                    self.note(name.sym(), Doing::Holds(name.span().start().into(), end(value)));
                 }
                 variable.init().map_or(Continue(()), |value| self.visit_expression(value))
             }

@@ -133,6 +133,8 @@ fn lists_texts_and_maps_have_fields_of_their_own() {
     check(
         &[
             ("rec.Payload.After = { sku: rec.Payload.After.lines.sku }", known(), LIST),
+            ("rec.Payload.After = { sku: rec.Payload.After.lines['sku'] }", known(), LIST),
+            ("rec.Payload.After = { sku: rec.Payload.After.lines['0'] }", known(), ""),
             ("const { lines } = rec.Payload.After; rec.Payload.After = { sku: lines.sku }", known(), LIST),
             ("const all = rec.Payload.After; const lines = all.lines; rec.Metadata.x = lines.sku", known(), LIST),
             (

@@ -1,0 +1,317 @@
+//! What kind of value an expression gives, whatever the data are.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow::{self, Continue};
+
+use boa_engine::ast::Script;
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp};
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::{Call, Expression, Identifier};
+use boa_engine::ast::operations::bound_names;
+use boa_engine::ast::statement::iteration::IterableLoopInitializer;
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::interner::Sym;
+
+use super::Text;
+use super::results::{Methods, TESTS};
+use crate::process::Bindings;
+use crate::spot::unparenthesized;
+
+/// Methods whose results are texts.
+const TEXTS: [&str; 18] = [
+    "charAt",
+    "join",
+    "normalize",
+    "padEnd",
+    "padStart",
+    "repeat",
+    "replace",
+    "replaceAll",
+    "substr",
+    "substring",
+    "toFixed",
+    "toISOString",
+    "toLowerCase",
+    "toPrecision",
+    "toUpperCase",
+    "trim",
+    "trimEnd",
+    "trimStart",
+];
+/// Those whose results are numbers.
+const NUMBERS: [&str; 5] = ["findIndex", "getFullYear", "getTime", "indexOf", "lastIndexOf"];
+/// Those whose results are lists.
+const LISTS: [&str; 6] = ["filter", "flatMap", "map", "split", "toReversed", "toSorted"];
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    Text,
+    /// A number, or a big integer.
+    Number,
+    Truth,
+    Undefined,
+    Null,
+    /// A list that nothing else holds.
+    List,
+    /// Another object that nothing else holds.
+    Object,
+}
+
+impl Kind {
+    /// Whether it is a new object, which equals nothing and counts as true.
+    pub(super) fn is_new(self) -> bool {
+        matches!(self, Kind::List | Kind::Object)
+    }
+
+    pub(super) fn is_nothing(self) -> bool {
+        matches!(self, Kind::Undefined | Kind::Null)
+    }
+
+    pub(super) fn named(self) -> &'static str {
+        match self {
+            Kind::Text => "a text",
+            Kind::Number => "a number",
+            Kind::Truth => "true or false",
+            Kind::Undefined => "undefined",
+            Kind::Null => "null",
+            Kind::List => "a list",
+            Kind::Object => "an object",
+        }
+    }
+}
+
+/// The values of a script that are known from its text.
+pub(super) struct Kinds<'a> {
+    pub(super) text: Text<'a>,
+    bindings: Bindings,
+    /// Methods that the script has itself.
+    own: Vec<&'a str>,
+    /// Variables and their only values.
+    values: HashMap<Sym, &'a Expression>,
+}
+
+impl<'a> Kinds<'a> {
+    /// `None` for a script that may change what methods give.
+    pub(super) fn of(script: &'a Script, text: Text<'a>) -> Option<Kinds<'a>> {
+        if ["prototype", "eval", "with ("].iter().any(|word| text.text.contains(word)) {
+            return None;
+        }
+        let mut bindings = Bindings::default();
+        let _ = script.visit_with(&mut bindings);
+        let mut own = Methods { text, names: Vec::new() };
+        let _ = script.visit_with(&mut own);
+        let mut constants = Constants { bindings: &bindings, values: HashMap::new(), others: Vec::new() };
+        let _ = script.visit_with(&mut constants);
+        let Constants { values, others, .. } = constants;
+        let values = values.into_iter().filter(|(name, _)| !others.contains(name));
+        let values = values.map(|(name, (value, _))| (name, value)).collect();
+        Some(Kinds { text, bindings, own: own.names, values })
+    }
+
+    /// An expression, or the only value of the variable that it is.
+    pub(super) fn value<'e>(&self, expression: &'e Expression) -> &'e Expression
+    where
+        'a: 'e,
+    {
+        match unparenthesized(expression) {
+            Expression::Identifier(name) => {
+                self.values.get(&name.sym()).map_or(expression, |value| unparenthesized(value))
+            }
+            other => other,
+        }
+    }
+
+    /// A global name that the script does not declare.
+    pub(super) fn global(&self, expression: &Expression) -> Option<&'a str> {
+        match unparenthesized(expression) {
+            Expression::Identifier(name) if !self.bindings.is_bound(name.sym()) => Some(self.text.name(name.sym())),
+            _ => None,
+        }
+    }
+
+    /// The object, the method and the arguments of a call of a method of the language.
+    pub(super) fn method<'e>(&self, expression: &'e Expression) -> Option<(&'e Expression, &'a str, &'e [Expression])> {
+        let Expression::Call(call) = unparenthesized(expression) else { return None };
+        self.called(call)
+    }
+
+    pub(super) fn called<'e>(&self, call: &'e Call) -> Option<(&'e Expression, &'a str, &'e [Expression])> {
+        let (target, name) = self.text.field(call.function())?;
+        (!self.own.contains(&name)).then_some((target, name, call.args()))
+    }
+
+    /// The text that an expression is.
+    pub(super) fn constant(&self, expression: &Expression) -> Option<&'a str> {
+        match self.value(expression) {
+            Expression::Literal(literal) => match literal.kind() {
+                LiteralKind::String(text) => Some(self.text.name(*text)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The whole number that an expression is.
+    pub(super) fn number(&self, expression: &Expression) -> Option<i32> {
+        match self.value(expression) {
+            Expression::Literal(literal) => match literal.kind() {
+                LiteralKind::Int(number) => Some(*number),
+                _ => None,
+            },
+            Expression::Unary(unary) if unary.op() == UnaryOp::Minus => self.number(unary.target())?.checked_neg(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_nan(&self, expression: &Expression) -> bool {
+        match self.text.field(expression) {
+            Some((target, "NaN")) => self.global(target) == Some("Number"),
+            Some(_) => false,
+            None => self.global(expression) == Some("NaN"),
+        }
+    }
+
+    /// What an expression gives.
+    pub(super) fn kind(&self, expression: &Expression) -> Option<Kind> {
+        if self.global(expression) == Some("undefined") {
+            return Some(Kind::Undefined);
+        }
+        let value = self.value(expression);
+        let kind = self.written(value)?;
+        // What a variable holds is not new wherever it stands.
+        let is_variable = matches!(unparenthesized(expression), Expression::Identifier(_));
+        (!is_variable || !kind.is_new()).then_some(kind)
+    }
+
+    fn written(&self, value: &Expression) -> Option<Kind> {
+        match value {
+            Expression::Literal(literal) => Some(match literal.kind() {
+                LiteralKind::String(_) => Kind::Text,
+                LiteralKind::Int(_) | LiteralKind::Num(_) | LiteralKind::BigInt(_) => Kind::Number,
+                LiteralKind::Bool(_) => Kind::Truth,
+                LiteralKind::Null => Kind::Null,
+                LiteralKind::Undefined => Kind::Undefined,
+            }),
+            Expression::TemplateLiteral(_) => Some(Kind::Text),
+            Expression::ArrayLiteral(_) => Some(Kind::List),
+            Expression::ObjectLiteral(_) | Expression::RegExpLiteral(_) => Some(Kind::Object),
+            Expression::New(new) => {
+                let known = ["Array", "Boolean", "Date", "Map", "Number", "RegExp", "Set", "String"];
+                self.global(new.constructor()).filter(|name| known.contains(name)).map(|_| Kind::Object)
+            }
+            Expression::Unary(unary) => match unary.op() {
+                UnaryOp::TypeOf => Some(Kind::Text),
+                UnaryOp::Not => Some(Kind::Truth),
+                UnaryOp::Plus | UnaryOp::Minus => Some(Kind::Number),
+                UnaryOp::Void => Some(Kind::Undefined),
+                _ => None,
+            },
+            Expression::Binary(binary) => match binary.op() {
+                BinaryOp::Relational(_) => Some(Kind::Truth),
+                BinaryOp::Arithmetic(ArithmeticOp::Add) => {
+                    let sides = [self.kind(binary.lhs()), self.kind(binary.rhs())];
+                    sides.contains(&Some(Kind::Text)).then_some(Kind::Text)
+                }
+                BinaryOp::Arithmetic(_) | BinaryOp::Bitwise(_) => Some(Kind::Number),
+                _ => None,
+            },
+            Expression::Call(call) => self.result(call),
+            _ => None,
+        }
+    }
+
+    fn result(&self, call: &Call) -> Option<Kind> {
+        if let Some(name) = self.global(call.function()) {
+            return match name {
+                "Number" | "parseFloat" | "parseInt" => Some(Kind::Number),
+                "String" => Some(Kind::Text),
+                "Boolean" | "isFinite" | "isNaN" => Some(Kind::Truth),
+                _ => None,
+            };
+        }
+        let (target, name, _) = self.called(call)?;
+        match self.global(target) {
+            Some("Math") => return Some(Kind::Number),
+            Some("Object") if matches!(name, "keys" | "values" | "entries") => return Some(Kind::List),
+            Some("JSON") => return None,
+            _ => {}
+        }
+        match name {
+            _ if TEXTS.contains(&name) => Some(Kind::Text),
+            _ if NUMBERS.contains(&name) => Some(Kind::Number),
+            _ if TESTS.contains(&name) => Some(Kind::Truth),
+            _ if LISTS.contains(&name) => Some(Kind::List),
+            _ => None,
+        }
+    }
+}
+
+/// How many variables are followed one after the other.
+const FOLLOWED: usize = 2;
+
+/// The variables that keep the value that they are declared with. Values refer to variables above them only, and through
+/// few others, so that following them ends soon.
+struct Constants<'a, 'b> {
+    bindings: &'b Bindings,
+    /// And through how many variables each goes.
+    values: HashMap<Sym, (&'a Expression, usize)>,
+    /// Those that a loop gives its elements, and those that stand in a value above them.
+    others: Vec<Sym>,
+}
+
+impl<'a> Visitor<'a> for Constants<'a, '_> {
+    type BreakTy = ();
+
+    fn visit_variable(&mut self, variable: &'a Variable) -> ControlFlow<()> {
+        if let (Binding::Identifier(name), Some(value)) = (variable.binding(), variable.init())
+            && self.bindings.is_constant(name.sym())
+            && is_plain(unparenthesized(value))
+        {
+            let mut mentions = Mentions(Vec::new());
+            let _ = value.visit_with(&mut mentions);
+            let through = |name: &Sym| self.values.get(name).map(|(_, through)| through + 1);
+            let most = mentions.0.iter().filter_map(through).max().unwrap_or(0);
+            self.others.extend(mentions.0.iter().filter(|name| !self.values.contains_key(name)));
+            if most < FOLLOWED {
+                self.values.insert(name.sym(), (value, most));
+            }
+        }
+        variable.visit_with(self)
+    }
+
+    fn visit_iterable_loop_initializer(&mut self, initializer: &'a IterableLoopInitializer) -> ControlFlow<()> {
+        match initializer {
+            IterableLoopInitializer::Identifier(name) => self.others.push(name.sym()),
+            IterableLoopInitializer::Pattern(pattern) => self.others.extend(bound_names(pattern)),
+            _ => {}
+        }
+        Continue(())
+    }
+}
+
+/// Whether a value is no function and no object, so that its kind can be known wherever the variable stands.
+fn is_plain(value: &Expression) -> bool {
+    matches!(
+        value,
+        Expression::Literal(_)
+            | Expression::TemplateLiteral(_)
+            | Expression::Unary(_)
+            | Expression::Binary(_)
+            | Expression::Call(_)
+            | Expression::PropertyAccess(_)
+    )
+}
+
+/// The names in an expression.
+struct Mentions(Vec<Sym>);
+
+impl<'a> Visitor<'a> for Mentions {
+    type BreakTy = ();
+
+    fn visit_identifier(&mut self, name: &'a Identifier) -> ControlFlow<()> {
+        self.0.push(name.sym());
+        Continue(())
+    }
+}

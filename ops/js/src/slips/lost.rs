@@ -1,0 +1,354 @@
+//! Values that functions within calls give and that go nowhere, and lookups that cannot find anything.
+
+use std::ops::ControlFlow::{self, Continue};
+
+use boa_engine::ast::declaration::{Binding, Variable};
+use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
+use boa_engine::ast::expression::literal::LiteralKind;
+use boa_engine::ast::expression::operator::Assign;
+use boa_engine::ast::expression::operator::Update;
+use boa_engine::ast::expression::operator::assign::AssignTarget;
+use boa_engine::ast::expression::operator::unary::UnaryOp;
+use boa_engine::ast::expression::operator::update::UpdateTarget;
+use boa_engine::ast::expression::{Call, Expression, Identifier};
+use boa_engine::ast::function::FunctionBody;
+use boa_engine::ast::statement::iteration::IterableLoopInitializer;
+use boa_engine::ast::statement::{ForInLoop, Return, Statement};
+use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Script, Spanned, StatementListItem};
+use boa_engine::interner::Sym;
+
+use super::kinds::Kinds;
+use super::scopes::{Scope, Scoped, Scopes, function, visit_scopes};
+use super::{Slip, end, start};
+use crate::inner::visit_inner_functions;
+use crate::position::Position;
+use crate::process::{Bindings, Process};
+use crate::properties::{OF_OBJECTS, OF_STRINGS};
+use crate::spot::unparenthesized;
+
+pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'_>) -> Vec<Slip> {
+    let mut bindings = Bindings::default();
+    let _ = script.visit_with(&mut bindings);
+    let record = process.and_then(Process::record).filter(|record| bindings.is_constant(*record));
+    let mut lost = Lost { kinds, bindings: &bindings, record, unused: Vec::new(), negative: false, slips: Vec::new() };
+    let _ = script.visit_with(&mut lost);
+    let Lost { negative, mut slips, .. } = lost;
+    // A script that sets such a name has it.
+    slips.retain(|(is_index, _)| !(negative && *is_index));
+    let mut slips: Vec<Slip> = slips.into_iter().map(|(_, slip)| slip).collect();
+    let mut empty =
+        Empty { kinds, bindings: &bindings, scopes: Scopes::default(), open: Vec::new(), slips: Vec::new() };
+    let _ = script.visit_with(&mut empty);
+    slips.extend(empty.slips.into_iter().flatten());
+    slips
+}
+
+struct Lost<'k, 'a> {
+    kinds: &'k Kinds<'a>,
+    bindings: &'k Bindings,
+    record: Option<Sym>,
+    /// Calls whose results nothing takes.
+    unused: Vec<Position>,
+    /// Whether something is set under a negative index.
+    negative: bool,
+    /// Findings, and whether they are of a negative index.
+    slips: Vec<(bool, Slip)>,
+}
+
+impl Lost<'_, '_> {
+    fn say(&mut self, start: Position, end: Position, message: String, hint: String) {
+        self.slips.push((false, Slip { fails: false, start, end, message, hint }));
+    }
+
+    fn negative(&self, access: &PropertyAccess) -> Option<i32> {
+        let PropertyAccess::Simple(access) = access else { return None };
+        let PropertyAccessField::Expr(index) = access.field() else { return None };
+        match unparenthesized(index) {
+            Expression::Unary(unary) if unary.op() == UnaryOp::Minus => {
+                self.kinds.number(index).filter(|index| *index < 0)
+            }
+            _ => None,
+        }
+    }
+
+    /// What the function in a call gives back to a method that does not ask for it, or asks in vain.
+    fn callback(&mut self, call: &Call) {
+        let Some((_, method, [first, ..])) = self.kinds.called(call) else { return };
+        let body = match unparenthesized(first) {
+            Expression::ArrowFunction(function) => function.body(),
+            Expression::FunctionExpression(function) => function.body(),
+            _ => return,
+        };
+        let mut returns = Returns { found: Vec::new(), count: 0 };
+        let _ = body.visit_with(&mut returns);
+        match method {
+            "forEach" => {
+                for value in returns.found {
+                    let is_lost = match unparenthesized(value) {
+                        Expression::Literal(literal) => {
+                            matches!(literal.kind(), LiteralKind::Null | LiteralKind::Bool(false))
+                        }
+                        Expression::Identifier(name) => Some(name.sym()) == self.record,
+                        _ => false,
+                    };
+                    if is_lost {
+                        let message = "this goes nowhere: forEach neither ends nor returns what its function returns";
+                        let hint = "write for (const element of list) { … }, from which return leaves process; to go on \
+                                    with the next element, write return alone";
+                        self.say(start(value), end(value), message.to_owned(), hint.to_owned());
+                    }
+                }
+            }
+            "map" | "filter" | "find" | "findIndex" | "some" | "every" | "flatMap" | "reduce"
+                if returns.count == 0 && !self.unused.contains(&call.span().start().into()) =>
+            {
+                let Some(last) = last(body).filter(|last| self.is_value(last)) else { return };
+                let message = format!("the function gives undefined to `{method}`: nothing is returned in its braces");
+                let hint = match self.kinds.text.slice(start(last), end(last)) {
+                    Some(shown) => format!("write return {shown}"),
+                    None => "write return before the value".to_owned(),
+                };
+                self.say(start(last), end(last), message, hint);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether an expression is there for its value only.
+    fn is_value(&self, value: &Expression) -> bool {
+        match unparenthesized(value) {
+            Expression::Call(_) => self.kinds.kind(value).is_some(),
+            Expression::PropertyAccess(_) | Expression::TemplateLiteral(_) | Expression::Binary(_) => true,
+            _ => false,
+        }
+    }
+
+    fn sought(&mut self, call: &Call) {
+        let Some((_, method @ ("includes" | "indexOf" | "lastIndexOf"), [value, ..])) = self.kinds.called(call) else {
+            return;
+        };
+        if !matches!(unparenthesized(value), Expression::ObjectLiteral(_) | Expression::ArrayLiteral(_)) {
+            return;
+        }
+        let always = if method == "includes" { "false" } else { "-1" };
+        let message = format!("this is always {always}: `{method}` finds the same object only, and this one is new");
+        let hint = "compare what is in the elements: list.some(element => element.name === value)".to_owned();
+        self.say(start(value), end(value), message, hint);
+    }
+}
+
+/// The last statement of a function, if it is an expression.
+fn last(body: &FunctionBody) -> Option<&Expression> {
+    let StatementListItem::Statement(last) = body.statements().last()? else { return None };
+    match &**last {
+        Statement::Expression(value) => Some(value),
+        _ => None,
+    }
+}
+
+impl<'ast> Visitor<'ast> for Lost<'_, '_> {
+    type BreakTy = ();
+
+    fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
+        if let Statement::Expression(whole) = statement
+            && let Expression::Call(call) = unparenthesized(whole)
+        {
+            self.unused.push(call.span().start().into());
+        }
+        statement.visit_with(self)
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        self.callback(call);
+        self.sought(call);
+        call.visit_with(self)
+    }
+
+    fn visit_assign(&mut self, assign: &'ast Assign) -> ControlFlow<()> {
+        if let AssignTarget::Access(access) = assign.lhs() {
+            self.negative |= self.negative(access).is_some();
+        }
+        assign.visit_with(self)
+    }
+
+    fn visit_update(&mut self, update: &'ast Update) -> ControlFlow<()> {
+        if let UpdateTarget::PropertyAccess(access) = update.target() {
+            self.negative |= self.negative(access).is_some();
+        }
+        update.visit_with(self)
+    }
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        let has_names = self.kinds.text.text.contains("\"-") || self.kinds.text.text.contains("'-");
+        if let Some(index) = self.negative(access).filter(|_| !has_names) {
+            let PropertyAccess::Simple(simple) = access else { return access.visit_with(self) };
+            let target = simple.target();
+            let shown = self.kinds.text.slice(start(target), end(target)).unwrap_or("list");
+            let message = "this is always undefined: a list has no negative indices".to_owned();
+            let hint = format!("to count from its end, write {shown}.at({index})");
+            let (start, end) = (start(target), access.span().end().into());
+            self.slips.push((true, Slip { fails: false, start, end, message, hint }));
+        }
+        access.visit_with(self)
+    }
+
+    fn visit_for_in_loop(&mut self, repeat: &'ast ForInLoop) -> ControlFlow<()> {
+        if let IterableLoopInitializer::Let(Binding::Identifier(name))
+        | IterableLoopInitializer::Const(Binding::Identifier(name)) = repeat.initializer()
+            && self.bindings.is_constant(name.sym())
+        {
+            let mut fields = OfNames { kinds: self.kinds, name: name.sym(), found: None };
+            let _ = repeat.body().visit_with(&mut fields);
+            if let Some((start, end, field)) = fields.found {
+                let name = self.kinds.text.name(name.sym());
+                let message =
+                    format!("this is undefined: `in` gives the names of fields and indices, texts without {field:?}");
+                self.say(start, end, message, format!("for the elements of a list, write for (const {name} of …)"));
+            }
+        }
+        repeat.visit_with(self)
+    }
+}
+
+/// The first field of a variable that no text has.
+struct OfNames<'k, 'a> {
+    kinds: &'k Kinds<'a>,
+    name: Sym,
+    found: Option<(Position, Position, &'a str)>,
+}
+
+impl<'ast> Visitor<'ast> for OfNames<'_, '_> {
+    type BreakTy = ();
+
+    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        if let Some((target, field)) = self.kinds.text.member(access)
+            && matches!(unparenthesized(target), Expression::Identifier(name) if name.sym() == self.name)
+            && !OF_STRINGS.contains(&field)
+            && !OF_OBJECTS.contains(&field)
+            && self.found.is_none()
+        {
+            self.found = Some((start(target), access.span().end().into(), field));
+        }
+        access.visit_with(self)
+    }
+}
+
+/// What a function returns itself.
+struct Returns<'e> {
+    found: Vec<&'e Expression>,
+    /// Of all its returns and throws.
+    count: usize,
+}
+
+impl Returns<'_> {
+    fn outside<N>(&mut self, _: &N) -> ControlFlow<()> {
+        Continue(())
+    }
+}
+
+impl<'ast> Visitor<'ast> for Returns<'ast> {
+    type BreakTy = ();
+
+    visit_inner_functions!(ControlFlow<()>, outside);
+
+    fn visit_return(&mut self, returned: &'ast Return) -> ControlFlow<()> {
+        self.count += 1;
+        self.found.extend(returned.target());
+        Continue(())
+    }
+
+    fn visit_throw(&mut self, _: &'ast boa_engine::ast::statement::Throw) -> ControlFlow<()> {
+        self.count += 1;
+        Continue(())
+    }
+}
+
+/// An empty set or map of a function, until something else is done with it than to ask it.
+struct Open {
+    name: Sym,
+    kind: &'static str,
+    declared: Vec<Scope>,
+    /// Whether something was done with it, and where its finding is.
+    used: bool,
+    slip: Option<usize>,
+}
+
+/// Sets and maps that are made anew by each call of a function, and asked before anything is in them.
+struct Empty<'k, 'a> {
+    kinds: &'k Kinds<'a>,
+    bindings: &'k Bindings,
+    scopes: Scopes,
+    open: Vec<Open>,
+    slips: Vec<Option<Slip>>,
+}
+
+impl<'ast> Scoped<'ast> for Empty<'_, '_> {
+    fn scopes(&mut self) -> &mut Scopes {
+        &mut self.scopes
+    }
+}
+
+impl<'ast> Visitor<'ast> for Empty<'_, '_> {
+    type BreakTy = ();
+
+    visit_scopes!();
+
+    fn visit_variable(&mut self, variable: &'ast Variable) -> ControlFlow<()> {
+        let declared = self.scopes.here();
+        if let (Binding::Identifier(name), Some(Expression::New(new))) = (variable.binding(), variable.init())
+            && new.arguments().is_empty()
+            && let Some(kind) = match self.kinds.global(new.constructor()) {
+                Some("Set") => Some("Set"),
+                Some("Map") => Some("Map"),
+                _ => None,
+            }
+            && self.bindings.is_constant(name.sym())
+            && function(&declared).is_some()
+        {
+            self.open.push(Open { name: name.sym(), kind, declared, used: false, slip: None });
+            return Continue(());
+        }
+        variable.visit_with(self)
+    }
+
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        let here = self.scopes.here();
+        if let Some((target, method @ ("has" | "get"), _)) = self.kinds.called(call)
+            && let Expression::Identifier(name) = unparenthesized(target)
+            && let Some(open) = self.open.iter_mut().find(|open| open.name == name.sym())
+            && !open.used
+            && open.declared == here
+        {
+            open.used = true;
+            open.slip = Some(self.slips.len());
+            let (name, always) = (self.kinds.text.name(open.name), if method == "has" { "false" } else { "undefined" });
+            self.slips.push(Some(Slip {
+                fails: false,
+                start: start(target),
+                end: call.span().end().into(),
+                message: format!("this is always {always}: each call of the function makes `{name}` anew, and empty"),
+                hint: format!(
+                    "to keep it from record to record, declare it outside: const {name} = new {}()",
+                    open.kind
+                ),
+            }));
+            return call.args().iter().try_for_each(|argument| self.visit_expression(argument));
+        }
+        call.visit_with(self)
+    }
+
+    fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
+        let here = self.scopes.here();
+        if let Some(open) = self.open.iter_mut().find(|open| open.name == name.sym()) {
+            open.used = true;
+            // A function may be called before the place where it stands.
+            if function(&here) != function(&open.declared)
+                && let Some(slip) = open.slip
+            {
+                self.slips[slip] = None;
+            }
+        }
+        Continue(())
+    }
+}
