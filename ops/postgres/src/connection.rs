@@ -43,8 +43,8 @@ impl Address {
         config
     }
 
-    /// Connects; the connection ends when what is returned is dropped.
-    pub(crate) async fn connect(&self) -> Result<ClientWrapper, Fault> {
+    /// Connects; the connection ends when what is returned is dropped. `was_opened`: it was there before.
+    pub(crate) async fn connect(&self, was_opened: bool) -> Result<ClientWrapper, Fault> {
         let place = self.place();
         let tls = self
             .tls()
@@ -63,10 +63,10 @@ impl Address {
         match tokio::time::timeout(limit, pool.get()).await {
             Ok(Ok(client)) => {
                 let client = Object::take(client);
-                client.batch_execute(SESSION).await.map_err(|error| fault::connect(&error, &place))?;
+                client.batch_execute(SESSION).await.map_err(|error| fault::connect(&error, &place, was_opened))?;
                 Ok(client)
             }
-            Ok(Err(PoolError::Backend(error))) => Err(fault::connect(&error, &place)),
+            Ok(Err(PoolError::Backend(error))) => Err(fault::connect(&error, &place, was_opened)),
             Ok(Err(error)) => Err(Fault::transient("connect_failed", format!("cannot connect to {place}: {error}"))),
             Err(_) => Err(Fault::transient(
                 "connect_failed",

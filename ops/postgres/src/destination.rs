@@ -40,7 +40,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              the last is written.\n\n\
              A table that is dropped while the pipeline runs, or altered so that a column is gone, has another type or \
              must have a value, fails no record: the destination retries with back-off, and then the pipeline \
-             recovers, until the table fits again. The same holds for a right that was revoked, and for a write of \
+             recovers, until the table fits again. The same holds for a database that is renamed, dropped or closed to \
+             connections while the pipeline runs, for a right that was revoked, and for a write of \
              eight records or more that all lack the same table, column, type or key, in the table or in what its \
              triggers do. At the first start a missing table stops the pipeline. If you changed the table on purpose, \
              change the pipeline and apply it, or restart it. Rows that a constraint refuses are dead letters, also if \
@@ -87,7 +88,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 "Store the position of the source in the transaction of the rows, in the table anabranch_marks: \
                  after a crash no row is written twice, not even one without a key. If the database loses \
                  transactions, as after a failover or from a restored backup, the source delivers them again, or the \
-                 pipeline stops and says both positions.",
+                 pipeline stops and says both positions. The table anabranch_writers belongs to anabranch_marks: back \
+                 up and restore both with the rows.",
             )
             .default_value("false"),
         )

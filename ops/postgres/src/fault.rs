@@ -131,8 +131,8 @@ fn text(error: &Error) -> String {
     text
 }
 
-/// What a connection that could not be made means.
-pub(crate) fn connect(error: &Error, place: &str) -> Fault {
+/// What a connection that could not be made means. `was_opened`: the database was there before, so that it may come back.
+pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
     if let Some(db) = error.as_db_error() {
         let hint = match (db.code().code(), db.code().code().get(..2)) {
             ("3D000", _) => "; create the database, or correct its name in the URL",
@@ -140,7 +140,10 @@ pub(crate) fn connect(error: &Error, place: &str) -> Fault {
             _ => "",
         };
         let text = format!("cannot connect to {place}: {}{hint}", describe(db));
+        // A restore renames it, or keeps it to itself.
+        let is_away = matches!(db.code().code(), "3D000" | "55000");
         let class = match meaning(db.code()) {
+            _ if is_away && was_opened => FaultClass::Transient,
             Meaning::Lost | Meaning::Retry => FaultClass::Transient,
             Meaning::Row | Meaning::Stale | Meaning::Denied | Meaning::Fatal => FaultClass::Fatal,
         };

@@ -5,7 +5,10 @@
 //! transactions of one destination are serial, one of an older run finds no row and gives up, and a run that lost its
 //! connection while it committed can tell by `writes` whether it did. A server that lost transactions which it had
 //! confirmed, as after a failover or from a restored backup, has an earlier `epoch` or fewer `writes` than the run knows
-//! of: then nothing is written, and the run ends.
+//! of: then nothing is written, and the run ends. The same holds where only the marks are others than the run stored, as
+//! when their table was restored without that of the writers.
+
+use std::collections::HashMap;
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Host;
@@ -25,6 +28,10 @@ pub(crate) struct Fence {
     epoch: i64,
     /// Transactions that are there for certain.
     committed: i64,
+    /// Generation and number of the marks that are there for certain, of the lanes that are known.
+    stored: Stored,
+    /// The marks were found to be others: what is known of them is no ground to write on.
+    moved: bool,
     /// A transaction whose outcome is unknown.
     pending: Option<Pending>,
     /// The number of the transaction that is open.
@@ -34,6 +41,13 @@ pub(crate) struct Fence {
 struct Pending {
     writes: i64,
     positions: Vec<Position>,
+    marks: Stored,
+}
+
+type Stored = HashMap<LaneId, (u64, u64)>;
+
+fn numbers(marks: &[(LaneId, Mark)]) -> Stored {
+    marks.iter().map(|(lane, mark)| (lane.clone(), (mark.generation, mark.seq))).collect()
 }
 
 struct Tables {
@@ -113,7 +127,17 @@ impl Fence {
         );
         let row = client.query_one(&sql, &[&pipeline, &destination]).await?;
         let (epoch, committed) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Fence { tables, pipeline, destination, epoch, committed, pending: None, current: 0 })
+        Ok(Fence {
+            tables,
+            pipeline,
+            destination,
+            epoch,
+            committed,
+            stored: Stored::new(),
+            moved: false,
+            pending: None,
+            current: 0,
+        })
     }
 
     /// What fails in the tables of the marks is no fault of a record.
@@ -159,8 +183,11 @@ impl Fence {
         );
         let rows = client.query(&sql, &[&self.pipeline, &self.destination]).await?;
         client.batch_execute("COMMIT").await?;
+        let pending = self.pending.take_if(|pending| pending.writes == writes);
         (self.pending, self.committed) = (None, writes);
-        rows.iter()
+        self.stored.extend(pending.into_iter().flat_map(|pending| pending.marks));
+        let marks: Vec<(LaneId, Mark)> = rows
+            .iter()
             .map(|row| {
                 let (connector, partition): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
                 let (generation, seq): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
@@ -174,7 +201,24 @@ impl Fence {
                 let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
                 Ok((lane, Mark { generation: number(generation)?, seq: number(seq)?, position }))
             })
-            .collect()
+            .collect::<Result<_, Failure>>()?;
+        let found = numbers(&marks);
+        if self.moved || self.stored.iter().any(|(lane, stored)| found.get(lane) != Some(stored)) {
+            return Err(self.moved());
+        }
+        self.stored = found;
+        Ok(marks)
+    }
+
+    /// The marks are others than those that the server confirmed to this run.
+    fn moved(&mut self) -> Failure {
+        self.moved = true;
+        let text = format!(
+            "the positions in {} are not those that this run stored, although {} knows the run: something else changed \
+             them, as from a backup of one table without the other",
+            self.tables.marks, self.tables.writers
+        );
+        Failure::Retry(Fault::transient("marks_moved", text))
     }
 
     /// Why the row of the fence does not have the epoch of this run.
@@ -226,6 +270,7 @@ impl Fence {
         // Had the pending transaction not been committed, this one would have its number.
         if let Some(pending) = self.pending.take_if(|pending| pending.writes + 1 == self.current) {
             self.committed = pending.writes;
+            self.stored.extend(pending.marks);
             if !rows.iter().map(Record::position).eq(&pending.positions) {
                 return Err(Failure::Fatal(Fault::fatal(
                     "write_changed",
@@ -242,7 +287,11 @@ impl Fence {
         Ok(Entered::Write)
     }
 
-    async fn store(&self, client: &Client, marks: &[(LaneId, Mark)]) -> Result<(), Failure> {
+    /// Each mark replaces the one that this run knows of; one of a lane that it does not know, whatever is there.
+    async fn store(&mut self, client: &Client, marks: &[(LaneId, Mark)]) -> Result<(), Failure> {
+        if self.moved {
+            return Err(self.moved());
+        }
         if marks.is_empty() {
             return Ok(());
         }
@@ -253,26 +302,52 @@ impl Fence {
         let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;
         let seqs = marks.iter().map(|(_, mark)| number(mark.seq)).collect::<Result<Vec<_>, _>>()?;
         let positions: Vec<&[u8]> = marks.iter().map(|(_, mark)| &mark.position.0[..]).collect();
+        let known: Vec<Option<(u64, u64)>> = marks.iter().map(|(lane, _)| self.stored.get(lane).copied()).collect();
+        let was = |of: fn((u64, u64)) -> u64| known.iter().map(move |it| it.map(of).map(number).transpose());
+        let generations_before = was(|(generation, _)| generation).collect::<Result<Vec<_>, _>>()?;
+        let seqs_before = was(|(_, seq)| seq).collect::<Result<Vec<_>, _>>()?;
         let sql = format!(
-            "INSERT INTO {} (pipeline, destination, connector, partition, generation, seq, position) \
-             SELECT $1, $2, * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[]) \
+            "WITH new AS (SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[], \
+             $8::bigint[], $9::bigint[]) \
+             AS n (connector, partition, generation, seq, position, generation_before, seq_before)), \
+             replaced AS (UPDATE {marks} AS m SET generation = n.generation, seq = n.seq, position = n.position \
+             FROM new AS n WHERE m.pipeline = $1 AND m.destination = $2 AND m.connector = n.connector \
+             AND m.partition = n.partition AND m.generation = n.generation_before AND m.seq = n.seq_before RETURNING 1), \
+             stored AS (INSERT INTO {marks} (pipeline, destination, connector, partition, generation, seq, position) \
+             SELECT $1, $2, connector, partition, generation, seq, position FROM new WHERE seq_before IS NULL \
              ON CONFLICT (pipeline, destination, connector, partition) \
-             DO UPDATE SET generation = EXCLUDED.generation, seq = EXCLUDED.seq, position = EXCLUDED.position",
-            self.tables.marks
+             DO UPDATE SET generation = EXCLUDED.generation, seq = EXCLUDED.seq, position = EXCLUDED.position \
+             RETURNING 1) \
+             SELECT (SELECT count(*) FROM replaced) + (SELECT count(*) FROM stored)",
+            marks = self.tables.marks
         );
-        client
-            .execute(
+        let row = client
+            .query_one(
                 &sql,
-                &[&self.pipeline, &self.destination, &connectors, &partitions, &generations, &seqs, &positions],
+                &[
+                    &self.pipeline,
+                    &self.destination,
+                    &connectors,
+                    &partitions,
+                    &generations,
+                    &seqs,
+                    &positions,
+                    &generations_before,
+                    &seqs_before,
+                ],
             )
             .await?;
+        let stored: i64 = row.try_get(0)?;
+        if usize::try_from(stored) != Ok(marks.len()) {
+            return Err(self.moved());
+        }
         Ok(())
     }
 
     /// The open transaction is about to be committed: from here on its outcome is unknown until [`Fence::settle`].
-    pub(crate) fn doubt(&mut self, rows: &[Record]) {
+    pub(crate) fn doubt(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) {
         let positions = rows.iter().map(|row| row.position().clone()).collect();
-        self.pending = Some(Pending { writes: self.current, positions });
+        self.pending = Some(Pending { writes: self.current, positions, marks: numbers(marks) });
     }
 
     /// The outcome is known.
@@ -281,6 +356,7 @@ impl Fence {
             && committed
         {
             self.committed = pending.writes;
+            self.stored.extend(pending.marks);
         }
     }
 }

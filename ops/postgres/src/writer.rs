@@ -53,7 +53,7 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Connects, checks what can be checked and takes the marks over.
     pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
-        let session = Session::new(settings.address.connect().await?, COPY_FROM);
+        let session = Session::new(settings.address.connect(settings.past.was_opened()).await?, COPY_FROM);
         let mut writer = TableWriter {
             settings: settings.clone(),
             host: host.clone(),
@@ -96,7 +96,8 @@ impl TableWriter {
     }
 
     async fn connect(&self) -> Result<Session, Fault> {
-        Ok(Session::new(self.settings.address.connect().await?, self.copy_from))
+        let was_opened = self.settings.past.was_opened();
+        Ok(Session::new(self.settings.address.connect(was_opened).await?, self.copy_from))
     }
 
     async fn connected(&mut self) -> Result<Session, Fault> {
@@ -302,7 +303,7 @@ impl TableWriter {
                 Ok(_) => Err(changed()),
                 Err(failure) => Err(failure),
             };
-            return self.end(session, records, done, true).await;
+            return self.end(session, (records, marks), done, true).await;
         }
         session.begin().await?;
         let mut entered = Entered::Write;
@@ -322,21 +323,21 @@ impl TableWriter {
             Ok(())
         }
         .await;
-        self.end(session, records, done, entered == Entered::Write).await
+        self.end(session, (records, marks), done, entered == Entered::Write).await
     }
 
     /// Ends the open transaction: commits if all went well and is to be kept.
     async fn end(
         &mut self,
         session: &mut Session,
-        records: &[Record],
+        (records, marks): (&[Record], &[(LaneId, Mark)]),
         done: Result<(), Failure>,
         keep: bool,
     ) -> Result<(), Failure> {
         match done {
             Ok(()) if keep => {
                 if let Some(fence) = &mut self.fence {
-                    fence.doubt(records);
+                    fence.doubt(records, marks);
                 }
                 let committed = session.execute("COMMIT").await;
                 if let (Some(fence), false) = (&mut self.fence, matches!(committed, Err(Failure::Lost(_)))) {
@@ -384,7 +385,7 @@ impl TableWriter {
         .await;
         let all_or_none = self.fence.is_some() && !refused.is_empty();
         let keep = entered == Entered::Write && !all_or_none;
-        self.end(session, records, done, keep).await?;
+        self.end(session, (records, marks), done, keep).await?;
         match entered {
             Entered::Written => Ok(Verdicts::All(Delivered::Durable)),
             Entered::Write if all_or_none => Ok(Verdicts::Refused(refused)),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::backlog::Survey;
 use super::generations::{Generations, Missed, Next};
-use super::position::{Place, Resume, identity};
+use super::position::{Place, Resume, Seen, identity};
 use super::rotation::{Directory, Form, Left, successor};
 use super::watch::Arrivals;
 use current::Current;
@@ -22,6 +22,9 @@ pub(super) use opening::{misled, open_regular};
 /// until it is told. When it is opened only after it was moved away, this counts from its last change, unless it is the
 /// newest of such files.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How often the files that wait are looked at while there is something to read.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a look at the file brought.
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub(super) struct Follower {
     others: HashMap<u32, (u64, SystemTime)>,
     /// The files that appear at the path, where the system tells of them.
     arrivals: Option<Arrivals>,
+    /// When the files that wait were looked at last.
+    looked: Option<Instant>,
     survey: Survey,
     missed: Missed,
 }
@@ -105,6 +110,7 @@ impl Follower {
             forms: Vec::new(),
             others: HashMap::new(),
             arrivals: None,
+            looked: None,
             survey: Survey::default(),
             missed: Missed::default(),
         }
@@ -117,6 +123,11 @@ impl Follower {
 
     /// Looks at the file: appends what is next to `buffer`, of a line that is longer than [`CHUNK`] at most `most` bytes.
     pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
+        if self.current.is_some() && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            self.keep_what_is_cut()?;
+        } else {
+            self.keep_what_is_cut_of_current()?;
+        }
         let generations = self.arrivals.as_ref().map(Arrivals::generations);
         let Some(current) = &mut self.current else { return self.open() };
         let metadata = current.file.metadata()?;
@@ -163,6 +174,8 @@ impl Follower {
                 Found::Unlisted => return Ok(Step::Unlisted),
                 Found::None { is_certain } => {
                     self.missed.unknown += u64::from(!is_certain);
+                    // The last look at the next one, before it is read.
+                    self.keep_what_is_cut()?;
                     match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
                         Next::File(file) => Some((file, true)),
                         Next::Later => return Ok(Step::Leaving),
@@ -224,8 +237,70 @@ impl Follower {
         })
     }
 
+    /// Finds the files, the current one and those that wait, that were truncated or rewritten in place before all that
+    /// they were seen to hold was read. A copy of that is read, where one is beside the path; else it is noted as missed.
+    fn keep_what_is_cut(&mut self) -> io::Result<()> {
+        self.looked = Some(Instant::now());
+        self.keep_what_is_cut_of_current()?;
+        let current = self.current.as_ref().map(|current| current.identity);
+        for (identity, lost) in self.generations().map(|them| them.look(current)).unwrap_or_default() {
+            let next = self.next.as_ref().map(|(file, _)| file);
+            let read = self.current.iter().map(|current| &current.file).chain(next);
+            // It may be a copy that is read already.
+            if read.map(|file| lost.ends.are_in(file)).any(|has| has.unwrap_or(false)) {
+                continue;
+            }
+            match (self.copy_of(&lost), self.generations()) {
+                (Some((copy, its)), Some(generations)) => {
+                    generations.insert(Some(identity), copy, its);
+                    self.missed.copied += 1;
+                }
+                _ => self.note_cut(),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_what_is_cut_of_current(&mut self) -> io::Result<()> {
+        let Some(lost) = self.current.as_mut().map(Current::look).transpose()?.flatten() else { return Ok(()) };
+        match self.copy_of(&lost) {
+            Some((copy, identity)) => {
+                let Some(current) = &mut self.current else { return Ok(()) };
+                let (file, its) = current.go_on_in(copy, identity);
+                if let Some(generations) = self.generations() {
+                    generations.insert(None, file, its);
+                }
+                self.missed.copied += 1;
+            }
+            None => self.note_cut(),
+        }
+        Ok(())
+    }
+
+    fn note_cut(&mut self) {
+        self.missed.cut += 1;
+        self.missed.last = Some(SystemTime::now());
+    }
+
+    /// A file beside the path that holds what another one held. An older one that begins alike was written earlier.
+    fn copy_of(&self, lost: &Seen) -> Option<(File, u32)> {
+        let directory = Directory::of(&self.path).ok()?;
+        let present = fs::metadata(&self.path).ok().map(|metadata| identity(&metadata));
+        let mut siblings = directory.siblings(&self.path).ok()?;
+        siblings.retain(|sibling| {
+            Some(sibling.identity) != present && sibling.len >= lost.ends.len && Some(sibling.written) >= lost.written
+        });
+        siblings.sort_by_key(|sibling| std::cmp::Reverse(sibling.len));
+        siblings.into_iter().find_map(|sibling| {
+            let file = sibling.open().ok()??;
+            lost.ends.are_in(&file).ok()?.then_some((file, sibling.identity))
+        })
+    }
+
     /// Looks at what is left to read, and reads nothing.
     pub(super) fn survey(&mut self) {
+        // What that fails of, the next read meets again.
+        let _ = self.keep_what_is_cut();
         let metadata = self.current.as_ref().and_then(|current| current.file.metadata().ok());
         let current = self.current.as_ref().map(|current| current.identity);
         let mut survey = Survey {
@@ -266,6 +341,8 @@ impl Follower {
             files: self.missed.files + told.files,
             last: told.last.or(self.missed.last),
             unknown: self.missed.unknown + told.unknown,
+            cut: self.missed.cut + told.cut,
+            copied: self.missed.copied + told.copied,
         }
     }
 }

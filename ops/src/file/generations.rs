@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::follower::{misled, open_regular};
-use super::position::identity;
+use super::position::{Seen, identity};
 use super::rotation::Directory;
 
 /// Most files that are held open for a reader that is late; later ones are opened when it has read these.
@@ -59,6 +59,10 @@ pub(super) struct Missed {
     pub(super) last: Option<SystemTime>,
     /// The system did not tell all changes: there may be more.
     pub(super) unknown: u64,
+    /// Files that were truncated or rewritten in place before all that they held was read.
+    pub(super) cut: u64,
+    /// Such files whose content a copy beside them has: that is read instead.
+    pub(super) copied: u64,
 }
 
 #[derive(Debug)]
@@ -66,6 +70,8 @@ struct Generation {
     appeared: (SystemTime, Instant),
     called: Called,
     opened: Option<(File, u32)>,
+    /// What it held when it was looked at last.
+    seen: Seen,
     /// Something else than a file was found under its name: it has no lines that could be missed.
     is_no_file: bool,
 }
@@ -197,6 +203,39 @@ impl Generations {
         others.filter_map(length).collect()
     }
 
+    /// Looks at the files that wait, the `current` one apart: which of them were truncated or rewritten since the last
+    /// look, and what they held then. Blocks.
+    pub(super) fn look(&self, current: Option<u32>) -> Vec<(u32, Seen)> {
+        let mut queue = self.lock();
+        let looked = queue.files.iter_mut().filter_map(|Generation { opened, seen, .. }| {
+            let (file, identity) = opened.as_ref().filter(|(_, identity)| Some(*identity) != current)?;
+            // What cannot be read now is met again when its turn comes.
+            Some((*identity, seen.look(file).ok()??))
+        });
+        looked.collect()
+    }
+
+    /// Has a file read before another one that waits, or before all where that does not, unless it waits as well.
+    pub(super) fn insert(&self, before: Option<u32>, file: File, identity: u32) {
+        let mut queue = self.lock();
+        let is = |file: &Generation, wanted| file.opened.as_ref().is_some_and(|(_, it)| *it == wanted);
+        if queue.files.iter().any(|file| is(file, identity)) {
+            return;
+        }
+        let at = queue.files.iter().position(|file| before.is_some_and(|before| is(file, before))).unwrap_or(0);
+        queue.files.insert(
+            at,
+            Generation {
+                appeared: (SystemTime::now(), Instant::now()),
+                // It is open: what becomes of its name is nothing to it.
+                called: Called::Gone,
+                opened: Some((file, identity)),
+                seen: Seen::default(),
+                is_no_file: false,
+            },
+        );
+    }
+
     /// What could not be read so far.
     pub(super) fn missed(&self) -> Missed {
         self.lock().missed
@@ -235,6 +274,7 @@ impl Generations {
                 // The earlier one was renamed before it was opened, and this one was opened in its place.
                 Some(other) if other < at => {
                     queue.files[at].opened = queue.files[other].opened.take();
+                    queue.files[at].seen = std::mem::take(&mut queue.files[other].seen);
                     at = other;
                 }
                 Some(_) => at += 1,
@@ -251,6 +291,7 @@ impl Queue {
             appeared,
             called: Called::Name(name.to_owned()),
             opened: None,
+            seen: Seen::default(),
             is_no_file: false,
         });
     }

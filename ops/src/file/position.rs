@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
@@ -339,7 +339,7 @@ impl Trail {
 }
 
 /// The first and the last bytes of what was read of a file, to be compared with those that it has later.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// Bytes that were read.
     pub(super) len: u64,
@@ -379,6 +379,35 @@ impl Ends {
             }
         }
         Ok(true)
+    }
+}
+
+/// What a file held when it was looked at last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) ends: Ends,
+    /// When it was last written to; `None` before the first look.
+    pub(super) written: Option<SystemTime>,
+    changed: (i64, i64),
+}
+
+impl Seen {
+    /// Looks at the file. What was seen before, if that is there no more: the file was truncated, or rewritten.
+    pub(super) fn look(&mut self, file: &File) -> io::Result<Option<Seen>> {
+        let metadata = file.metadata()?;
+        let (len, changed) = (metadata.len(), (metadata.ctime(), metadata.ctime_nsec()));
+        if self.written.is_some() && len == self.ends.len && changed == self.changed {
+            return Ok(None);
+        }
+        let is_there = len >= self.ends.len && self.ends.are_in(file)?;
+        let ends = match Ends::read(file, len) {
+            Ok(ends) => ends,
+            // It is being truncated: the next look finds it.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let seen = std::mem::replace(self, Seen { ends, written: metadata.modified().ok(), changed });
+        Ok((!is_there).then_some(seen))
     }
 }
 

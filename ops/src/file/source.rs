@@ -59,7 +59,9 @@ pub fn kind() -> Arc<dyn SourceKind> {
              still in the same directory. While the source runs on Linux, it opens each file as soon as it appears \
              under the path, up to 128 ahead of the one it reads: files that are renamed, compressed and deleted in \
              the meantime are read all the same. A file that was gone before it could be opened is logged and counted \
-             in `anabranch_source_missed_total`. A restart does not find deleted files; it reads, in the order in which \
+             in `anabranch_source_missed_total`; so is one that was truncated or rewritten in place before all was read \
+             that the source had seen in it. If a copy of that is beside it, not compressed and named so that the name \
+             holds that of the path as a word, the source reads the copy for it. A restart does not find deleted files; it reads, in the order in which \
              they were written, files that took the place of the one it read and were renamed too, to the same name \
              but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read. Where the file that it \
              read is gone, it reads those that were made after it, also while no file is at the path, if the file \
@@ -322,7 +324,8 @@ impl Reader for Lines {
         let incomplete = self.whole.is_empty() && survey.length == read && self.scanned == input.rest.len();
         let unread = if incomplete { 0 } else { survey.length.saturating_sub(delivered) };
         let since = if unread > 0 { self.lengths.since(delivered) } else { None };
-        let missed = input.follower.missed().files;
+        let missed = input.follower.missed();
+        let missed = missed.files + missed.cut;
         Some(Backlog {
             bytes: Some(unread + survey.later),
             since: since.or(survey.later_since),
@@ -555,6 +558,17 @@ impl Lines {
                 "{count} that appeared here, the last at {last}, could not be opened before the rotation removed them: \
                  their lines are not read"
             ));
+        }
+        if missed.cut > self.missed.cut {
+            self.warn(
+                "the file was truncated or rewritten before all that it held was read, and no copy of that is beside it: \
+                 the lines that were not read yet are lost",
+            );
+        }
+        if missed.copied > self.missed.copied {
+            self.warn(
+                "the file was truncated or rewritten before all that it held was read: a copy beside it is read for that",
+            );
         }
         if missed.unknown > self.missed.unknown {
             self.warn(

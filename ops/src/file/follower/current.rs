@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 use super::Step;
-use crate::file::position::Ends;
+use crate::file::position::{Ends, Seen};
 
 /// Bytes of one read, unless a line is longer.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -21,6 +21,8 @@ pub(super) struct Current {
     pub(super) identity: u32,
     /// What was read.
     pub(super) ends: Ends,
+    /// What it holds, read or not.
+    pub(super) seen: Seen,
     compared: Option<Compared>,
     /// Since when the path is another file's and nothing was added to this one.
     pub(super) replaced: Option<Instant>,
@@ -44,7 +46,20 @@ impl Current {
     /// Of a file of which so much was read.
     pub(super) fn new(file: File, identity: u32, read: u64, was_moved: bool, is_told: bool) -> io::Result<Current> {
         let ends = Ends::read(&file, read)?;
-        Ok(Current { file, identity, ends, compared: None, replaced: None, was_moved, is_told })
+        let seen = Seen::default();
+        Ok(Current { file, identity, ends, seen, compared: None, replaced: None, was_moved, is_told })
+    }
+
+    /// Looks at it. What it held, if it was truncated or rewritten before all of that was read.
+    pub(super) fn look(&mut self) -> io::Result<Option<Seen>> {
+        Ok(self.seen.look(&self.file)?.filter(|lost| lost.ends.len > self.ends.len))
+    }
+
+    /// Goes on in a copy of it, which holds what was read and more. Gives the file back.
+    pub(super) fn go_on_in(&mut self, copy: File, identity: u32) -> (File, u32) {
+        (self.compared, self.replaced, self.seen) = (None, None, Seen::default());
+        self.was_moved = true;
+        (std::mem::replace(&mut self.file, copy), std::mem::replace(&mut self.identity, identity))
     }
 
     /// Appends what comes next in a file of so many bytes.
@@ -134,6 +149,10 @@ impl Current {
 
     /// From the start of the same file, even if it is being replaced: it is kept open.
     pub(super) fn restart(&mut self) -> Step {
+        // All that it held was read.
+        if self.seen.ends.len <= self.ends.len {
+            self.seen = Seen::default();
+        }
         self.ends = Ends::default();
         Step::Truncated
     }

@@ -11,6 +11,7 @@ use super::*;
 use crate::testing::host;
 
 mod backlog;
+mod cut;
 mod moved;
 mod rewritten;
 mod rotated;

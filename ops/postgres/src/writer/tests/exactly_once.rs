@@ -95,6 +95,43 @@ async fn a_server_that_lost_what_it_confirmed_is_noticed() {
     }
 }
 
+/// A backup of rows and marks that has no table of the writers, and is put back in mid-run.
+#[tokio::test]
+async fn marks_that_were_put_back_without_the_writers_are_noticed() {
+    let Some(db) = Database::create() else { return };
+    for (lost, left) in [
+        ("DELETE FROM t; DELETE FROM state.anabranch_marks", vec![]),
+        ("DELETE FROM t WHERE n > 0; UPDATE state.anabranch_marks SET seq = 1, position = '\\x01'", vec![1]),
+        ("UPDATE state.anabranch_marks SET generation = 2", vec![2]),
+    ] {
+        for reads in [true, false] {
+            db.query("DROP TABLE IF EXISTS t; DROP SCHEMA IF EXISTS state CASCADE; CREATE TABLE t (n int)");
+            let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+            if reads {
+                assert_eq!(writer.marks().await.unwrap(), []);
+            }
+            writer.write(&rows(0, 1), &[mark(1)]).await.unwrap();
+            writer.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+            db.query(lost);
+            let before = db.query("SELECT count(*) FROM t");
+            for _ in 0..2 {
+                let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+                assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
+                let fault = writer.marks().await.unwrap_err();
+                assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
+            }
+            assert_eq!(db.query("SELECT count(*) FROM t"), before, "{lost}");
+            // The next run is told what is left.
+            let mut next = open(&db.url(), SETTINGS).await.unwrap();
+            let seqs: Vec<u64> = next.marks().await.unwrap().iter().map(|(_, mark)| mark.seq).collect();
+            assert_eq!(seqs, left, "{lost}");
+            next.write(&rows(2, 3), &[mark(3)]).await.unwrap();
+            next.write(&rows(3, 4), &[mark(4)]).await.unwrap();
+            assert_eq!(next.marks().await.unwrap(), [mark(4)]);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_commit_that_fails_is_repeated() {
     let Some(db) = Database::create() else { return };

@@ -365,6 +365,44 @@ async fn what_cannot_be_opened_says_what_to_do() {
     assert!(fault.message().contains("permission denied for table users"), "{fault}");
 }
 
+/// A restore into a new database, which then takes the name of the old one.
+#[tokio::test]
+async fn a_database_that_is_away_for_a_moment_is_retried() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, n int)");
+    let url = db.url();
+    let name = url.rsplit('/').next().unwrap();
+    let destination = configure(&url, &[("table", "t")]).unwrap();
+    let mut writer = destination.open(&host()).await.unwrap();
+    all_good(&write(&mut writer, &[create(r#"{"id":1}"#, "{}")]).await);
+    let away = format!("{name}_away");
+    let as_admin = |sql: String| db.server.query(&sql);
+    for (go, come) in [
+        (format!("ALTER DATABASE {name} RENAME TO {away}"), format!("ALTER DATABASE {away} RENAME TO {name}")),
+        (
+            format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"),
+            format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"),
+        ),
+    ] {
+        let end = format!("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = '{name}'");
+        as_admin(end);
+        as_admin(go.clone());
+        // The first write may find the connection lost.
+        for _ in 0..3 {
+            let fault = writer.write(&[create(r#"{"id":2}"#, "{}")], &[]).await.unwrap_err();
+            assert_eq!(fault.class(), FaultClass::Transient, "{go}: {fault}");
+        }
+        let fault = destination.open(&host()).await.err().unwrap();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "connect_failed"), "{go}: {fault}");
+        // Nobody knows it at the first start.
+        let fault = open(&url, &[("table", "t")]).await.err().unwrap();
+        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "connect_failed"), "{go}: {fault}");
+        as_admin(come);
+        all_good(&write(&mut writer, &[create(r#"{"id":2}"#, "{}")]).await);
+    }
+    assert_eq!(db.query("SELECT id FROM t ORDER BY id"), ["1", "2"]);
+}
+
 #[tokio::test]
 async fn a_server_that_restarts_loses_nothing() {
     let Some(server) = Server::start(&[]).map(Arc::new) else { return };
@@ -377,7 +415,7 @@ async fn a_server_that_restarts_loses_nothing() {
     all_good(&write(&mut writer, &rows(1)).await);
     // In the middle of a batch: it waits for a lock when the server goes away.
     let address = crate::address::Address::parse(&db.url()).unwrap();
-    let other = address.connect().await.unwrap();
+    let other = address.connect(false).await.unwrap();
     other.batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     let kill = {

@@ -90,7 +90,7 @@ async fn batches_are_as_good_as_single_statements() {
         db.query(&format!("CREATE TABLE {table} (id int UNIQUE, a text DEFAULT 'd', b int DEFAULT 0 CHECK (b >= 0))"));
     }
     let address = crate::address::Address::parse(&db.url()).unwrap();
-    let oracle = address.connect().await.unwrap();
+    let oracle = address.connect(false).await.unwrap();
     let settings = Settings {
         address,
         table: TableOf::Fixed("ours".into()),

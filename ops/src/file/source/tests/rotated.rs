@@ -175,7 +175,7 @@ async fn a_restart_waits_for_late_writers_of_files_that_were_just_written() {
 
 /// Waits until this process has a file open: the thread that is told of files has opened it, and a reader will find it.
 #[cfg(target_os = "linux")]
-fn until_open(path: &Path) {
+pub(super) fn until_open(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
     let of = |file: &fs::Metadata| (file.dev(), file.ino());
     let wanted = of(&fs::metadata(path).unwrap());
