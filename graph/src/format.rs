@@ -104,7 +104,13 @@ impl RecordFormat {
                 }
             }
             RecordFormat::Template(template) if always => {
+                let before = flow.messages().count();
                 flow.template(OPTIONS, template);
+                if !template.source().contains("{{") && flow.messages().count() == before {
+                    let message = "the same line is written for every record: there is no {{ in the template";
+                    let hint = "write what the line has of the record, as '{{ toJson .Payload.After }}'".to_owned();
+                    flow.warn("flow.suspect", OPTIONS, message, None, Some(hint));
+                }
                 flow.json_template(OPTIONS, template, false);
             }
             RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),

@@ -9,6 +9,7 @@ mod constant;
 mod elsewhere;
 mod expression;
 mod fits;
+mod impossible;
 mod keys;
 mod layouts;
 mod never;

@@ -213,6 +213,26 @@ impl TableOf {
     }
 }
 
+/// What of the name of a table is rather SQL, or the notation of another tool. Double quotes say that a name is meant.
+fn hardly_a_name(text: &str) -> Option<&'static str> {
+    const CHARACTERS: [(&[char], &str); 6] = [
+        (&['(', ')'], "a parenthesis"),
+        (&[';'], "a semicolon"),
+        (&['`'], "a backtick"),
+        (&['[', ']'], "a bracket"),
+        (&['{', '}'], "a brace"),
+        (&['\''], "a single quote"),
+    ];
+    const STATEMENTS: [&str; 8] = ["insert", "into", "update", "delete", "select", "create", "table", "copy"];
+    if text.contains('"') {
+        return None;
+    }
+    let character = CHARACTERS.iter().find(|(characters, _)| text.contains(*characters)).map(|(_, what)| *what);
+    let word = text.split_once(char::is_whitespace).map(|(word, _)| word.to_ascii_lowercase());
+    let statement = word.is_some_and(|word| STATEMENTS.contains(&word.as_str()));
+    character.or(statement.then_some("a statement of SQL"))
+}
+
 struct Configured(Arc<Settings>);
 
 #[async_trait]
@@ -286,7 +306,15 @@ impl Destination for Configured {
                 let message = "every record fails here: none has the metadata recfmt.collection, which names its table";
                 flow.fail("flow.no_metadata", Place::NODE, message, None, Some("set table".to_owned()));
             }
-            TableOf::Collection | TableOf::Fixed(_) => {}
+            TableOf::Fixed(text) => {
+                if let Some(what) = hardly_a_name(text) {
+                    let message = format!("table: {what} is taken as a part of the name of the table");
+                    let hint = "write the name alone, as table or schema.table; for a name with such characters, in \
+                                double quotes; for a table by record, a template";
+                    flow.warn("settings.not_a_name", "table", message, None, Some(hint.to_owned()));
+                }
+            }
+            TableOf::Collection => {}
         }
     }
 

@@ -32,12 +32,52 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     key_has_nulls(&key, &table).map_or(Ok(()), Err)
 }
 
-/// A column to which key and payload give different whole numbers. Whether other values are the same in the type of the
-/// column, only the database tells.
+/// A column to which key and payload give values that no type of a column makes the same: two whole numbers, or a whole
+/// number and a text that does not say it. Whether other values are the same in the type of the column, only the
+/// database tells.
 fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
     let differs = |(field, of_key): &(&Str, &Value)| match (of_key, payload.get(field)) {
         (Value::Int(one), Some(Value::Int(other))) => one != other,
+        (Value::Int(number), Some(Value::Text(text))) | (Value::Text(text), Some(Value::Int(number))) => {
+            !may_say(text, *number)
+        }
         _ => false,
     };
     key.iter().find(differs).map(|(field, _)| field)
+}
+
+/// Whether there may be a type in which the text is this number.
+fn may_say(text: &str, number: i64) -> bool {
+    text.trim().parse::<f64>().is_ok_and(|read| read == number as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(json: &str) -> Object {
+        match anabranch_graph::json::parse_value(json.as_bytes()) {
+            Ok(Value::Map(object)) => (*object).clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_text_that_does_not_say_the_number_differs_from_it() {
+        for (key, payload, differs) in [
+            (r#"{"id":"order-1"}"#, r#"{"id":1}"#, true),
+            (r#"{"id":"101"}"#, r#"{"id":1}"#, true),
+            (r#"{"id":1}"#, r#"{"id":"order-1"}"#, true),
+            (r#"{"id":""}"#, r#"{"id":0}"#, true),
+            (r#"{"id":2}"#, r#"{"id":1}"#, true),
+            (r#"{"id":"1"}"#, r#"{"id":1}"#, false),
+            (r#"{"id":" 01.0 "}"#, r#"{"id":1}"#, false),
+            (r#"{"id":"1e0"}"#, r#"{"id":1}"#, false),
+            (r#"{"id":1}"#, r#"{"id":true}"#, false),
+            (r#"{"id":"a"}"#, r#"{"id":"b"}"#, false),
+            (r#"{"id":"a"}"#, r#"{"other":1}"#, false),
+        ] {
+            assert_eq!(differing(&object(key), &object(payload)).is_some(), differs, "{key} {payload}");
+        }
+    }
 }

@@ -97,6 +97,9 @@ impl Destination for ConfiguredFile {
 
     fn flow(&self, flow: &mut Flow) {
         self.format.flow(flow, true);
+        if let Some((message, hint)) = hardly_meant(&self.path) {
+            flow.warn("settings.not_a_path", "path", message, None, Some(hint.to_owned()));
+        }
     }
 
     fn file(&self) -> Option<&str> {
@@ -111,6 +114,20 @@ impl Destination for ConfiguredFile {
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }
+}
+
+/// Why the name of a file is hardly meant, and what to write.
+fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
+    const PACKED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "zip"];
+    let text = path.to_str()?;
+    if ["-", "stdout", "stderr"].contains(&text.to_ascii_lowercase().as_str()) {
+        let message = "a file of this name is written in the directory of the service".to_owned();
+        return Some((message, "write /dev/stdout for standard output; for a file, ./ before its name"));
+    }
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    let packed = PACKED.iter().find(|packed| **packed == extension)?;
+    let message = format!("the file is not compressed: plain lines are written, though its name ends in .{packed}");
+    Some((message, "leave the ending out, and compress the file once it is moved away"))
 }
 
 /// What a blocking thread works on.

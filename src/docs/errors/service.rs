@@ -728,8 +728,14 @@ pub(super) const CODES: &[Entry] = &[
         "End the address with the name of the database.",
     ),
     entry(
+        "settings.not_a_name",
+        "The name of a table holds SQL or the notation of another tool; it is taken as it is written.",
+        "Write the name alone, or put it in double quotes.",
+    ),
+    entry(
         "settings.not_a_path",
-        "A path of a file is a pattern, an address or a directory. It is taken as the name of one file.",
+        "A path of a file is a pattern, an address, a directory, the name of a stream or of a packed file. It is taken as \
+         the name of one file with plain lines.",
         "Write the path of the file.",
     ),
     entry(

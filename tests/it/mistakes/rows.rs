@@ -796,9 +796,9 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         CONDITION,
-        "'{{ eq (sha256 .Payload.After.name) \"x\" }}'",
+        "'{{ eq (sha256 .Payload.After.name) \"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\" }}'",
         "23:28",
-        &["no function \"sha256\"", "eq (sha256sum .Payload.After.name) \"x\""],
+        &["no function \"sha256\"", "eq (sha256sum .Payload.After.name) \"2d711642"],
         Fix,
     ),
     (

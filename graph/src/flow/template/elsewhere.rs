@@ -11,11 +11,63 @@ pub(super) fn meant(text: &str) -> Option<String> {
         return Some(format!("{{{{ {reference} }}}}"));
     }
     if let Some(name) = text.strip_prefix("%{").and_then(|rest| rest.strip_suffix('}')) {
+        // Logstash has brackets around each name.
+        let name = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(names) => names.replace("][", "."),
+            None => name.to_owned(),
+        };
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'));
         return is_name.then(|| format!("{{{{ .Payload.After.{name} }}}}"));
     }
-    in_single_braces(text).or_else(|| action(text)).or_else(|| in_json(text)).or_else(|| in_path(text))
+    in_single_braces(text)
+        .or_else(|| action(text))
+        .or_else(|| in_json(text))
+        .or_else(|| in_path(text))
+        .or_else(|| calculated(text))
+        .or_else(|| called(text))
+}
+
+/// `.Payload.After.id + 1`.
+fn calculated(text: &str) -> Option<String> {
+    let [left, operator, right] = text.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+    let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
+    let both = [left, right];
+    let of_record = both.iter().any(|text| reference_to_value(text).is_some());
+    if !of_record || !both.iter().all(|text| is_number(text) || reference_to_value(text).is_some()) {
+        return None;
+    }
+    let function = match operator {
+        "+" => "add",
+        "-" => "sub",
+        "*" => "mul",
+        "/" => "div",
+        "%" => return Some(format!("{{{{ mod {left} {right} }}}}")),
+        _ => return None,
+    };
+    let point = if both.iter().any(|text| is_number(text) && text.contains('.')) { "f" } else { "" };
+    Some(format!("{{{{ {function}{point} {left} {right} }}}}"))
+}
+
+/// A call with parentheses and commas: `COALESCE(.Payload.After.x, 0)`.
+fn called(text: &str) -> Option<String> {
+    let (name, arguments) = text.strip_suffix(')')?.split_once('(')?;
+    let is_word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
+    if !is_word || arguments.contains(['(', ')', '{', '"']) {
+        return None;
+    }
+    let arguments: Vec<String> = arguments.split(',').map(|argument| argument.trim().replace('\'', "\"")).collect();
+    if !arguments.iter().any(|argument| reference_to_value(argument).is_some()) {
+        return None;
+    }
+    let meant = match (name.to_ascii_lowercase().as_str(), &arguments[..]) {
+        ("coalesce" | "ifnull" | "nvl" | "isnull", [value, otherwise]) => {
+            format!("{{{{ default {otherwise} {value} }}}}")
+        }
+        (name, arguments) => format!("{{{{ {name} {} }}}}", arguments.join(" ")),
+    };
+    let template = Template::parse(&meant, MissingKey::NoValue).ok()?;
+    (template.reads() != Access::NOTHING).then_some(meant)
 }
 
 /// A call or a pipeline without its braces: `upper .Payload.After.name`.
@@ -145,6 +197,13 @@ mod tests {
             (".Payload.After.name", "{{ .Payload.After.name }}"),
             ("$.Payload.After.name", "{{ .Payload.After.name }}"),
             ("%{name}", "{{ .Payload.After.name }}"),
+            ("%{[name]}", "{{ .Payload.After.name }}"),
+            ("%{[address][city]}", "{{ .Payload.After.address.city }}"),
+            (".Payload.After.id + 1", "{{ add .Payload.After.id 1 }}"),
+            (".Payload.After.price * 1.5", "{{ mulf .Payload.After.price 1.5 }}"),
+            ("COALESCE(.Payload.After.x, 0)", "{{ default 0 .Payload.After.x }}"),
+            ("NVL(.Payload.After.x, 'none')", "{{ default \"none\" .Payload.After.x }}"),
+            ("UPPER(.Payload.After.x)", "{{ upper .Payload.After.x }}"),
             ("{ .Payload.After.name }", "{{ .Payload.After.name }}"),
             ("upper .Payload.After.name", "{{ upper .Payload.After.name }}"),
             ("toJson .Payload.After", "{{ toJson .Payload.After }}"),
@@ -187,6 +246,12 @@ mod tests {
             "{\"a\": .5}",
             "[.Payload]",
             "upper | lower",
+            "1 + 1",
+            "about .Payload.After.x + more",
+            ".Payload.After.x + more",
+            "f(x)",
+            "see (.Payload.After.x)",
+            "%{[]}",
         ] {
             assert_eq!(meant(text), None, "{text}");
         }

@@ -276,6 +276,9 @@ impl Walk<'_> {
         if !or && !self.native {
             self.bounds(args);
         }
+        if !self.native {
+            self.opposites(or, args);
+        }
         let last = last.or_else(|| values.pop());
         Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
     }

@@ -57,6 +57,7 @@ impl Walk<'_> {
             let searched = args.get(1).map(|arg| self.text(&bytes(arg)).to_lowercase()).unwrap_or_default();
             self.slashes(pattern, &searched, place(0));
         }
+        self.impossible(name, args, values, at);
         match name {
             "eq" | "ne" => {
                 self.same_twice(name, args, at);

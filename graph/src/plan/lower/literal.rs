@@ -1,6 +1,8 @@
 //! Settings that are taken as they are written, though they look like something that is filled in, and the other way
 //! round.
 
+mod path_part;
+
 use std::ops::Range;
 
 use crate::config::{Settings, Written};
@@ -41,6 +43,7 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
             ParameterKind::Template => None,
             _ => placeholder(name, &setting.value, is_file)
                 .or_else(|| template(name, &setting.value, is_file))
+                .or_else(|| if is_file { path_part::find(name, &setting.value) } else { None })
                 .or_else(|| if is_file { home(name, &setting.value) } else { None })
                 .or_else(|| if is_file { blank(name, &setting.value) } else { None }),
         });
