@@ -161,14 +161,6 @@ impl Prototype for Rename {
             let freed = |taker: usize| self.renamings[taker + 1..i].iter().any(|between| between.field == *new);
             let twice = field != new && taken_by.is_some_and(|taker| !freed(taker));
             let (old, taken) = (flow.peek(field), flow.peek(new));
-            if let Some(nested) = looks_nested(field, name) {
-                let message = format!("the new name is {:?}, with its dot: no map is made", name.as_str());
-                let hint = format!(
-                    "to put the value into a map, set {nested} to '{{{{ {field} }}}}' with field.set, which makes a text, \
-                     or assign it in a script, and exclude {field}"
-                );
-                flow.warn("flow.suspect", place(), message, None, Some(hint));
-            }
             flow.rename(place(), field, name);
             let there = |found: &Found| !found.is_missing() && !found.missing;
             if field != new && there(&old) && there(&taken) {
@@ -200,18 +192,6 @@ impl Prototype for Rename {
             }
         }
     }
-}
-
-/// The reference that a new name with a dot is hardly meant to be less than: `meta.id`. Metadata has such names.
-fn looks_nested(field: &Reference, name: &str) -> Option<String> {
-    let Target::Field(side, path) = field.target() else { return None };
-    let is_word = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    // A field that has a dot in its name has one on purpose.
-    let meant = path.last().contains('.') || !name.contains('.') || !name.split('.').all(is_word);
-    (!meant).then(|| format!("{}.{name}", side.as_str()))
 }
 
 #[cfg(test)]
