@@ -184,7 +184,7 @@ pub struct Backlog {
     /// Since when the next record waits to be read, at the latest: it may have come earlier. `None` where nothing waits
     /// or the time is unknown.
     pub since: Option<SystemTime>,
-    /// Files or objects that were gone before they could be read, since the source was opened.
+    /// Files or objects that were gone or truncated before they could be read, since the source was opened.
     pub missed: u64,
     /// Objects, of those above, that the source holds back because they are dated ahead of the clock of their store.
     pub ahead: u64,

@@ -126,7 +126,7 @@ pub(super) const BACKLOG_AGE: Metric = oldest(
 pub(super) const MISSED: Metric = counter(
     "anabranch_source_missed_total",
     OF_SOURCE,
-    "Files or objects that disappeared before the source could read them. The pipeline has lost their records.",
+    "Files or objects that disappeared or were truncated before the source could read them. The pipeline has lost their records.",
 );
 pub(super) const LAG_RECORDS: Metric = sum(
     "anabranch_source_lag_records",

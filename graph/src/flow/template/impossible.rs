@@ -7,6 +7,7 @@ use super::expression::{Known, bytes};
 use super::never::CODE;
 use super::order::reads_record;
 use crate::template::tree::{Command, Literal, Operand, Term};
+use crate::text::Str;
 
 /// Kinds of Go that no field of a record has, and the one that is meant.
 const OF_NO_FIELD: [(&str, &str); 9] = [
@@ -269,7 +270,7 @@ fn of_no_field(kind: &str) -> Option<String> {
 }
 
 fn is_field(operand: &Operand, names: &[&str]) -> bool {
-    matches!(&operand.term, Term::Field(fields) if fields.names.iter().map(|name| name.as_str()).eq(names.iter().copied()))
+    matches!(&operand.term, Term::Field(fields) if fields.names.iter().map(Str::as_str).eq(names.iter().copied()))
 }
 
 /// Whether it is a field of the data, not the data or what a method gives.
