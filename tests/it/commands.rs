@@ -79,7 +79,10 @@ fn root() -> &'static Path {
 fn pages() -> Vec<String> {
     let mut pages = below(&root().join("docs"), ".md");
     pages.extend(below(&root().join("examples"), ".md"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "fuzz/README.md"].map(|page| root().join(page)));
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "fuzz/README.md"]
+            .map(|page| root().join(page)),
+    );
     pages.iter().map(|page| page.strip_prefix(root()).unwrap().to_string_lossy().into_owned()).collect()
 }
 
