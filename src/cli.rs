@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anabranch_graph::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
 use crate::terminal::{self, Stream, Style, adopt, is_terminal};
@@ -363,6 +363,8 @@ fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

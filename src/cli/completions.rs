@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// Prints completions if a shell asks for them; `None` if it does not.
 pub(super) fn requested() -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
-    match CompleteEnv::with_factory(Cli::command).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref()) {
+    match CompleteEnv::with_factory(command).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref()) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
         Err(error) => {
@@ -40,6 +40,16 @@ pub(super) fn requested() -> Option<ExitCode> {
             Some(ExitCode::from(Exit::Invalid as u8))
         }
     }
+}
+
+/// The command line with hidden aliases: of a name and its aliases that fit, the engine offers only one.
+fn command() -> clap::Command {
+    fn hide(command: clap::Command) -> clap::Command {
+        // Clap takes names of the program's text only; this process ends when it has answered.
+        let aliases: Vec<&'static str> = command.get_all_aliases().map(|alias| &*alias.to_owned().leak()).collect();
+        command.visible_alias(None).aliases(aliases).mut_subcommands(hide)
+    }
+    hide(Cli::command())
 }
 
 /// The report with the script for a shell, which calls this program by the path or name it was called by.
