@@ -2,6 +2,7 @@
 
 mod answers;
 mod backup;
+mod completions;
 mod config;
 mod connectors;
 mod dlq;
@@ -32,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anabranch_graph::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::registry::Registry;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};
 use crate::terminal::{self, Stream, Style, adopt, is_terminal};
@@ -99,7 +100,10 @@ enum Command {
     Backup(backup::Arguments),
     /// Print the version.
     Version,
-    /// Print completions for a shell.
+    /// Print a script that completes commands, settings, pipelines and plugins in a shell.
+    ///
+    /// Load it when the shell starts: `source <(anabranch completions bash)` in ~/.bashrc, the same with zsh in
+    /// ~/.zshrc, `anabranch completions fish | source` in ~/.config/fish/config.fish.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -118,6 +122,9 @@ pub fn main() -> ExitCode {
     }
     #[cfg(feature = "js")]
     if let Some(code) = anabranch_ops_js::worker::requested(std::env::args_os()) {
+        return code;
+    }
+    if let Some(code) = completions::requested() {
         return code;
     }
     IS_PROGRAM.store(true, Ordering::Relaxed);
@@ -148,7 +155,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Mcp(arguments) => mcp::mcp(&arguments, context),
         Command::Docs(command) => docs::dispatch(&command),
         Command::Version => version(),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions { shell } => completions::script(shell),
     }
 }
 
@@ -199,13 +206,6 @@ fn version() -> Report {
     Report::new("version")
         .text(format!("anabranch {version} ({os} {arch})\n"))
         .result(serde_json::json!({ "version": version, "os": os, "arch": arch }))
-}
-
-fn completions(shell: clap_complete::Shell) -> Report {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "anabranch", &mut script);
-    let script = String::from_utf8_lossy(&script).into_owned();
-    Report::new("completions").result(serde_json::json!({ "script": script })).text(script)
 }
 
 /// What every command looks at.
@@ -363,6 +363,8 @@ fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -388,8 +390,5 @@ mod tests {
         assert!(!has_settings(&cli));
         cli.build();
         assert!(has_settings(&cli));
-        let mut script = Vec::new();
-        clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::command(), "anabranch", &mut script);
-        assert!(String::from_utf8(script).unwrap().contains("--db.path"));
     }
 }

@@ -318,6 +318,13 @@ pub fn value_of(written: &str) -> Option<Written> {
     config::value_of(&written.into(), &Environment::default())
 }
 
+/// The ids that the pipeline files at a place declare, in the order of the files. Compiles nothing; files and pipelines
+/// with errors are left out.
+pub fn declared_ids(path: &Path) -> Vec<Str> {
+    let files = find_pipelines(&[path]).files;
+    config::load(&files, &Environment::default()).pipelines.into_iter().map(|pipeline| pipeline.id.value).collect()
+}
+
 /// Variables of the process, and files named by `${file:PATH}`.
 #[derive(Default)]
 struct Environment {

@@ -426,7 +426,7 @@ impl Flow {
         }
     }
 
-    /// Warns that something on a way to a field is no map.
+    /// Warns that a parent of a field is not a map.
     fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
         let since = Some((blocked.since, format!("{} since here", blocked.what)));
         self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));

@@ -9,7 +9,7 @@ use anabranch_graph::text::Str;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use super::{Context, Exit, Report, registry_with};
+use super::{Context, Exit, Report, completions, registry_with};
 use crate::settings::SettingFlags;
 
 #[derive(Debug, clap::Args)]
@@ -21,6 +21,7 @@ pub(super) struct ListArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct DescribeArguments {
     /// The plugin, as pipelines name it.
+    #[arg(add = completions::plugins())]
     name: String,
     #[command(flatten)]
     settings: SettingFlags<false>,

@@ -6,6 +6,7 @@ mod rates;
 mod screen;
 mod state;
 
+use super::completions;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ use rates::{PartRates, Rates};
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Show the graph of this pipeline.
+    #[arg(add = completions::pipelines())]
     pipeline: Option<String>,
     /// Print one table and end.
     #[arg(long)]

@@ -18,6 +18,7 @@ mod backlog;
 mod bad_input;
 mod branching;
 mod commands;
+mod completions;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 mod connectors;
 mod constants;

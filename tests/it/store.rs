@@ -5,7 +5,8 @@ mod network;
 #[cfg(feature = "postgres")]
 mod silent;
 
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 
 use crate::api::{ask, get};
 use crate::process::{Process, Workspace, file_to_file, numbered_lines};
@@ -221,6 +222,39 @@ fn a_start_waits_for_a_server_that_is_away_and_a_running_service_still_lists() {
     service.wait_until("one more line", || delivered(&workspace) == 101);
     service.signal("TERM");
     service.finish().expect_code(0);
+}
+
+/// Before the service has read its pipelines, the answer would be that there are none.
+#[test]
+#[cfg(feature = "postgres")]
+fn a_request_that_comes_at_the_start_waits_for_the_pipelines() {
+    let Some(database) = crate::servers::postgres::Database::create() else { return };
+    let workspace = workspace();
+    let store = of(&database);
+    let with_store = |first: &[&str]| first.iter().map(|&s| s.to_owned()).chain(store.clone()).collect::<Vec<_>>();
+    let arguments = with_store(&["run", "--once"]);
+    workspace.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).expect_code(0);
+
+    // The start writes to this row.
+    let session = database.hold("SELECT FROM anabranch_kv_store WHERE kind = 'pipeline' FOR UPDATE");
+    let mut service = workspace.start(&second(&store, "0s"));
+    let address = service.address();
+    let blocked =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    service.wait_until("it writes to the row", || database.query(blocked) == ["1"]);
+    let mut asked = TcpStream::connect(address).unwrap();
+    write!(asked, "GET /v1/pipelines HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    // Probes are answered, also those that come later.
+    assert_eq!(get(address, "/readyz").status, 503);
+    asked.set_nonblocking(true).unwrap();
+    let answered = asked.read(&mut [0]);
+    assert!(answered.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "the request waits");
+    drop(session);
+    asked.set_nonblocking(false).unwrap();
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"stored\""), "{answer}");
+    crate::api::end(service);
 }
 
 #[test]

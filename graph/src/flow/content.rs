@@ -14,11 +14,11 @@ pub(crate) const OWN_KEY: &str = "give each record a key of its own with field.s
                                   '{\"id\": {{ .Payload.After.id }}}'; to insert every record, remove the key with \
                                   field.exclude and fields: .Key";
 
-/// What a part of a record holds that a step refuses.
+/// Content of a field that a step refuses.
 struct Refused {
     what: &'static str,
     since: Option<(Since, String)>,
-    /// Whether it may be missing.
+    /// Whether the field may be missing.
     missing: bool,
     hint: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Flow {
         self.warn(code, place, message, since, hint);
     }
 
-    /// What it always holds where it is there, if that is refused.
+    /// The content that a field has in every record that has the field, if that content is among `refused`.
     fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
         let found = self.peek(reference);
         let content = found.ty.content.filter(|content| refused.contains(content))?;
@@ -100,15 +100,15 @@ impl Flow {
         self.warn(KEY_SHARED, place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
     }
 
-    /// What is written later takes the place of what was written before, where `identity` is the same in both: warns where
-    /// that is the key, and every record has the same one. A trial compares the records that come.
+    /// Declares that a destination replaces an earlier record by a later one with the same `identity`. Warns if the
+    /// identity is the key and every record has the same key; a dry run compares the keys of the records it reads.
     pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
         let place = place.into();
         self.look(&place, || Look::Identity(identity.clone()));
         let Access::These(paths) = identity else { return };
         let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
         let key = &self.record.key;
-        // An object without fields is no key.
+        // An object without fields does not identify a record.
         let fields =
             |text: &str| text.trim().strip_prefix('{')?.strip_suffix('}').map(|fields| fields.trim().is_empty());
         if !is_key || key.absent || self.fails {

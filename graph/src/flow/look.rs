@@ -32,9 +32,10 @@ pub(crate) struct Named {
     pub(crate) side: Side,
     /// The names that lead to it, at least one.
     pub(crate) names: Vec<Str>,
-    /// Whether the template does nothing where it is missing. Otherwise it may be meant to be missing.
+    /// Whether a record without the field is a mistake: the template has no effect on it. If not, the template may have
+    /// been written for records without the field.
     pub(crate) sure: bool,
-    /// The template. Names that it has, too, are no slips of the pen: they are looked up in other records.
+    /// The template. A name that occurs elsewhere in it is not a misspelling: it is looked up in other records.
     pub(crate) source: Arc<str>,
 }
 

@@ -1,5 +1,6 @@
 //! `anabranch dlq list`.
 
+use crate::cli::completions;
 use std::time::SystemTime;
 
 use anabranch_graph::arguments::parse_duration;
@@ -25,6 +26,7 @@ use crate::terminal::is_unsafe;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     pipeline: String,
     /// Only what failed at this processor or destination
     #[arg(long, value_name = "ID")]

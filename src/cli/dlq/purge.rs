@@ -1,5 +1,6 @@
 //! `anabranch dlq purge`.
 
+use crate::cli::completions;
 use std::time::{Duration, SystemTime};
 
 use anabranch_graph::arguments::parse_duration;
@@ -19,6 +20,7 @@ use crate::store::letters::{Which, nanos};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     pipeline: String,
     /// Numbers of letters
     #[arg(required_unless_present_any = ["all", "older_than"])]

@@ -1,5 +1,6 @@
 //! `anabranch dlq replay`.
 
+use crate::cli::completions;
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::traces::{Exporter, FLUSH};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     pipeline: String,
     /// Numbers of letters
     #[arg(required_unless_present = "all")]

@@ -1,5 +1,6 @@
 //! `anabranch dlq show`.
 
+use crate::cli::completions;
 use anabranch_graph::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +18,7 @@ use crate::terminal::{is_unsafe, shown};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     pipeline: String,
     /// Number of the letter
     number: u64,

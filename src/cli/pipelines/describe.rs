@@ -2,6 +2,7 @@
 
 mod text;
 
+use crate::cli::completions;
 use anabranch_graph::config::bare_name;
 use anabranch_graph::diagnostic::did_you_mean;
 use chrono::Utc;
@@ -23,6 +24,7 @@ use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredPr
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline.
+    #[arg(add = completions::pipelines())]
     id: String,
     #[command(flatten)]
     settings: ServiceFlags,

@@ -2,6 +2,7 @@
 
 pub(super) mod show;
 
+use crate::cli::completions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,7 @@ use crate::trial::watch::watched;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
-    #[arg(value_name = "PATH|ID")]
+    #[arg(value_name = "PATH|ID", add = completions::files_or_pipelines())]
     which: Option<String>,
     /// Most records of each source.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -1,5 +1,6 @@
 //! `anabranch pipelines init`.
 
+use crate::cli::completions;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,10 +41,10 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["source", "destination"])]
     template: Option<String>,
     /// Plugin to read from [default: generator].
-    #[arg(long, value_name = "PLUGIN")]
+    #[arg(long, value_name = "PLUGIN", add = completions::sources())]
     source: Option<String>,
     /// Plugin to write to [default: log].
-    #[arg(long, value_name = "PLUGIN")]
+    #[arg(long, value_name = "PLUGIN", add = completions::destinations())]
     destination: Option<String>,
     /// Overwrite the file if there is one.
     #[arg(long)]

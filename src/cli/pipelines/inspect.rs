@@ -2,6 +2,7 @@
 
 mod show;
 
+use crate::cli::completions;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -38,6 +39,7 @@ const QUIET: Duration = Duration::from_secs(5);
   anabranch pipelines inspect orders --at orders-db --limit 10 > ten.ndjson")]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     id: String,
     /// Id of a connector or processor (CONNECTOR:PROCESSOR for those of a connector), or dead-letter-queue; destination:ID or
     /// processor:ID where both have the id

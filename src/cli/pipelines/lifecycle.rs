@@ -1,5 +1,6 @@
 //! `anabranch pipelines start`, `stop` and `delete`: what a running service is told to do with a pipeline.
 
+use crate::cli::completions;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::arguments::parse_duration;
@@ -19,7 +20,7 @@ use crate::settings::ServiceFlags;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Start {
     /// Ids of the pipelines.
-    #[arg(value_name = "ID", required_unless_present = "degraded")]
+    #[arg(value_name = "ID", required_unless_present = "degraded", add = completions::pipelines())]
     ids: Vec<String>,
     /// Start all degraded pipelines, as after the repair of what many of them need.
     #[arg(long, conflicts_with = "ids")]
@@ -35,7 +36,7 @@ pub(in crate::cli) struct Start {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Stop {
     /// Ids of the pipelines.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, add = completions::pipelines())]
     ids: Vec<String>,
     /// Drop what is on its way instead of delivering it; it is read again at the next start.
     #[arg(long)]
@@ -64,6 +65,7 @@ struct Which {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Delete {
     /// Id of the pipeline.
+    #[arg(add = completions::pipelines())]
     id: String,
     /// Do it without asking.
     #[arg(short, long)]

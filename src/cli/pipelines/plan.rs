@@ -1,5 +1,6 @@
 //! `anabranch pipelines plan`.
 
+use crate::cli::completions;
 use std::time::Duration;
 
 use anabranch_graph::exec::Trial;
@@ -24,7 +25,7 @@ use crate::terminal::adopt;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
-    #[arg(value_name = "FILE|ID")]
+    #[arg(value_name = "FILE|ID", add = completions::files_or_pipelines())]
     which: Option<String>,
     /// Form of the graph.
     #[arg(long, value_enum, default_value_t = FormatName::Text)]

@@ -1,5 +1,6 @@
 //! `anabranch positions reset|rewind`.
 
+use crate::cli::completions;
 use anabranch_graph::record::Position;
 use serde::Deserialize;
 use serde_json::json;
@@ -41,6 +42,7 @@ pub(in crate::cli) struct Rewind {
 #[derive(Debug, clap::Args)]
 struct Lanes {
     /// Id of the pipeline
+    #[arg(add = completions::pipelines())]
     pipeline: String,
     /// Only this source
     #[arg(long)]

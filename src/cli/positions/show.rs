@@ -1,5 +1,6 @@
 //! `anabranch positions show`.
 
+use crate::cli::completions;
 use anabranch_graph::text::Str;
 use comfy_table::{Table, presets};
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::settings::{ServiceFlags, Settings};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of a pipeline. Default: all
+    #[arg(add = completions::pipelines())]
     pipeline: Option<String>,
     #[command(flatten)]
     settings: ServiceFlags,

@@ -1,5 +1,6 @@
 //! `anabranch positions copy|export|import`: positions from one pipeline, source or store to another.
 
+use crate::cli::completions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +35,7 @@ const LARGEST: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Copy {
     /// The old id: PIPELINE, or PIPELINE:SOURCE
-    #[arg(value_name = "FROM")]
+    #[arg(value_name = "FROM", add = completions::pipelines())]
     from: String,
     /// The new id: PIPELINE, or PIPELINE:SOURCE
     #[arg(value_name = "TO")]
@@ -52,6 +53,7 @@ pub(in crate::cli) struct Copy {
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Export {
     /// Id of a pipeline. Default: all
+    #[arg(add = completions::pipelines())]
     pipeline: Option<String>,
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -71,7 +73,7 @@ pub(in crate::cli) struct Import {
     #[arg(value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
     /// Only this pipeline
-    #[arg(long)]
+    #[arg(long, add = completions::pipelines())]
     pipeline: Option<String>,
     #[command(flatten)]
     consent: Consent,

@@ -1,5 +1,6 @@
 //! `anabranch processors run`.
 
+use crate::cli::completions;
 use std::sync::Arc;
 
 use anabranch_graph::config::{
@@ -39,6 +40,7 @@ use crate::trial::{Given, schemas, services};
   anabranch processors run field.set --set field=.Metadata.seen --set value=yes < in.ndjson > out.ndjson")]
 pub(in crate::cli) struct Arguments {
     /// The processor, as pipelines name it.
+    #[arg(add = completions::processors())]
     name: String,
     /// A setting of the processor; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -691,7 +691,7 @@ pub(super) const CODES: &[Entry] = &[
     entry(
         "service.waiting",
         "The service waits for its state store.",
-        "Ask again when `/readyz` says that it is ready; its reason says who has the store.",
+        "Retry when `/readyz` answers 200. Until then, its reason names the service that owns the store.",
     ),
     entry("service.wrong_type", "A setting has a value of another type.", "Write it as the message says."),
     entry(

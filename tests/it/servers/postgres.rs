@@ -10,11 +10,11 @@ mod installed;
 mod port;
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -66,6 +66,31 @@ impl Database {
     #[track_caller]
     pub fn query(&self, sql: &str) -> Vec<String> {
         self.server.query_in(&self.name, sql)
+    }
+
+    /// Runs SQL in a transaction that is open, and holds its locks, until the session is dropped.
+    #[track_caller]
+    pub fn hold(&self, sql: &str) -> Session {
+        let mut psql = self.server.psql(&self.name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = psql.stdin.take().unwrap();
+        writeln!(input, "BEGIN; {sql};\n\\echo held").unwrap();
+        let printed =
+            BufReader::new(psql.stdout.take().unwrap()).lines().map_while(Result::ok).any(|line| line == "held");
+        assert!(printed, "{sql}");
+        Session { psql, _input: input }
+    }
+}
+
+/// A session with an open transaction.
+pub struct Session {
+    psql: Child,
+    _input: ChildStdin,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.psql.kill();
+        let _ = self.psql.wait();
     }
 }
 
@@ -216,14 +241,17 @@ impl Server {
 
     #[track_caller]
     fn query_in(&self, database: &str, sql: &str) -> Vec<String> {
-        let output = Command::new(self.programs.join("psql"))
-            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
-            .arg(self.url_of(database))
-            .env("LC_ALL", "C")
-            .output()
-            .unwrap();
+        let output = self.psql(database).args(["-c", sql]).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn psql(&self, database: &str) -> Command {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d"])
+            .arg(self.url_of(database))
+            .env("LC_ALL", "C");
+        psql
     }
 
     fn command(&self, program: &str) -> Command {

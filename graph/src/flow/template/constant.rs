@@ -60,7 +60,7 @@ impl Walk<'_> {
 
     fn constant(&mut self, name: &str, value: &Known, text: &str, operand: Option<&Operand>, at: &Range<usize>) {
         let Some((texts, sure)) = self.texts(value) else { return };
-        // What is not there is an empty text.
+        // A missing field prints as an empty text.
         if text.is_empty() && !sure {
             return;
         }

@@ -5,7 +5,8 @@ use crate::reference::{Reference, Target};
 use crate::template::functions;
 use crate::template::{MissingKey, Template};
 
-/// What is meant by a text: a reference or a call without braces, in single ones, or behind `$`, and `%{name}`.
+/// The template that a text was meant to be: it holds a reference or a call without braces, in single braces or behind
+/// `$`, or `%{name}`.
 pub(super) fn meant(text: &str) -> Option<String> {
     if let Some(reference) = reference(text.strip_prefix('$').unwrap_or(text)) {
         return Some(format!("{{{{ {reference} }}}}"));

@@ -54,8 +54,13 @@ impl Walk<'_> {
         };
         let found = self.at(place.clone());
         self.flow.warn("flow.suspect", found, message, None, Some(hint));
+        self.correct_literal(place, layout, meant);
+    }
+
+    /// Replaces a literal by what was meant, where it is written in the template and does not come through a variable.
+    fn correct_literal(&mut self, place: Range<usize>, literal: &str, meant: Option<String>) {
         if let Some(meant) = meant
-            && self.text(&place) == format!("{:?}", layout.as_str())
+            && self.text(&place) == format!("{literal:?}")
         {
             self.correct(place, format!("{meant:?}"));
         }
@@ -100,11 +105,7 @@ impl Walk<'_> {
                 self.flow.warn("flow.suspect", found, format!("{message}: {so}"), None, Some(hint));
             }
         }
-        if let Some(meant) = meant
-            && self.text(&place) == format!("{:?}", length.as_str())
-        {
-            self.correct(place, format!("{meant:?}"));
-        }
+        self.correct_literal(place, length, meant);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::visitor::{VisitWith, Visitor};
+use boa_engine::ast::{Expression, Statement};
 
 /// A part of the text that runs again and again, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +51,7 @@ pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
         flow
     }
 
-    /// Reads a loop.
+    /// Reads a loop that runs all of its parts again and again.
     fn repeated<N: VisitWith>(&mut self, repeat: &'ast N) -> ControlFlow<()>
     where
         Self: Sized,
@@ -58,6 +60,21 @@ pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
         let flow = repeat.visit_with(self);
         self.scopes().leave();
         flow
+    }
+
+    /// Reads a loop over the elements of something, which is evaluated once.
+    fn over_elements(
+        &mut self,
+        elements: &'ast Expression,
+        variable: &'ast IterableLoopInitializer,
+        body: &'ast Statement,
+    ) -> ControlFlow<()> {
+        self.visit_expression(elements)?;
+        self.scopes().enter(true);
+        self.visit_iterable_loop_initializer(variable)?;
+        self.visit_statement(body)?;
+        self.scopes().leave();
+        ControlFlow::Continue(())
     }
 }
 
@@ -94,21 +111,11 @@ macro_rules! visit_scopes {
         }
 
         fn visit_for_in_loop(&mut self, repeat: &'ast boa_engine::ast::statement::ForInLoop) -> ControlFlow<()> {
-            self.visit_expression(repeat.target())?;
-            self.scopes.enter(true);
-            self.visit_iterable_loop_initializer(repeat.initializer())?;
-            self.visit_statement(repeat.body())?;
-            self.scopes.leave();
-            Continue(())
+            self.over_elements(repeat.target(), repeat.initializer(), repeat.body())
         }
 
         fn visit_for_of_loop(&mut self, repeat: &'ast boa_engine::ast::statement::ForOfLoop) -> ControlFlow<()> {
-            self.visit_expression(repeat.iterable())?;
-            self.scopes.enter(true);
-            self.visit_iterable_loop_initializer(repeat.initializer())?;
-            self.visit_statement(repeat.body())?;
-            self.scopes.leave();
-            Continue(())
+            self.over_elements(repeat.iterable(), repeat.initializer(), repeat.body())
         }
 
         fn visit_while_loop(&mut self, repeat: &'ast boa_engine::ast::statement::WhileLoop) -> ControlFlow<()> {
