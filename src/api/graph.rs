@@ -1,4 +1,4 @@
-//! The graph of a pipeline, as `pipelines plan` shows it.
+//! The endpoint that returns the graph of a pipeline, as `pipelines plan` prints it.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(graph))
 }
 
-/// What a pipeline is compiled to
+/// Get the compiled graph of a pipeline
 ///
-/// Its nodes have numbers (`index`), which the numbers of the running pipeline refer to.
+/// Its nodes have numbers (`index`), which the metrics of the running pipeline refer to.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/graph", tag = "pipelines",
     params(

@@ -1,7 +1,7 @@
-//! The description of the API for programs, gathered from the declarations beside what answers.
+//! The OpenAPI description of the API, collected from the declarations beside the handlers.
 //!
-//! Each path is declared once, by `#[utoipa::path]` on the function that answers it, and `routes!` puts it into the
-//! router and into the document: neither has a path that the other has not.
+//! Each path is declared once, by `#[utoipa::path]` on its handler, and `routes!` adds it to the router and to the
+//! document: so both contain the same paths.
 
 use std::sync::LazyLock;
 
@@ -20,7 +20,7 @@ use super::{error, health};
 /// Paths that need no token.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
-/// What is not the matter of a single path.
+/// The parts of the document that do not belong to a single path.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
@@ -47,7 +47,7 @@ const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 )]
 struct Frame;
 
-/// All paths of all builds of this program, also those that settings turn off.
+/// Returns all paths of this build, including those that settings turn off.
 pub fn document() -> OpenApi {
     let mut document = Frame::openapi();
     let mut add = |part: OpenApi| document.merge(part);
@@ -61,24 +61,24 @@ pub fn document() -> OpenApi {
     document
 }
 
-/// The document itself.
+/// Returns the router for the document itself.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new().routes(routes!(openapi))
 }
 
-/// This document
+/// Get this document
 #[utoipa::path(
     get, path = "/openapi.json", tag = "description",
     responses((status = 200, description = "The description of the API in OpenAPI 3.1", body = serde_json::Value)),
 )]
 async fn openapi() -> impl IntoResponse {
-    // Made when somebody first asks.
+    // Created at the first request.
     static TEXT: LazyLock<Bytes> =
         LazyLock::new(|| serde_json::to_vec(&document()).map(Bytes::from).unwrap_or_default());
     ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// What all paths have in common: who may ask, and errors.
+/// Adds what all paths have in common: authentication and errors.
 struct Common;
 
 impl Modify for Common {
@@ -118,7 +118,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 fn complete(operation: &mut Operation, open: bool) {
     if !open {
-        // Without one where the service has none.
+        // The last requirement is empty, for a service without a token.
         let none = || Vec::<String>::new();
         operation.security = Some(vec![
             SecurityRequirement::new("token", none()),

@@ -1,4 +1,4 @@
-//! Deleting versions and subjects: first so that they are not shown, then for good.
+//! Endpoints that delete versions and subjects: first softly, then permanently.
 
 use anabranch_graph::schema::SchemaError;
 use anabranch_graph::text::Str;
@@ -15,7 +15,7 @@ fn how(query: &Query) -> Deletion {
 }
 
 impl Registry {
-    /// Refuses to delete what other schemas refer to.
+    /// Refuses to delete versions that other schemas refer to.
     async fn is_free(&self, subject: &Str, entries: &[Entry]) -> Result<(), Refusal> {
         for entry in entries {
             let referring = self.store.referring(subject, entry.version).await?;
@@ -29,8 +29,8 @@ impl Registry {
 
 /// Delete a subject
 ///
-/// Its versions are not shown any more, but found by records that name them; deleted again with `permanent`, they are
-/// gone. Their numbers are not given again.
+/// Its versions are not listed any more, but records that name them still find them. A second deletion with `permanent`
+/// removes them. Their numbers are not assigned again.
 #[utoipa::path(
     delete, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
@@ -67,8 +67,8 @@ pub(super) async fn delete_subject(
 
 /// Delete a version of a subject
 ///
-/// It is not shown any more, but found by records that name it; deleted again with `permanent`, it is gone. Its number is
-/// not given again.
+/// It is not listed any more, but records that name it still find it. A second deletion with `permanent` removes it.
+/// Its number is not assigned again.
 #[utoipa::path(
     delete, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
@@ -90,7 +90,7 @@ pub(super) async fn delete_version(
         return Err(SchemaError::SubjectNotFound(subject).into());
     }
     let entry = match version.as_str() {
-        // The latest of those that it can mean.
+        // The latest version that this kind of deletion applies to.
         "latest" | "-1" => {
             let mut meant = entries.iter().rev().filter(|entry| entry.deleted == (how == Deletion::Gone));
             meant.next().copied().ok_or_else(|| Refusal::from(SchemaError::SubjectNotFound(subject.clone())))?
