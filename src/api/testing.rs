@@ -1,7 +1,7 @@
 //! The endpoint that tests pipelines, for editors in a browser or a program.
 //!
 //! Each request runs in a separate process: a paused clock, an endless script or excessive memory use do not affect the
-//! service. The process opens no files, and uses the settings of this service.
+//! service. A request consists of texts and not of file names. The process uses the settings of this service.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
