@@ -167,7 +167,7 @@ fn said(error: &reqwest::Error) -> String {
     text
 }
 
-/// Returns the body of a response; empty if it is too long. A broken connection ends it early.
+/// Returns the body of a response, up to a broken connection; empty if it is too long.
 async fn beginning(mut answer: Response) -> Bytes {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
