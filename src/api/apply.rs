@@ -253,8 +253,8 @@ impl Plan {
 /// Opens nothing and changes nothing.
 #[utoipa::path(
     post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = Asked,
-    responses((status = 200, description = "What would change", body = Plan),
-              (status = 400, description = "It has errors; `line` and `column` say where in `yaml`", body = Error)),
+    responses((status = 200, description = "The plan", body = Plan),
+              (status = 400, description = "It has errors; `line` and `column` locate them in `yaml`", body = Error)),
 )]
 async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let planned = view.control.plan(desired(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
@@ -267,10 +267,10 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
 /// cannot be opened, the old one is restored. Sources that exist in both resume from their positions.
 #[utoipa::path(
     post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = Asked,
-    responses((status = 200, description = "It is applied", body = Plan),
-              (status = 400, description = "It has errors (`line` and `column` say where in `yaml`), or \
+    responses((status = 200, description = "The plan, which was applied", body = Plan),
+              (status = 400, description = "It has errors (`line` and `column` locate them in `yaml`), or \
                                             `pipelines.switch_failed`", body = Error),
-              (status = 409, description = "`pipelines.plan_stale`: it is not what was looked at", body = Error)),
+              (status = 409, description = "`pipelines.plan_stale`: the plan is outdated", body = Error)),
 )]
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let desired = desired(&asked)?;

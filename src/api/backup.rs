@@ -31,7 +31,7 @@ const PART: usize = 256 << 10;
 #[utoipa::path(
     post, path = "/v1/backup", tag = "health",
     responses((status = 200, description = "The file", body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = 503, description = "`store.unavailable`: it cannot be copied, or is not a file", body = Error)),
+              (status = 503, description = "`store.unavailable`: the copy failed, or the store is not a file", body = Error)),
 )]
 async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
     let failed = |error: &dyn std::fmt::Display| {

@@ -95,15 +95,15 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("limit" = Option<usize>, Query, description = "Most letters, 50 if not given; 1000 where it is more"),
-           ("before" = Option<u64>, Query, description = "Only those with a lower number: the next page"),
-           ("node" = Option<String>, Query, description = "Only what failed at this processor or destination"),
-           ("sinceNanos" = Option<u64>, Query, description = "Only what failed then or later: nanoseconds since 1970"),
-           ("where" = Option<String>, Query, description = "Only records for which this condition holds")),
-    responses((status = 200, description = "Letters", body = LetterPage),
-              (status = 400, description = "`api.malformed_request`: a parameter is not what it must be, or the condition \
+           ("limit" = Option<usize>, Query, description = "Maximum number of letters: 50 by default, at most 1000"),
+           ("before" = Option<u64>, Query, description = "Only letters with a lower number, to get the next page"),
+           ("node" = Option<String>, Query, description = "Only letters that failed at this processor or destination"),
+           ("sinceNanos" = Option<u64>, Query, description = "Only failures since then, in nanoseconds since 1970"),
+           ("where" = Option<String>, Query, description = "Only letters whose record fulfils this condition")),
+    responses((status = 200, description = "A page of letters", body = LetterPage),
+              (status = 400, description = "`api.malformed_request`: a parameter is invalid, or the condition \
                                             does not compile; `plan.condition_fails`: it fails for every record; \
-                                            `dlq.condition_too_costly`: it takes too many steps or too long",
+                                            `dlq.condition_too_costly`: it needs too many steps or too much time",
                body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -155,8 +155,8 @@ fn refused(error: &ConditionError) -> ApiError {
     get, path = "/v1/pipelines/{id}/dead-letters/{number}", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
            ("number" = u64, Path, description = "Number of the letter")),
-    responses((status = 200, description = "It", body = LetterView),
-              (status = 400, description = "`api.malformed_request`: no number", body = Error),
+    responses((status = 200, description = "The letter", body = LetterView),
+              (status = 400, description = "`api.malformed_request`: invalid number", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
 async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -> Answer<LetterView> {
@@ -180,7 +180,7 @@ async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -
     post, path = "/v1/pipelines/{id}/dead-letters/replay", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Replay,
-    responses((status = 200, description = "What became of them", body = Outcome),
+    responses((status = 200, description = "The outcome", body = Outcome),
               (status = 400, description = "`api.malformed_request`, `dead_letter.invalid_record`, \
                                             `dead_letter.not_one`, `dead_letter.no_step`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
@@ -226,7 +226,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Purge,
-    responses((status = 200, description = "How many were removed", body = Purged),
+    responses((status = 200, description = "Number of removed letters", body = Purged),
               (status = 400, description = "`api.malformed_request`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

@@ -97,7 +97,7 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
 /// It has no connectors yet, and is not started.
 #[utoipa::path(
     post, path = "/v1/pipelines", tag = "pipelines", request_body = NewPipeline,
-    responses((status = 200, description = "It", body = Pipeline),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 409, description = "`pipeline.exists`", body = Error)),
 )]
 async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): Body<NewPipeline>) -> Answer<Pipeline> {
@@ -112,8 +112,8 @@ async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): 
 /// Change the name and the description of a pipeline
 #[utoipa::path(
     put, path = "/v1/pipelines/{id}", tag = "pipelines", request_body = ChangedPipeline,
-    params(("id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Pipeline),
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -147,11 +147,11 @@ struct Deleted {
 /// For pipelines that were created through the API, and pipelines whose file is gone. Connector programs are notified.
 #[utoipa::path(
     delete, path = "/v1/pipelines/{id}", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id"),
-           ("positions" = Option<bool>, Query, description = "Even if positions of its sources are stored"),
-           ("parts" = Option<bool>, Query, description = "With its connectors and processors")),
-    responses((status = 200, description = "It is gone", body = Deleted),
-              (status = 400, description = "`api.malformed_request`: a parameter is neither true nor false; \
+    params(("id" = String, Path, description = "Id of the pipeline"),
+           ("positions" = Option<bool>, Query, description = "Delete it even if positions of its sources are stored"),
+           ("parts" = Option<bool>, Query, description = "Delete its connectors and processors too")),
+    responses((status = 200, description = "It is deleted", body = Deleted),
+              (status = 400, description = "`api.malformed_request`: a parameter is not a boolean; \
                                             `pipeline.running`, `pipeline.declared_in_file`, `pipeline.has_parts`, \
                                             `pipeline.has_positions`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),

@@ -110,8 +110,8 @@ struct DegradedPipeline {
 /// Check liveness
 #[utoipa::path(
     get, path = "/healthz", tag = "health", params(Asked),
-    responses((status = 200, description = "It lives", body = Health),
-              (status = 404, description = "There is no such part", body = super::error::Error)),
+    responses((status = 200, description = "The process is alive", body = Health),
+              (status = 404, description = "No such component", body = super::error::Error)),
 )]
 async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     if asked.service.is_empty() || SERVICES.contains(&asked.service.as_str()) {
@@ -126,8 +126,8 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
 /// Degraded pipelines do not make the service unready, because a restart would not fix them.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
-    responses((status = 200, description = "Pipelines run", body = Readiness),
-              (status = 503, description = "It starts, stops, or its state store does not answer or cannot be written", body = Readiness)),
+    responses((status = 200, description = "The service is ready", body = Readiness),
+              (status = 503, description = "The service is starting or stopping, or its state store does not answer or cannot be written", body = Readiness)),
 )]
 async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });

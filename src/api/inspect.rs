@@ -105,7 +105,7 @@ async fn of_pipeline(
 /// `{"structuredData": …}` or `null`.
 #[utoipa::path(
     get, path = "/v1/connectors/{id}/inspect", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the connector, after that of its pipeline and a colon")),
+    params(("id" = String, Path, description = "`pipeline:connector`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
@@ -118,7 +118,7 @@ async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, soc
 /// The frames are those of a connector.
 #[utoipa::path(
     get, path = "/v1/processors/{id}/inspect-in", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
@@ -131,7 +131,7 @@ async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, s
 /// The frames are those of a connector.
 #[utoipa::path(
     get, path = "/v1/processors/{id}/inspect-out", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {

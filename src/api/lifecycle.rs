@@ -40,9 +40,9 @@ struct Stop {
 /// Returns immediately: the status of the pipeline shows the progress.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/start", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Start>,
-    responses((status = 200, description = "It starts", body = Done),
+    responses((status = 200, description = "The pipeline is starting", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.invalid`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -61,9 +61,9 @@ async fn start(
 /// it has stopped.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/stop", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Stop>,
-    responses((status = 200, description = "It was told to", body = Done),
+    responses((status = 200, description = "The pipeline is stopping", body = Done),
               (status = 400, description = "`pipeline.not_running`, `pipeline.stopping`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

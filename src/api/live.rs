@@ -202,7 +202,7 @@ pub(super) struct EdgeNumbers {
 /// Get live numbers of all pipelines
 #[utoipa::path(
     get, path = "/v1/live", tag = "pipelines",
-    responses((status = 200, description = "Each with the counters of its current run", body = Live)),
+    responses((status = 200, description = "All pipelines with the counters of their current runs", body = Live)),
 )]
 async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
     let pipelines = view.control.all().into_iter().map(|(id, seen)| {
@@ -235,7 +235,7 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
 /// Get live numbers of all parts of a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/live", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     responses((status = 200, description = "Numbers per partition, node and edge", body = PipelineLive),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

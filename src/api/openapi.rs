@@ -25,22 +25,22 @@ const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 #[openapi(
     info(
         title = "Anabranch",
-        description = "What a running Anabranch tells, and what can be asked of it. Errors have one form; their \
+        description = "The API of a running Anabranch service. All errors have the same form; their \
                        `reason` is stable and listed in the index of errors.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(error::Error)),
     tags(
-        (name = "health", description = "For probes. No token needed."),
-        (name = "pipelines", description = "Pipelines and how they are."),
+        (name = "health", description = "Probes, metrics and backups. Probes need no token."),
+        (name = "pipelines", description = "Pipelines and their status."),
         (name = "connectors", description = "Sources and destinations of pipelines."),
         (name = "processors", description = "Processors of pipelines and of their connectors."),
         (name = "dead letters", description = "Records that failed, in pipelines whose dead-letter queue is `store`."),
-        (name = "inspect", description = "Records on their way, over websockets. Pages in a browser, which cannot set a \
-                                          header, give the token as the parameter `token`."),
-        (name = "plugins", description = "What pipelines can be made of, and the program itself."),
-        (name = "schema registry", description = "The built-in schema registry, in the way of Confluent's. Only there \
-                                                  with `schema-registry.serve`; its errors have the form of Confluent's."),
+        (name = "inspect", description = "Records in flight, over websockets. Pages in a browser, which cannot set a \
+                                          header, send the token as the parameter `token`."),
+        (name = "plugins", description = "Plugins for pipelines, and the version of the program."),
+        (name = "schema registry", description = "The built-in schema registry with the API of Confluent. Only with \
+                                                  `schema-registry.serve`. Its errors have the form of Confluent's."),
         (name = "description", description = "This document."),
     ),
     modifiers(&Common),
@@ -89,7 +89,7 @@ impl Modify for Common {
             SecurityScheme::Http(
                 Http::builder()
                     .scheme(HttpAuthScheme::Bearer)
-                    .description(Some("The token of the service, where it has one: `api.http.token-file`."))
+                    .description(Some("The token of the service, if it has one: `api.http.token-file`."))
                     .build(),
             ),
         );
@@ -132,11 +132,11 @@ fn complete(operation: &mut Operation, open: bool) {
         let response = || RefOr::T(if of_registry { registry_error(what) } else { own_error(what) });
         responses.entry(status.to_owned()).or_insert_with(response);
     };
-    add("400", "The request is not what it must be");
+    add("400", "The request is invalid");
     if !open {
         add("401", "The token is missing or wrong");
     }
-    add("403", "The page or the host may not ask");
+    add("403", "The origin or the host is not allowed");
     if operation.request_body.is_some() {
         add("413", "The body is larger than 4 MiB");
     }

@@ -61,8 +61,8 @@ pub(super) fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
 /// List pipelines
 #[utoipa::path(
     get, path = "/v1/pipelines", tag = "pipelines",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole name")),
-    responses((status = 200, description = "Those of this name", body = Vec<Pipeline>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole name")),
+    responses((status = 200, description = "The matching pipelines", body = Vec<Pipeline>)),
 )]
 async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     let all = known(&view).await?;
@@ -74,8 +74,8 @@ async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
 /// Get a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Pipeline),
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipeline> {
@@ -112,8 +112,8 @@ pub(super) fn shown_dead_letter(view: &View, pipeline: &StoredPipeline) -> DeadL
 /// List connectors
 #[utoipa::path(
     get, path = "/v1/connectors", tag = "connectors",
-    params(("pipelineId" = Option<String>, Query, description = "Only those of this pipeline")),
-    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Connector>)),
+    params(("pipelineId" = Option<String>, Query, description = "Only connectors of this pipeline")),
+    responses((status = 200, description = "In the order of pipelines and of their files", body = Vec<Connector>)),
 )]
 async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>> {
     let of = query.text("pipelineId");
@@ -131,7 +131,7 @@ async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>>
 #[utoipa::path(
     get, path = "/v1/connectors/{id}", tag = "connectors",
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 404, description = "`connector.not_found`", body = Error)),
 )]
 async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer<Connector> {
@@ -151,8 +151,8 @@ pub(super) async fn the_connector(view: &View, id: &str) -> Result<Connector, Ap
 #[utoipa::path(
     get, path = "/v1/processors", tag = "processors",
     params(("parentIds" = Option<Vec<String>>, Query,
-            description = "Only those of these pipelines and connectors; given once for each")),
-    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Processor>)),
+            description = "Only processors of these pipelines and connectors; may be repeated")),
+    responses((status = 200, description = "In the order of pipelines and of their files", body = Vec<Processor>)),
 )]
 async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>> {
     let parents: Vec<&str> = query.all("parentIds").collect();
@@ -166,7 +166,7 @@ async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>>
 #[utoipa::path(
     get, path = "/v1/processors/{id}", tag = "processors",
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 404, description = "`processor.not_found`", body = Error)),
 )]
 async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Processor> {

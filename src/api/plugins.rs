@@ -113,7 +113,7 @@ enum ValidationType {
 
 /// Get the version of the program
 #[utoipa::path(
-    get, path = "/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+    get, path = "/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
 async fn info() -> Json<Info> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
@@ -122,7 +122,7 @@ async fn info() -> Json<Info> {
 
 /// Get the version of the program
 #[utoipa::path(
-    get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+    get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
 async fn v1_info() -> Json<Info> {
     info().await
@@ -131,8 +131,8 @@ async fn v1_info() -> Json<Info> {
 /// List connector plugins (deprecated path)
 #[utoipa::path(
     get, path = "/v1/plugins", tag = "plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ConnectorPlugin>)),
 )]
 async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     connectors(view, query).await
@@ -143,8 +143,8 @@ async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>
 /// Includes built-in plugins and those in the directory of connectors.
 #[utoipa::path(
     get, path = "/v1/connectors/plugins", tag = "plugins", operation_id = "connector_plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ConnectorPlugin>)),
 )]
 async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     let all = looked_for(&view, connectors_of).await?;
@@ -158,8 +158,8 @@ async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<Connec
 /// Includes built-in plugins and those in the directory of processors.
 #[utoipa::path(
     get, path = "/v1/processors/plugins", tag = "plugins", operation_id = "processor_plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ProcessorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ProcessorPlugin>)),
 )]
 async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<ProcessorPlugin>>, ApiError> {
     let all = looked_for(&view, processors_of).await?;

@@ -80,7 +80,7 @@ struct Moves {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/positions", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
-    responses((status = 200, description = "As they are stored", body = Positions),
+    responses((status = 200, description = "The stored positions", body = Positions),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<Positions>, ApiError> {
@@ -113,7 +113,7 @@ async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Res
     post, path = "/v1/pipelines/{id}/positions/reset", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Asked>,
-    responses((status = 200, description = "What was reset, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
 async fn reset(
@@ -135,7 +135,7 @@ async fn reset(
     post, path = "/v1/pipelines/{id}/positions/rewind", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Asked,
-    responses((status = 200, description = "What was rewound, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 400, description = "`positions.ambiguous`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
@@ -184,7 +184,7 @@ struct Imported {
     post, path = "/v1/pipelines/{id}/positions/import", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Import,
-    responses((status = 200, description = "What was set, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 400, description = "`positions.no_source`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

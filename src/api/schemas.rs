@@ -279,11 +279,11 @@ fn plain(text: &Str) -> Response {
 /// List subjects
 #[utoipa::path(
     get, path = "/subjects", tag = "schema registry",
-    params(("subjectPrefix" = Option<String>, Query, description = "How they begin"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError)),
+    params(("subjectPrefix" = Option<String>, Query, description = "Prefix of the names"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("offset" = Option<u64>, Query, description = "Number of items to skip"), ("limit" = Option<i64>, Query, description = "Maximum number of items; negative: all")),
+    responses((status = 200, description = "Names of the subjects", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is invalid", body = RegistryError)),
 )]
 async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     let all = registry.store.subjects().await?;
@@ -298,10 +298,10 @@ async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
-    responses((status = 200, description = "Their numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("offset" = Option<u64>, Query, description = "Number of items to skip"), ("limit" = Option<i64>, Query, description = "Maximum number of items; negative: all")),
+    responses((status = 200, description = "Version numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is invalid", body = RegistryError),
               (status = 404, description = "`40401`: no such subject", body = RegistryError)),
 )]
 async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer<Vec<u32>> {
@@ -314,11 +314,11 @@ async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Q
     get, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
-    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("format" = Option<String>, Query, description = "`resolved`: with references resolved")),
+    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn version(
     State(registry): Shared,
@@ -334,10 +334,10 @@ async fn version(
     get, path = "/subjects/{subject}/versions/{version}/schema", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
-    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones")),
+    responses((status = 200, description = "The text of the schema", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn version_text(
     State(registry): Shared,
@@ -353,9 +353,9 @@ async fn version_text(
     get, path = "/subjects/{subject}/versions/{version}/referencedby", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`")),
-    responses((status = 200, description = "Their ids", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "Ids of the schemas", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn referenced_by(
     State(registry): Shared,
@@ -372,11 +372,11 @@ async fn referenced_by(
 #[utoipa::path(
     post, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40403`: it has no such schema", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40403`: the subject does not have this schema", body = RegistryError),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Query, body: Bytes) -> Answer<Shown> {
     let (subject, document) = (Str::from(subject), registry.given(&body).await?);
@@ -394,9 +394,9 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Qu
     post, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "What it is known by, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 409, description = "`409`: it does not go with earlier versions", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "Its id and version, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 409, description = "`409`: not compatible with earlier versions", body = RegistryError),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn register(
     State(registry): Shared,
@@ -443,10 +443,10 @@ impl Registry {
 #[utoipa::path(
     post, path = "/compatibility/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("verbose" = Option<bool>, Query, description = "Say why not")),
+           ("verbose" = Option<bool>, Query, description = "Include the reasons")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn check_all(
     State(registry): Shared,
@@ -467,11 +467,11 @@ async fn check_all(
     post, path = "/compatibility/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("verbose" = Option<bool>, Query, description = "Say why not")),
+           ("verbose" = Option<bool>, Query, description = "Include the reasons")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood; `42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42201`: invalid schema; `42202`: invalid version", body = RegistryError)),
 )]
 async fn check_one(
     State(registry): Shared,

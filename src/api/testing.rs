@@ -58,7 +58,7 @@ pub(crate) struct TestReport {
 #[utoipa::path(
     post, path = "/v1/pipelines/test", tag = "pipelines", request_body = TestRequest,
     responses(
-        (status = 200, description = "The results, also where tests failed or are not valid", body = TestReport),
+        (status = 200, description = "The results, also if tests failed or are not valid", body = TestReport),
     ),
 )]
 async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiError> {

@@ -65,7 +65,7 @@ struct ChangedConnector {
 /// Create a connector
 #[utoipa::path(
     post, path = "/v1/connectors", tag = "connectors", request_body = NewConnector,
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error),
@@ -91,8 +91,8 @@ async fn create_connector(State(view): Shared, Body(given): Body<NewConnector>) 
 /// Checks its plugin and its settings. Opens nothing.
 #[utoipa::path(
     post, path = "/v1/connectors/validate", tag = "connectors", request_body = CheckedConnector,
-    responses((status = 200, description = "Nothing is wrong with it", body = Done),
-              (status = 400, description = "What is wrong with it", body = Error)),
+    responses((status = 200, description = "It has no errors", body = Done),
+              (status = 400, description = "It has errors", body = Error)),
 )]
 async fn validate_connector(State(view): Shared, Body(given): Body<CheckedConnector>) -> Answer<Done> {
     let CheckedConnector { role, plugin, config } = given;
@@ -106,7 +106,7 @@ async fn validate_connector(State(view): Shared, Body(given): Body<CheckedConnec
 #[utoipa::path(
     put, path = "/v1/connectors/{id}", tag = "connectors", request_body = ChangedConnector,
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`connector.not_found`", body = Error)),
@@ -139,7 +139,7 @@ async fn update_connector(
 #[utoipa::path(
     delete, path = "/v1/connectors/{id}", tag = "connectors",
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It is gone", body = Done),
+    responses((status = 200, description = "It is deleted", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, `connector.has_parts`",
                body = Error),
               (status = 404, description = "`connector.not_found`", body = Error)),

@@ -69,7 +69,7 @@ struct GivenProcessor {
 /// Create a processor
 #[utoipa::path(
     post, path = "/v1/processors", tag = "processors", request_body = NewProcessor,
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`pipeline.not_found`, `connector.not_found`", body = Error),
@@ -109,7 +109,7 @@ async fn create_processor(State(view): Shared, Body(given): Body<NewProcessor>) 
 #[utoipa::path(
     put, path = "/v1/processors/{id}", tag = "processors", request_body = ChangedProcessor,
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`processor.not_found`", body = Error)),
@@ -144,7 +144,7 @@ async fn update_processor(
 #[utoipa::path(
     delete, path = "/v1/processors/{id}", tag = "processors",
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It is gone", body = Done),
+    responses((status = 200, description = "It is deleted", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`", body = Error),
               (status = 404, description = "`processor.not_found`", body = Error)),
 )]

@@ -34,9 +34,9 @@ impl Registry {
 #[utoipa::path(
     delete, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("permanent" = Option<bool>, Query, description = "For good; it must have been deleted before")),
-    responses((status = 200, description = "The versions that were deleted", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40404`: it is deleted; `40405`: it must be deleted before that", body = RegistryError),
+           ("permanent" = Option<bool>, Query, description = "Delete permanently; requires an earlier soft deletion")),
+    responses((status = 200, description = "Numbers of the deleted versions", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40404`: already soft-deleted; `40405`: not soft-deleted yet", body = RegistryError),
               (status = 422, description = "`42206`: a schema refers to it", body = RegistryError)),
 )]
 pub(super) async fn delete_subject(
@@ -73,10 +73,10 @@ pub(super) async fn delete_subject(
     delete, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("permanent" = Option<bool>, Query, description = "For good; it must have been deleted before")),
-    responses((status = 200, description = "Its number", body = u32, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40402`: no such version; `40406`: it is deleted; `40407`: it must be deleted before that", body = RegistryError),
-              (status = 422, description = "`42202`: no version; `42206`: a schema refers to it", body = RegistryError)),
+           ("permanent" = Option<bool>, Query, description = "Delete permanently; requires an earlier soft deletion")),
+    responses((status = 200, description = "Number of the deleted version", body = u32, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version; `40406`: already soft-deleted; `40407`: not soft-deleted yet", body = RegistryError),
+              (status = 422, description = "`42202`: invalid version; `42206`: a schema refers to it", body = RegistryError)),
 )]
 pub(super) async fn delete_version(
     State(registry): Shared,

@@ -49,9 +49,9 @@ fn id(text: &str) -> Result<SchemaId, Refusal> {
 /// Get a schema by id
 #[utoipa::path(
     get, path = "/schemas/ids/{id}", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1"),
-           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
-    responses((status = 200, description = "It", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1"),
+           ("format" = Option<String>, Query, description = "`resolved`: with references resolved")),
+    responses((status = 200, description = "The schema", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Text> {
@@ -62,8 +62,8 @@ pub(super) async fn by_id(State(registry): Shared, Path(text): Path<String>, que
 /// Get the text of a schema by id
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/schema", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "The text of the schema", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn text_by_id(
@@ -77,8 +77,8 @@ pub(super) async fn text_by_id(
 /// List the subjects with a schema
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/subjects", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "Names of the subjects", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn subjects_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Str>> {
@@ -90,8 +90,8 @@ pub(super) async fn subjects_of(State(registry): Shared, Path(text): Path<String
 /// List the versions with a schema
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/versions", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "They", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "The versions", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn versions_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Use>> {

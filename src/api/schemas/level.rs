@@ -68,7 +68,7 @@ async fn asked(store: &Store, subject: Option<&Str>, body: &Bytes) -> Answer<Lev
 /// Get the global compatibility level
 #[utoipa::path(
     get, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level of all subjects without one of their own", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The level of all subjects without their own level", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn level(State(registry): Shared) -> Answer<CompatibilityLevel> {
     Ok(shown(registry.level_of_all().await?))
@@ -78,9 +78,9 @@ pub(super) async fn level(State(registry): Shared) -> Answer<CompatibilityLevel>
 #[utoipa::path(
     get, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Where it has none, answer the level of all subjects")),
-    responses((status = 200, description = "Its level", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40408`: it has no level of its own", body = RegistryError)),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Return the global level if none is set for the subject")),
+    responses((status = 200, description = "The level of the subject", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40408`: no level is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn subject_level(
     State(registry): Shared,
@@ -99,8 +99,8 @@ pub(super) async fn subject_level(
 #[utoipa::path(
     put, path = "/config", tag = "schema registry",
     request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: no compatibility level", body = RegistryError)),
+    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
 pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Level> {
     let _one_at_a_time = registry.changing.lock().await;
@@ -114,8 +114,8 @@ pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Le
     put, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: no compatibility level", body = RegistryError)),
+    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
 pub(super) async fn set_subject_level(
     State(registry): Shared,
@@ -129,7 +129,7 @@ pub(super) async fn set_subject_level(
 /// Reset the global compatibility level to that of the settings
 #[utoipa::path(
     delete, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level that it was", body = Former, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The level before the reset", body = Former, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn delete_level(State(registry): Shared) -> Answer<Former> {
     let _one_at_a_time = registry.changing.lock().await;
@@ -142,8 +142,8 @@ pub(super) async fn delete_level(State(registry): Shared) -> Answer<Former> {
 #[utoipa::path(
     delete, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
-    responses((status = 200, description = "The level that it had", body = Former, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40408`: it has no level of its own", body = RegistryError)),
+    responses((status = 200, description = "The level before its removal", body = Former, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40408`: no level is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn delete_subject_level(State(registry): Shared, Path(subject): Path<String>) -> Answer<Former> {
     let _one_at_a_time = registry.changing.lock().await;

@@ -29,7 +29,7 @@ impl Mode {
 /// Get the mode of the registry
 #[utoipa::path(
     get, path = "/mode", tag = "schema registry",
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn mode() -> Media<Mode> {
     Mode::only()
@@ -39,9 +39,9 @@ pub(super) async fn mode() -> Media<Mode> {
 #[utoipa::path(
     get, path = "/mode/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Answer for all subjects")),
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40409`: no subject has a mode of its own", body = RegistryError)),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Return the mode of the registry")),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40409`: no mode is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer<Mode> {
     if query.is_set("defaultToGlobal") {
@@ -54,8 +54,8 @@ pub(super) async fn subject_mode(Path(subject): Path<String>, query: Query) -> A
 #[utoipa::path(
     put, path = "/mode", tag = "schema registry",
     request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: the mode is always `READWRITE`", body = RegistryError)),
 )]
 pub(super) async fn set_mode(body: Bytes) -> Answer<Mode> {
     let Mode { mode } = refusal::parse(&body)?;
@@ -70,8 +70,8 @@ pub(super) async fn set_mode(body: Bytes) -> Answer<Mode> {
     put, path = "/mode/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: the mode is always `READWRITE`", body = RegistryError)),
 )]
 pub(super) async fn set_subject_mode(body: Bytes) -> Answer<Mode> {
     set_mode(body).await
