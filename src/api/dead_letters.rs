@@ -27,7 +27,7 @@ use crate::store::letters::{Which, nanos};
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;
 
-/// Default and maximum number of letters in a page.
+/// Default and maximum number of dead letters in a page.
 const LIMIT: usize = 50;
 const MOST: usize = 1000;
 
@@ -35,14 +35,14 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(replay)).routes(routes!(purge))
 }
 
-/// The letters to replay: `numbers`, or `all: true`.
+/// The dead letters to replay: `numbers`, or `all: true`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Replay {
-    /// The letters with these numbers.
+    /// The dead letters with these numbers.
     #[serde(default)]
     numbers: Option<Vec<u64>>,
-    /// All letters of the pipeline.
+    /// All dead letters of the pipeline.
     #[serde(default)]
     all: Option<bool>,
     /// Where their records enter the pipeline: at the node where they failed (`step`), directly after their source
@@ -51,7 +51,7 @@ struct Replay {
     #[serde(default)]
     #[schema(value_type = String, default = "step", example = "step:decode")]
     from: From,
-    /// The JSON form of a record that replaces the one in the letter. Requires exactly one number.
+    /// The JSON form of a record that replaces the one in the dead letter. Requires exactly one number.
     #[serde(default)]
     record: Option<serde_json::Value>,
 }
@@ -60,24 +60,24 @@ struct Replay {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Purge {
-    /// The letters with these numbers.
+    /// The dead letters with these numbers.
     #[serde(default)]
     numbers: Option<Vec<u64>>,
-    /// All letters of the pipeline.
+    /// All dead letters of the pipeline.
     #[serde(default)]
     all: Option<bool>,
-    /// The letters whose record first failed longer ago than this.
+    /// The dead letters whose record first failed longer ago than this.
     #[serde(default)]
     older_than_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Purged {
-    /// Number of letters that were removed.
+    /// Number of dead letters that were removed.
     purged: u64,
 }
 
-/// Returns the id if the pipeline exists, or letters of a deleted one do.
+/// Returns the id if the pipeline exists, or dead letters of a deleted one do.
 async fn known(view: &View, id: String) -> Result<Str, ApiError> {
     let id = Str::from(id);
     let pipelines = view.store.pipelines().await?;
@@ -90,8 +90,8 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
 
 /// List dead letters of a pipeline
 ///
-/// The newest come first. `count`, `bytes` and `oldest` describe all its letters. Letters for which the condition fails
-/// are not listed, but counted as `unjudged`.
+/// The newest come first. `count`, `bytes` and `oldest` describe all its dead letters. Dead letters for which the
+/// condition fails are not listed, but counted as `unjudged`.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
@@ -174,8 +174,8 @@ async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -
 
 /// Replay dead letters
 ///
-/// Sends their records through the rest of the pipeline. The pipeline is drained before and resumes after. Letters that
-/// are not done after a few seconds are in `remaining`: send another request for those.
+/// Sends their records through the rest of the pipeline. The pipeline is drained before and resumes after. Dead letters
+/// that are not done after a few seconds are in `remaining`: send another request for those.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/dead-letters/replay", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
@@ -221,7 +221,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
 
 /// Remove dead letters
 ///
-/// Their records are lost permanently. Numbers without a letter are ignored.
+/// Their records are lost permanently. Numbers without a dead letter are ignored.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),

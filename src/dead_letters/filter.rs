@@ -12,7 +12,7 @@ use anabranch_graph::text::Str;
 use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;
 
-/// Budget of the condition of one request, over all letters that it judges.
+/// Budget of the condition of one request, over all dead letters that it judges.
 pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: Duration::from_secs(10) };
 
 /// The budget of a request is used up.
@@ -81,38 +81,38 @@ pub async fn condition_of_client(text: &str) -> Result<CompiledCondition, Condit
     EXPRESSIONS.run(move || condition(&text)).await.unwrap_or(Err(ConditionError::Interrupted))
 }
 
-/// A filter of dead letters. Absent criteria match all letters.
+/// A filter of dead letters. Absent criteria match all dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Matches letters that failed at this node.
+    /// Matches dead letters that failed at this node.
     pub node: Option<String>,
-    /// Matches letters that failed at this time or later, in nanoseconds since 1970.
+    /// Matches dead letters that failed at this time or later, in nanoseconds since 1970.
     pub since: Option<u64>,
-    /// Matches letters whose record fulfils this condition. A record for which it fails does not match.
+    /// Matches dead letters whose record fulfils this condition. A record for which it fails does not match.
     pub condition: Option<CompiledCondition>,
 }
 
-/// What a search found in letters that did not match.
+/// What a search found in dead letters that did not match.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    /// Nodes of letters that failed at another node than the requested one.
+    /// Nodes of dead letters that failed at another node than the requested one.
     pub(super) nodes: BTreeSet<Str>,
-    /// True if a letter failed at the requested node.
+    /// True if a dead letter failed at the requested node.
     pub(super) is_of_node: bool,
-    /// Number of letters for which the condition failed.
+    /// Number of dead letters for which the condition failed.
     pub(super) unjudged: u64,
     /// The failure of the condition on the first of them.
     pub(super) fault: Option<Fault>,
 }
 
 impl Filter {
-    /// Returns `true` if a letter matches. The condition is evaluated only if all other criteria match.
+    /// Returns `true` if a dead letter matches. The condition is evaluated only if all other criteria match.
     ///
     /// # Errors
     /// The condition has used up the budget.
     pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed, budget: &mut Budget) -> Result<bool, TooCostly> {
         if self.node.as_ref().is_some_and(|node| *node != *letter.node) {
-            // The node of a letter is not always known.
+            // The node of a dead letter is not always known.
             if !letter.node.is_empty() && !passed.nodes.contains(&letter.node) {
                 passed.nodes.insert(letter.node.clone());
             }

@@ -16,23 +16,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::letters::{StoredLetter, key, nanos};
 
-/// The first byte of a letter. Unknown values come from later versions.
+/// The first byte of a dead letter. Unknown values come from later versions.
 const FORM: u8 = 1;
-/// The first byte of a letter that is preceded by the ids of a trace and a span.
+/// The first byte of a dead letter that is preceded by the ids of a trace and a span.
 const TRACED: u8 = 2;
 
-/// Returns the stored letter of a record that failed for the first time.
+/// Returns the stored dead letter of a record that failed for the first time.
 ///
 /// # Errors
-/// The letter cannot be encoded, which is a defect.
+/// The dead letter cannot be encoded, which is a defect.
 pub fn stored(letter: &Letter) -> Result<StoredLetter, StoreError> {
     Ok(StoredLetter { first: nanos(letter.at), attempts: 1, key: key(&letter.name), content: encode(letter)? })
 }
 
-/// Encodes a letter.
+/// Encodes a dead letter.
 ///
 /// # Errors
-/// The letter cannot be encoded, which is a defect.
+/// The dead letter cannot be encoded, which is a defect.
 pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
     let record = &letter.record;
     let form = LetterForm {
@@ -61,10 +61,10 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
     written.map(Bytes::from).map_err(|error| StoreError::Unavailable(Box::new(error)))
 }
 
-/// Decodes a letter.
+/// Decodes a dead letter.
 ///
 /// # Errors
-/// The bytes are not a letter, or a later version wrote them.
+/// The bytes are not a dead letter, or a later version wrote them.
 pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     let damaged = |what: &str| StoreError::Damaged(format!("a dead letter cannot be read: {what}"));
     let (trace, rest) = match bytes.split_first() {

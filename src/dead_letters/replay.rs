@@ -1,9 +1,9 @@
 //! Replay of dead letters in a separate run, through the rest of the graph of the pipeline.
 //!
-//! The run reads letters instead of a source, and its state store is the queue. A letter stays in the queue until every
-//! copy of its record is delivered and durable, filtered, or failed again. Then the executor commits, as it does with
-//! positions: in one transaction the letter is removed or replaced by the copies that failed again. So a crash at any
-//! point repeats what was not committed, and loses nothing.
+//! The run reads dead letters instead of a source, and its state store is the queue. A dead letter stays in the queue
+//! until every copy of its record is delivered and durable, filtered, or failed again. Then the executor commits, as it
+//! does with positions: in one transaction the dead letter is removed or replaced by the copies that failed again. So a
+//! crash at any point repeats what was not committed, and loses nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ use crate::pipelines::Pipeline;
 use crate::store::Store;
 use crate::store::letters::{Settled, StoredLetter, key};
 
-/// Number of letters that are read together.
+/// Number of dead letters that are read together.
 const PAGE: usize = 64;
 /// Maximum number of failures that are listed.
 const TOLD: usize = 100;
@@ -71,14 +71,14 @@ impl std::convert::From<From> for String {
     }
 }
 
-/// A request to replay letters.
+/// A request to replay dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The letters with these numbers; `None` = all current letters.
+    /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
     /// Where their records enter.
     pub from: From,
-    /// The record that replaces the one in the letter. Requires exactly one number.
+    /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
 }
 
@@ -87,7 +87,7 @@ pub struct Request {
 #[serde(rename_all = "camelCase")]
 #[schema(as = ReplayOutcome)]
 pub struct Outcome {
-    /// Letters whose records were processed completely.
+    /// Dead letters whose records were processed completely.
     pub replayed: u64,
     /// Those of them without a new failure: they were removed from the queue.
     pub delivered: u64,
@@ -95,15 +95,15 @@ pub struct Outcome {
     pub failed_again: u64,
     /// The first hundred failures: records that failed again or could not be tried.
     pub failures: Vec<Failure>,
-    /// Numbers of requested letters that were not tried: the time was up, or the run failed. They are unchanged in the
-    /// queue.
+    /// Numbers of requested dead letters that were not tried: the time was up, or the run failed. They are unchanged in
+    /// the queue.
     pub remaining: Vec<u64>,
     /// Why the replay ended early, unless the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
-/// A letter that failed again or could not be tried.
+/// A dead letter that failed again or could not be tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReplayFailure)]
 pub struct Failure {
@@ -119,19 +119,19 @@ pub struct Failure {
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The letter does not exist.
+    /// The dead letter does not exist.
     #[error("there is no dead letter {0}")]
     NotFound(u64),
-    /// An edited record requires exactly one letter, which it replaces.
+    /// An edited record requires exactly one dead letter, which it replaces.
     #[error("a record is given for {0} letters: it can take the place of one")]
     NotOne(usize),
     /// The requested node does not exist.
     #[error("{0}")]
     NotThere(NoEntry),
-    /// The node where the letter failed does not exist any more.
+    /// The node where the dead letter failed does not exist any more.
     #[error("dead letter {number}: {error}")]
     NoEntry {
-        /// The letter.
+        /// The dead letter.
         number: u64,
         /// The reason.
         error: NoEntry,
@@ -168,7 +168,7 @@ impl ReplayError {
 /// The services that a replay uses.
 #[derive(Clone)]
 pub struct Tools {
-    /// The state store, which contains the letters.
+    /// The state store, which contains the dead letters.
     pub store: Store,
     /// Receives the log lines of processors and destinations.
     pub log: Arc<dyn LogSink>,
@@ -180,8 +180,8 @@ pub struct Tools {
     pub traces: Option<Tracing>,
 }
 
-/// Replays letters of a pipeline that does not run, the oldest first. Letters that are not done when `halt` completes
-/// stay.
+/// Replays dead letters of a pipeline that does not run, the oldest first. Dead letters that are not done when `halt`
+/// completes stay.
 ///
 /// # Errors
 /// Nothing was replayed. Later failures are part of the outcome.
@@ -264,11 +264,11 @@ pub async fn replay(
     }
 }
 
-/// Where letters enter, and the source that they were read from.
+/// Where dead letters enter, and the source that they were read from.
 type Group = (Entry, Str);
 
-/// Groups the letters by where they enter. Groups are in the order of their first letters, and letters within a group
-/// from old to new.
+/// Groups the dead letters by where they enter. Groups are in the order of their first dead letters, and dead letters
+/// within a group from old to new.
 async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
     let mut numbers = match &request.numbers {
         Some(numbers) => numbers.clone(),
@@ -282,7 +282,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
         let wanted = &left[..left.len().min(PAGE)];
         let found = tools.store.letters_numbered(id, wanted.to_vec()).await?;
         let Some((last, _)) = found.last() else {
-            // If all letters are replayed, some may have been removed meanwhile.
+            // If all dead letters are replayed, some may have been removed meanwhile.
             if request.numbers.is_some() {
                 return Err(ReplayError::NotFound(*first));
             }
@@ -299,7 +299,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
         for (number, stored) in &found {
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
-                // A letter without a known node enters at the start.
+                // A dead letter without a known node enters at the start.
                 From::At(ref id) => Entry::Step(id.clone()),
                 From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
                 From::Step | From::Start => Entry::Start,
@@ -323,20 +323,20 @@ impl Outcome {
     }
 }
 
-/// The letters of a run: its input, and the state store that it commits to.
+/// The dead letters of a run: its input, and the state store that it commits to.
 struct Queue {
     store: Store,
     pipeline: Str,
-    /// Replaces the record of the only letter.
+    /// Replaces the record of the only dead letter.
     record: Option<Record>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Numbers of letters that were not read yet.
+    /// Numbers of dead letters that were not read yet.
     waiting: VecDeque<u64>,
-    /// Letters that were read, in order: the rows of the run's lane.
+    /// Dead letters that were read, in order: the rows of the run's lane.
     read: Vec<Tried>,
     /// Number of leading rows that are settled.
     settled: usize,
@@ -347,7 +347,7 @@ struct State {
     failed_again: u64,
 }
 
-/// The values of a letter before it was replayed.
+/// The values of a dead letter before it was replayed.
 #[derive(Clone)]
 struct Tried {
     number: u64,
@@ -361,8 +361,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// Returns the stored letter of a copy that failed again. The first copy keeps the name of the letter and gets the
-    /// new failure; the names of others are derived from it.
+    /// Returns the stored dead letter of a copy that failed again. The first copy keeps the name of the dead letter and
+    /// gets the new failure; the names of others are derived from it.
     fn again(&self, index: usize, copy: &Letter) -> Result<StoredLetter, StoreError> {
         let name = if index == 0 { self.name.clone() } else { Str::from(format!("{}>{}", self.name, copy.name)) };
         let letter = Letter {
@@ -443,7 +443,7 @@ impl StateStore for Queue {
         Ok(())
     }
 
-    /// Collects the copies. Until the row is settled, the original letter preserves the record.
+    /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
     async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();
         let mut state = self.state();
@@ -460,7 +460,7 @@ impl Past for Queue {
     }
 }
 
-/// The letters as a source.
+/// The dead letters as a source.
 struct Letters(Arc<Queue>);
 
 #[async_trait]
@@ -486,7 +486,8 @@ impl Reader for LetterReader {
                 return Ok(Read::End);
             }
             let found = queue.store.letters_numbered(&queue.pipeline, wanted.clone()).await.map_err(unread)?;
-            // There is no await point after this: numbers leave the queue only together with the read of their letters.
+            // There is no await point after this: numbers leave the queue only together with the read of their dead
+            // letters.
             let last = found.last().map_or(u64::MAX, |(number, _)| *number);
             let passed = wanted.iter().take_while(|number| **number <= last).count();
             let mut tried = Vec::with_capacity(found.len());
@@ -497,7 +498,7 @@ impl Reader for LetterReader {
                 let StoredLetter { first, attempts, .. } = stored;
                 let position = record.position().clone();
                 let record = queue.record.clone().unwrap_or(record);
-                // The position from the source; a letter without one uses its number.
+                // The position from the source; a dead letter without one uses its number.
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
@@ -517,7 +518,7 @@ fn unread(error: StoreError) -> Fault {
     Fault::fatal("letters_unreadable", error)
 }
 
-/// Ignores acknowledgements: the source was acknowledged when the letters were stored.
+/// Ignores acknowledgements: the source was acknowledged when the dead letters were stored.
 struct Untold;
 
 #[async_trait]

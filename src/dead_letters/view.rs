@@ -22,14 +22,14 @@ use crate::store::letters::{LetterTotals, StoredLetter, nanos};
 
 /// Maximum characters of a record in a list.
 const SHORT: usize = 160;
-/// Number of letters that are read together.
+/// Number of dead letters that are read together.
 const PAGE: usize = 256;
 
 /// A dead letter in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterView {
-    /// Its number in the pipeline; newer letters have higher numbers.
+    /// Its number in the pipeline; newer dead letters have higher numbers.
     pub number: u64,
     /// Time of the last failure.
     pub at: String,
@@ -53,7 +53,7 @@ pub struct LetterView {
     /// Id of the trace of the last failure, if the record was traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// The record: in a list, the beginning of its content as text; for a single letter, its JSON form.
+    /// The record: in a list, the beginning of its content as text; for a single dead letter, its JSON form.
     pub record: serde_json::Value,
 }
 
@@ -68,38 +68,38 @@ pub struct LetterError {
     pub message: Str,
 }
 
-/// Letters of a pipeline, newest first.
+/// Dead letters of a pipeline, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LetterPage {
-    /// The letters of the page.
+    /// The dead letters of the page.
     pub letters: Vec<LetterView>,
-    /// Number of all letters of the pipeline.
+    /// Number of all dead letters of the pipeline.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Letters that were evicted because of the limits of the queue, since the pipeline was created.
+    /// Dead letters that were evicted because of the limits of the queue, since the pipeline was created.
     pub evicted: u64,
-    /// When the oldest letter first failed.
+    /// When the oldest dead letter first failed.
     pub oldest: Option<String>,
-    /// Letters of the search for which the condition failed; absent if there are none.
+    /// Dead letters of the search for which the condition failed; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unjudged: Option<Unjudged>,
-    /// Nodes where letters failed. Only on the first page of a search for a node where no letter failed.
+    /// Nodes where dead letters failed. Only on the first page of a search for a node where no dead letter failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub nodes: Option<Vec<Str>>,
 }
 
-/// Letters for which a condition failed.
+/// Dead letters for which a condition failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unjudged {
-    /// Number of letters.
+    /// Number of dead letters.
     pub count: u64,
     /// The error of the condition on the newest of them.
     pub error: LetterError,
 }
 
-/// Why letters cannot be listed.
+/// Why dead letters cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The store cannot be read.
@@ -111,7 +111,7 @@ pub enum PageError {
         BUDGET.steps, BUDGET.time.as_secs()
     )]
     TooCostly {
-        /// Number of letters searched before.
+        /// Number of dead letters searched before.
         looked_at: u64,
     },
 }
@@ -147,7 +147,8 @@ struct Search {
 }
 
 impl Search {
-    /// Searches letters. Returns `true` if the search should continue. O(letters), plus the cost of the condition.
+    /// Searches dead letters. Returns `true` if the search should continue. O(dead letters), plus the cost of the
+    /// condition.
     fn look_through(&mut self, found: &[(u64, StoredLetter)]) -> Result<bool, PageError> {
         for (number, stored) in found {
             let letter = form::decode(&stored.content)?;
@@ -164,8 +165,8 @@ impl Search {
     }
 }
 
-/// Returns the newest letters below a number that match the filter, at most `limit`. O(letters searched). The condition
-/// runs on threads for expressions, within [`BUDGET`].
+/// Returns the newest dead letters below a number that match the filter, at most `limit`. O(dead letters searched). The
+/// condition runs on threads for expressions, within [`BUDGET`].
 ///
 /// # Errors
 /// The store cannot be read, or the condition used up the budget.
@@ -204,14 +205,14 @@ pub async fn page(
         count: unjudged,
         error: LetterError { code: fault.code().into(), message: fault.message().into() },
     });
-    // A partial search may have missed letters of the node.
+    // A partial search may have missed dead letters of the node.
     let is_whole = before.is_none() && limit > 0;
     let nodes = (filter.node.is_some() && is_whole && !is_of_node).then(|| nodes.into_iter().collect());
     let LetterTotals { count, bytes, evicted, oldest } = store.letter_totals(pipeline).await?;
     Ok(LetterPage { letters, count, bytes, evicted, oldest: oldest.map(shown_nanos), unjudged, nodes })
 }
 
-/// Returns the numbers of all letters, newest first. O(letters).
+/// Returns the numbers of all dead letters, newest first. O(dead letters).
 ///
 /// # Errors
 /// The store cannot be read.
@@ -227,7 +228,7 @@ pub async fn numbers(store: &Store, pipeline: &Str) -> Result<Vec<u64>, StoreErr
     }
 }
 
-/// Returns one letter with its whole record.
+/// Returns one dead letter with its whole record.
 ///
 /// # Errors
 /// The store cannot be read.

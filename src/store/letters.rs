@@ -1,7 +1,7 @@
 //! Dead letters in the state store.
 //!
-//! The store treats the content of a letter as bytes: it knows the number, the name, the time of the first failure and
-//! the number of attempts. So it can apply limits and replace letters without decoding records.
+//! The store treats the content of a dead letter as bytes: it knows the number, the name, the time of the first failure
+//! and the number of attempts. So it can apply limits and replace dead letters without decoding records.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub struct StoredLetter {
     pub attempts: u32,
     /// Key of its name.
     pub key: LetterKey,
-    /// The encoded letter.
+    /// The encoded dead letter.
     pub content: Bytes,
 }
 
@@ -68,15 +68,15 @@ impl StoredLetter {
         })
     }
 
-    /// Takes over the values of the letter that this one replaces because it has the same name: the record was read
-    /// again.
+    /// Takes over the values of the dead letter that this one replaces because it has the same name: the record was
+    /// read again.
     pub(super) fn succeed(&mut self, first: u64, attempts: u32) {
         self.first = first;
         self.attempts = self.attempts.max(attempts);
     }
 }
 
-/// Returns the bytes that a letter counts towards the limit.
+/// Returns the bytes that a dead letter counts towards the limit.
 pub(super) fn weight(stored: usize) -> u64 {
     stored as u64 + 64
 }
@@ -86,34 +86,35 @@ pub fn nanos(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A letter that was replayed, with the result.
+/// A dead letter that was replayed, with the result.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// Its number.
     pub number: u64,
-    /// The copies that failed again. If there are none, the letter is removed. The first replaces it, others are added.
+    /// The copies that failed again. If there are none, the dead letter is removed. The first replaces it, others are
+    /// added.
     pub copies: Vec<StoredLetter>,
 }
 
-/// Selection of letters.
+/// Selection of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All letters of the pipeline.
+    /// All dead letters of the pipeline.
     All,
-    /// Letters with these numbers; missing ones are ignored.
+    /// Dead letters with these numbers; missing ones are ignored.
     Numbers(Vec<u64>),
-    /// Letters that first failed before this time, in nanoseconds since 1970.
+    /// Dead letters that first failed before this time, in nanoseconds since 1970.
     Before(u64),
 }
 
-/// A change of the letters of a pipeline.
+/// A change of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Removes letters older than `oldest`, then stores letters as far as the limits allow.
+    /// Removes dead letters older than `oldest`, then stores dead letters as far as the limits allow.
     Keep { letters: Vec<StoredLetter>, bounds: LetterBounds, oldest: u64 },
     /// Applies the result of a replay.
     Settle(Vec<Settled>),
-    /// Removes letters.
+    /// Removes dead letters.
     Remove(Which),
 }
 
@@ -132,15 +133,15 @@ impl Change {
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
-    /// Number of the given letters that were stored.
+    /// Number of the given dead letters that were stored.
     pub(super) kept: usize,
     /// Why the others were refused.
     pub(super) full: Option<FullQueue>,
-    /// Number of letters that were removed.
+    /// Number of dead letters that were removed.
     pub(super) removed: u64,
 }
 
-/// Returns why a queue of this size refuses a letter of this weight; `None` if it accepts the letter.
+/// Returns why a queue of this size refuses a dead letter of this weight; `None` if it accepts the dead letter.
 pub(super) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64) -> Option<FullQueue> {
     if bounds.full == WhenFull::DropOldest {
         return None;
@@ -149,18 +150,18 @@ pub(super) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64
     Some(FullQueue { bound, count, bytes })
 }
 
-/// A query of the letters of a pipeline.
+/// A query of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
-    /// The newest letters below a number, newest first.
+    /// The newest dead letters below a number, newest first.
     Below { number: u64, most: usize },
-    /// The existing letters with these numbers, in this order.
+    /// The existing dead letters with these numbers, in this order.
     Numbers(Vec<u64>),
     /// The totals.
     Totals,
 }
 
-/// Maximum bytes of letters in one answer: after this, no letter is added.
+/// Maximum bytes of dead letters in one answer: after this, no dead letter is added.
 pub(super) const ANSWER_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Debug)]
@@ -169,22 +170,22 @@ pub(super) enum Answer {
     Totals(LetterTotals),
 }
 
-/// Totals of the letters of a pipeline.
+/// Totals of the dead letters of a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LetterTotals {
-    /// Number of letters.
+    /// Number of dead letters.
     pub count: u64,
     /// Their bytes, as they count towards the limit.
     pub bytes: u64,
-    /// Letters that were evicted because of their number, size or age since the pipeline was created.
+    /// Dead letters that were evicted because of their number, size or age since the pipeline was created.
     pub evicted: u64,
-    /// Time of the first failure of the oldest letter, in nanoseconds since 1970.
+    /// Time of the first failure of the oldest dead letter, in nanoseconds since 1970.
     pub oldest: Option<u64>,
 }
 
 impl Store {
-    /// Stores letters; a letter replaces an existing one with the same name. Logs evictions at most once a minute per
-    /// pipeline.
+    /// Stores dead letters; a dead letter replaces an existing one with the same name. Logs evictions at most once a
+    /// minute per pipeline.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -208,7 +209,8 @@ impl Store {
         Ok(KeptLetters { kept, evicted, full })
     }
 
-    /// Removes replayed letters, or replaces them with the copies that failed again. Applied entirely or not at all.
+    /// Removes replayed dead letters, or replaces them with the copies that failed again. Applied entirely or not at
+    /// all.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -216,7 +218,7 @@ impl Store {
         self.change_letters(pipeline, Change::Settle(settled)).await.map(drop)
     }
 
-    /// Removes letters. Returns their number.
+    /// Removes dead letters. Returns their number.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -224,7 +226,7 @@ impl Store {
         Ok(self.change_letters(pipeline, Change::Remove(which)).await?.removed)
     }
 
-    /// Returns the newest letters below a number, newest first: at most `most`, or fewer if they are large.
+    /// Returns the newest dead letters below a number, newest first: at most `most`, or fewer if they are large.
     ///
     /// # Errors
     /// The store cannot be read or is damaged.
@@ -237,7 +239,7 @@ impl Store {
         self.letters(pipeline, Question::Below { number, most }).await
     }
 
-    /// Returns the existing letters with these numbers, in this order; if they are large, only the first of them.
+    /// Returns the existing dead letters with these numbers, in this order; if they are large, only the first of them.
     ///
     /// # Errors
     /// The store cannot be read or is damaged.
@@ -249,7 +251,7 @@ impl Store {
         self.letters(pipeline, Question::Numbers(numbers)).await
     }
 
-    /// Returns the totals of the letters of a pipeline.
+    /// Returns the totals of the dead letters of a pipeline.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -282,17 +284,17 @@ impl Store {
     }
 }
 
-/// Minimum time between two log lines about evicted letters of a pipeline.
+/// Minimum time between two log lines about evicted dead letters of a pipeline.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Evicted letters that were not logged yet, by pipeline; clones share them.
+/// Evicted dead letters that were not logged yet, by pipeline; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Evictions {
     pipelines: Arc<Mutex<BTreeMap<Str, (Instant, u64)>>>,
 }
 
 impl Evictions {
-    /// Counts evicted letters. Returns the number to log if a log line is due.
+    /// Counts evicted dead letters. Returns the number to log if a log line is due.
     fn to_log(&self, pipeline: &Str, evicted: u64, now: Instant) -> Option<u64> {
         if evicted == 0 {
             return None;

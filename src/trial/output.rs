@@ -102,17 +102,17 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// Creates an output that writes letters to a stream.
+    /// Creates an output that writes dead letters to a stream.
     pub fn new(sink: Sink) -> Self {
         Letters { sink: Mutex::new(sink), written: AtomicU64::new(0) }
     }
 
-    /// Returns the number of letters so far.
+    /// Returns the number of dead letters so far.
     pub fn count(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Writes letters. If the reader is gone, failures are still counted and the trial continues.
+    /// Writes dead letters. If the reader is gone, failures are still counted and the trial continues.
     ///
     /// # Errors
     /// The stream cannot be written.
@@ -120,7 +120,7 @@ impl Letters {
         let mut text = Vec::new();
         for letter in letters {
             if let Err(fault) = write_record(letter, &mut text) {
-                // A record that cannot be written is replaced, so that the letter itself is written.
+                // A record that cannot be written is replaced, so that the dead letter itself is written.
                 let mut letter = letter.clone();
                 letter.payload.after = Data::text(format!("the record cannot be shown: {}", fault.message()));
                 write_record(&letter, &mut text)?;

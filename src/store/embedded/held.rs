@@ -171,7 +171,7 @@ impl Held {
             broken.into_inner()
         });
         // A write that was reported as failed may have succeeded. Repeating it is harmless: marks refer to delivered
-        // records, claims only rise, and letters and schemas are found by their names.
+        // records, claims only rise, and dead letters and schemas are found by their names.
         *open = Some(Open::new(site.open()?));
         tracing::debug!(cause, "the state store was closed and opened again after an error");
         Ok(())
