@@ -129,7 +129,7 @@ pub(super) struct LaneNumbers {
     unacknowledged: u64,
     /// Age of the oldest of them; 0 = there is none.
     oldest_unacknowledged_seconds: f64,
-    /// Age of the oldest record that was read and is not covered by the stored position; 0 = there is none.
+    /// Age of the first position that was read after the stored one; 0 = there is none.
     position_age_seconds: f64,
 }
 

@@ -56,7 +56,7 @@ pub(super) struct PipelineState {
     pub(super) word: &'static str,
 }
 
-/// The values that clients of the gRPC API know.
+/// The values that clients of this API know.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(clippy::enum_variant_names, reason = "as it is written")]

@@ -63,7 +63,7 @@ pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     let condition = CompiledCondition::compile(text)?;
     match condition.never() {
         Some((why, hint)) => {
-            // The reason of a processor's condition is shortened to the reason itself.
+            // Removes prefixes of the message for the condition of a processor.
             let said = ["every record fails here: ", "the condition fails for every record: "];
             let why = said.iter().find_map(|said| why.strip_prefix(said)).unwrap_or(&why);
             Err(ConditionError::Fails(why.to_owned(), hint))

@@ -95,8 +95,8 @@ pub struct Outcome {
     pub failed_again: u64,
     /// The first hundred failures: records that failed again or could not be tried.
     pub failures: Vec<Failure>,
-    /// Numbers of requested dead letters that were not tried: the time was up, or the run failed. They are unchanged in
-    /// the queue.
+    /// Numbers of requested dead letters that were not completed: the time was up, or the run failed. They are
+    /// unchanged in the queue.
     pub remaining: Vec<u64>,
     /// Why the replay ended early, unless the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
