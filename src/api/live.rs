@@ -141,7 +141,7 @@ pub(super) struct SourceNumbers {
     connector: Str,
     #[serde(flatten)]
     backlog: BacklogNumbers,
-    /// Files or objects that disappeared before the source could read them, in this run.
+    /// Files or objects that disappeared or were truncated before the source could read them, in this run.
     missed: u64,
 }
 
