@@ -206,7 +206,7 @@ impl Followed {
     }
 }
 
-/// A warning about a certificate that is not valid now or expires soon; `None` if it is valid for long enough.
+/// Returns a warning about a certificate that is not valid now or expires soon; `None` if it is valid for long enough.
 pub(crate) fn ending(identity: &Identity, now: SystemTime) -> Option<String> {
     let shown = identity.certificates.display();
     let validity = identity.validity().ok()?;
