@@ -1,4 +1,4 @@
-//! The tools: commands of this program with the arguments that an assistant gives, and requests to a running service.
+//! The tools: commands of this program with arguments from an assistant, and requests to a running service.
 
 mod arguments;
 
@@ -25,19 +25,19 @@ use arguments::{
     Apply, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text, Trial,
 };
 
-/// Most records that one look shows.
+/// Maximum number of records that `inspect` returns.
 const RECORDS: u32 = 100;
-/// Longest time that a tool takes: clients give up after some.
+/// Time limit of a tool in seconds: clients give up on slow calls.
 const LONGEST: u32 = 20;
 
-/// What all tools share.
+/// State that all tools share.
 struct Shared {
     settings: Settings,
-    /// The settings as flags, for commands.
+    /// The settings as flags for commands.
     flags: Vec<String>,
 }
 
-/// All tools; those that change a service only where they are allowed.
+/// Returns all tools; those that change a service only if `mutations` is set.
 pub(super) fn tools(settings: Settings, given: &[(&'static str, String)], mutations: bool) -> Vec<Tool> {
     let flags = given.iter().map(|(name, value)| format!("--{name}={value}")).collect();
     let shared = Arc::new(Shared { settings, flags });
@@ -49,7 +49,7 @@ pub(super) fn tools(settings: Settings, given: &[(&'static str, String)], mutati
     tools
 }
 
-/// Tools that need no service.
+/// Returns the tools that need no service.
 fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
     vec![
         tool(
@@ -137,7 +137,7 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
     ]
 }
 
-/// Tools that look at a service.
+/// Returns the tools that read from a service.
 fn looks(shared: &Arc<Shared>) -> Vec<Tool> {
     vec![
         tool(
@@ -201,7 +201,7 @@ fn looks(shared: &Arc<Shared>) -> Vec<Tool> {
     ]
 }
 
-/// Tools that change a service.
+/// Returns the tools that change a service.
 fn changes(shared: &Arc<Shared>) -> Vec<Tool> {
     vec![
         tool(
@@ -267,12 +267,12 @@ fn changes(shared: &Arc<Shared>) -> Vec<Tool> {
     ]
 }
 
-/// The flag that makes errors of warnings.
+/// Returns the flag that turns warnings into errors.
 fn strictly(strict: bool) -> &'static [&'static str] {
     if strict { &["--strict"] } else { &[] }
 }
 
-/// Which dead letters are meant.
+/// Returns the request body that selects dead letters.
 fn chosen(numbers: Option<Vec<u64>>, all: bool) -> Value {
     match numbers {
         Some(numbers) => json!({ "numbers": numbers }),
@@ -280,7 +280,7 @@ fn chosen(numbers: Option<Vec<u64>>, all: bool) -> Value {
     }
 }
 
-/// A tool whose arguments are of a type, which also gives their schema.
+/// Builds a tool. The type of its arguments also provides their schema.
 fn tool<A: DeserializeOwned + ToSchema>(
     shared: &Arc<Shared>,
     (name, title, effect): (&'static str, &'static str, Effect),
@@ -306,7 +306,7 @@ fn tool<A: DeserializeOwned + ToSchema>(
 }
 
 impl Shared {
-    /// A command of this program. The argument is never taken for a flag.
+    /// Runs a command of this program. The argument is never parsed as a flag.
     fn run(&self, command: &[&str], more: &[&str], argument: Option<&str>) -> Report {
         let mut line: Vec<String> = command.iter().chain(more).map(|&part| part.to_owned()).collect();
         line.extend(self.flags.iter().cloned());
@@ -316,11 +316,11 @@ impl Shared {
         called(line)
     }
 
-    /// The pipeline that is given, or the one that is named.
+    /// Runs on the pipeline that is given as text, or on the one with the given id.
     fn on(&self, config: Option<String>, id: Option<String>, run: impl FnOnce(Option<&str>) -> Report) -> Report {
         match (config, id) {
             (Some(config), None) => inline(&config, run),
-            // A name is no path: what is in other files is not for whoever asks.
+            // An id must not be a path: assistants cannot read arbitrary files.
             (None, Some(id)) if !id.contains(['/', '\\']) && !id.contains(".y") && !Path::new(&id).exists() => {
                 run(Some(&id))
             }
@@ -354,7 +354,7 @@ fn told(command: &'static str, answer: Result<Value, Box<Report>>) -> Report {
     }
 }
 
-/// Runs tests in a process of their own, which reads no file and can be ended.
+/// Runs tests in a process of their own, which reads no files and can be killed.
 fn tested(request: &TestRequest) -> Report {
     const COMMAND: &str = "pipelines.test";
     match testing::run(request) {
@@ -366,7 +366,7 @@ fn tested(request: &TestRequest) -> Report {
     }
 }
 
-/// Runs on a pipeline that is given as text; its file is called pipeline.yaml wherever it is named.
+/// Runs on a pipeline that is given as text. In the report, its file is called pipeline.yaml.
 fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
     match kept(config) {
         Ok((_kept, path)) => run(Some(&path)).replaced(&path, "pipeline.yaml"),
@@ -377,8 +377,8 @@ fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
     }
 }
 
-/// A file with this text, and a path to it: a file without a name, since the text may hold credentials. It is gone with
-/// the process, however that ends.
+/// Writes the text to a file without a name, because it can contain credentials, and returns a path to it. The file
+/// disappears with the process.
 #[cfg(target_os = "linux")]
 fn kept(config: &str) -> io::Result<(std::fs::File, String)> {
     use std::os::fd::AsRawFd as _;
@@ -388,7 +388,7 @@ fn kept(config: &str) -> io::Result<(std::fs::File, String)> {
     Ok((file, path))
 }
 
-/// The same where an open file has no path: a file that only this user may read.
+/// Like the Linux version, for systems where an open file has no path: writes a file that only this user can read.
 #[cfg(not(target_os = "linux"))]
 fn kept(config: &str) -> io::Result<(tempfile::NamedTempFile, String)> {
     let mut file = tempfile::Builder::new().prefix("anabranch-mcp-").suffix(".yaml").tempfile()?;
@@ -397,7 +397,7 @@ fn kept(config: &str) -> io::Result<(tempfile::NamedTempFile, String)> {
     Ok((file, path))
 }
 
-/// Records that pass, until there are enough or time is up.
+/// Returns records that pass, until there are enough or the time is up.
 fn inspect(shared: &Shared, asked: &Inspect) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "pipelines.inspect";
     let wanted = asked.records.unwrap_or(10).clamp(1, RECORDS) as usize;
@@ -426,7 +426,7 @@ fn inspect(shared: &Shared, asked: &Inspect) -> Result<Report, Box<Report>> {
                 records.push(frame["result"].take());
             }
         }
-        // Whoever serves it notices when the connection ends, too.
+        // The service also notices when the connection ends without this.
         let _ = socket.close(None).await;
         let report = Report::new(COMMAND).summary(json!({ "records": records.len(), "dropped": dropped }));
         Ok(match refused {
