@@ -27,7 +27,7 @@ pub fn page() -> Page {
             let standard: Vec<String> = key.standard.iter().map(|name| format!("`{name}`")).collect();
             let standard = match &standard[..] {
                 [] => String::new(),
-                names => format!(" Where it is not given: {}.", names.join(", ")),
+                names => format!(" If it is not set, the value comes from {}.", names.join(", ")),
             };
             let _ = writeln!(text, "| `{}` | {kind}{secret} | {default} | {}{standard} |", key.name, cell(key.comment));
         }

@@ -106,7 +106,7 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
 /// Lists the templates.
 fn templates() -> Report {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["TEMPLATE", "WHAT IT IS"]);
+    table.load_style(presets::NOTHING).set_header(["TEMPLATE", "DESCRIPTION"]);
     for template in TEMPLATES {
         table.add_row([template.name, template.summary()]);
     }
@@ -386,8 +386,8 @@ fn kind(kind: ParameterKind) -> &'static str {
         ParameterKind::Int => "integer",
         ParameterKind::Float => "number",
         ParameterKind::Bool => "true or false",
-        ParameterKind::Duration => "duration, as 1m30s",
-        ParameterKind::Bytes => "size, as 64MiB",
+        ParameterKind::Duration => "duration, for example 1m30s",
+        ParameterKind::Bytes => "size, for example 64MiB",
         ParameterKind::List => "list, separated by commas",
         ParameterKind::Reference => "reference, as .Payload.After.name",
         ParameterKind::Template => "template over the record",
