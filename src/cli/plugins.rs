@@ -220,7 +220,7 @@ fn head(specification: &Specification, roles: Option<&str>) -> String {
 
 fn parameters(text: &mut String, specification: &Specification, context: &Context) {
     if specification.parameters.is_empty() {
-        text.push_str("\nIt takes no settings.\n");
+        text.push_str("\nThe plugin has no settings.\n");
         return;
     }
     let mut table = listing(context);

@@ -53,7 +53,7 @@ pub enum Kind {
     },
     /// One of several words.
     Choice(&'static [&'static str]),
-    /// Texts separated by commas.
+    /// Comma-separated texts.
     List,
     /// `host:port`.
     Address,
@@ -72,7 +72,7 @@ impl Kind {
             Kind::Bytes { .. } => "size, for example 64MiB".into(),
             Kind::Duration { .. } => "duration, for example 1m30s".into(),
             Kind::Choice(words) => words.join(" or "),
-            Kind::List => "list, separated by commas".into(),
+            Kind::List => "comma-separated list".into(),
             Kind::Address => "host:port".into(),
             Kind::Share => "share, for example 0.01 or 1/100".into(),
         }

@@ -11,7 +11,7 @@ pub fn document() -> String {
         "# Configuration of Anabranch.\n\
          #\n\
          # Every line below shows a default; remove the `#` in front of a setting to change it.\n\
-         # A flag (--db.path) wins over a variable (ANABRANCH_DB_PATH), which wins over this file.\n\
+         # A flag (--db.path) takes precedence over a variable (ANABRANCH_DB_PATH), then over this file.\n\
          # Paths are relative to the directory of this file.\n",
     );
     for (section, title) in SECTIONS {

@@ -388,7 +388,7 @@ fn kind(kind: ParameterKind) -> &'static str {
         ParameterKind::Bool => "true or false",
         ParameterKind::Duration => "duration, for example 1m30s",
         ParameterKind::Bytes => "size, for example 64MiB",
-        ParameterKind::List => "list, separated by commas",
+        ParameterKind::List => "comma-separated list",
         ParameterKind::Reference => "reference, as .Payload.After.name",
         ParameterKind::Template => "template over the record",
         ParameterKind::File => "path of a file",
