@@ -26,10 +26,7 @@ pub fn json_schema() -> Value {
             json!({ "type": "string", "format": "date-time", "description": "The time of day for templates, scripts and the engine." }),
         ),
         ("timeout", duration.clone()),
-        (
-            "match",
-            json!({ "enum": ["fields", "data", "exact"], "description": "How strictly records are compared." }),
-        ),
+        ("match", json!({ "enum": ["fields", "data", "exact"], "description": "How strictly records are compared." })),
     ];
     let with_shared = |mut properties: Value| {
         for (name, schema) in &shared {
