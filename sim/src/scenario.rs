@@ -159,7 +159,7 @@ pub struct Sink {
     pub salt: u64,
     /// Durability of the rows that it accepted.
     pub takes: Takes,
-    /// What the engine may do after a write with an unknown outcome.
+    /// Retry policy after a write with an unknown outcome.
     pub retry: Retry,
     /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,

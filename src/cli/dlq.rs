@@ -156,7 +156,7 @@ fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
     )
 }
 
-/// `1 letter`, `2 letters`.
+/// Formats a number of dead letters: `1 letter`, `2 letters`.
 fn letters(count: u64) -> String {
     format!("{count} letter{}", if count == 1 { "" } else { "s" })
 }

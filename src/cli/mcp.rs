@@ -28,7 +28,7 @@ use crate::terminal::{self, Stream};
 /// reads the sources of the pipeline and calls its processors with the rights of this user. Nothing is changed without
 /// --allow-mutations.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example, as clients are configured:
+#[command(after_help = "Example of a client configuration:
   {\"mcpServers\": {\"anabranch\": {\"command\": \"anabranch\", \"args\": [\"mcp\"]}}}")]
 pub(super) struct Arguments {
     /// Listen at this address, at the path /mcp, instead of using standard input and output. Needs a token.

@@ -26,7 +26,7 @@ pub enum Exit {
     Drift = 4,
     /// `run --once`: nothing was read, because the sources had nothing to read.
     NothingRead = 5,
-    /// `run --once`: a dead-letter queue at its limit dropped dead letters.
+    /// `run --once`: a limit of a dead-letter queue removed dead letters.
     LettersDropped = 6,
     /// `run --once`: it was stopped before everything was read, or a source left something for a later run.
     Interrupted = 7,

@@ -42,7 +42,7 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 /// `pipelines.exit-on-degraded`, or has nothing else to do;
 /// 3 not everything was delivered in time, or the store or the port is in use;
 /// 5 `--once`: nothing was read, because the sources had nothing to read;
-/// 6 `--once`: a dead-letter queue at its limit dropped dead letters;
+/// 6 `--once`: a limit of the dead-letter queue removed dead letters;
 /// 7 `--once`: not everything was read, because the run was interrupted or a source left something for a later run;
 /// 128+n a second signal n ended it at once.
 #[derive(Debug, clap::Args)]

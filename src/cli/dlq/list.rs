@@ -20,8 +20,8 @@ use crate::terminal::is_unsafe;
 
 /// List the dead letters of a pipeline, newest first.
 ///
-/// Only queues with `dead-letter-queue: {plugin: store, window-size: 0}` keep dead letters in the store. If a running
-/// service holds the store, the command uses its HTTP API.
+/// Lists the dead letters of queues that keep them in the store, for example `dead-letter-queue: {plugin: store,
+/// window-size: 0}`. If a running service holds the store, the command uses its HTTP API.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
@@ -29,10 +29,10 @@ pub(in crate::cli) struct Arguments {
     /// Only records that failed at this processor or destination
     #[arg(long, value_name = "ID")]
     node: Option<String>,
-    /// Only records that failed since this time, as 2026-01-31T12:00:00Z, or within this duration, as 1h30m
+    /// Only records that failed since this time (2026-01-31T12:00:00Z) or within this duration (1h30m)
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
-    /// Only records for which this condition holds, as '{{ eq .Metadata.tenant "a" }}'
+    /// Only records for which this condition is true, for example '{{ eq .Metadata.tenant "a" }}'
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
     /// Maximum number of dead letters

@@ -27,7 +27,7 @@ pub(in crate::cli) struct Arguments {
     /// All dead letters of the pipeline
     #[arg(long, conflicts_with_all = ["numbers", "older_than"])]
     all: bool,
-    /// Dead letters whose record first failed longer ago than this, as 72h
+    /// Dead letters whose record first failed longer ago than this, for example 72h
     #[arg(long, value_name = "DURATION", value_parser = age, conflicts_with = "numbers")]
     older_than: Option<Duration>,
     /// Do not ask for confirmation

@@ -1,4 +1,4 @@
-//! Checks for dead letters that were removed because their queue was full.
+//! Checks for dead letters that were removed by the limits of their queues.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ struct DeadLetter {
     window_nack_threshold: u64,
     /// Number of stored dead letters, if they can be counted, and the time of the oldest.
     kept: Option<(u64, Option<String>)>,
-    /// Number of dead letters that were removed because the queue was full.
+    /// Number of dead letters that the limits of the queue removed.
     evicted: u64,
 }
 

@@ -686,7 +686,7 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "run.letters_dropped",
-        "A full dead-letter queue dropped dead letters during `run --once`. Their records are lost.",
+        "A limit of a dead-letter queue removed dead letters during `run --once`. Their records are lost.",
         "Raise max-count, max-bytes or max-age of the queue.",
     ),
     entry("run.no_output", "The log cannot be written to standard output.", "Check where standard output goes."),

@@ -117,7 +117,7 @@ impl ScriptReader {
     }
 }
 
-/// Logs the acknowledgements of a source.
+/// Records the acknowledgements that a source receives.
 struct Scripted {
     script: Arc<Script>,
     connector: Str,

@@ -64,7 +64,7 @@ pub(super) struct Plugin {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Code {
-    /// An error code, as `pipeline.not_found`.
+    /// An error code, for example `pipeline.not_found`.
     pub(super) code: String,
 }
 
