@@ -16,7 +16,7 @@ mod positions;
 mod processors;
 mod quickstart;
 mod record;
-#[allow(dead_code, reason = "the commands that ask come one by one")]
+#[allow(dead_code, reason = "not all commands use all of its functions")]
 mod remote;
 mod report;
 mod run;
@@ -301,7 +301,7 @@ fn registry_of(memory: Option<usize>) -> Registry {
 
 /// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered
 /// as left out, so that an error about a missing plugin can name its feature.
-#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "nothing has a process of its own"))]
+#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "only scripts run in processes of their own"))]
 fn families(registry: &mut Registry, memory: Option<usize>) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
