@@ -1,4 +1,4 @@
-//! `clone`: makes copies of a record.
+//! `clone`: duplicates records.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use anabranch_graph::text::Str;
 use crate::ordinal::ordinal;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `clone` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("clone", "Makes copies of every record.")
         .describe(
@@ -49,7 +49,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> 
 #[derive(Clone)]
 struct Copies {
     count: usize,
-    /// Whether no variable gives the count.
+    /// True if the count does not come from a variable.
     always: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The `drop` destination: counts records and forgets them, for measuring.
+//! The `drop` destination: discards records and counts them, for benchmarks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::state::LaneId;
 
-/// The kind, for the registry.
+/// Returns the `drop` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("drop", "Counts records and forgets them.")
         .describe(

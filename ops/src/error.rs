@@ -12,7 +12,7 @@ use anabranch_graph::template::Template;
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `error` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("error", "Fails every record it sees.")
         .describe(
@@ -49,7 +49,7 @@ impl Operator for Failing {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             let mut message = String::new();
-            // The record fails either way; a broken template says so in place of its output.
+            // The record fails either way. If the template fails to render, its error is the message.
             if let Err(e) = self.message.render(record, &mut message) {
                 message = e.to_string();
             }

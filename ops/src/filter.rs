@@ -8,7 +8,7 @@ use anabranch_graph::specification::{Specification, shared};
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `filter` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("filter", "Drops every record it sees.")
         .describe(

@@ -1,6 +1,7 @@
-//! The `store` dead-letter queue: letters in the state store of the service, to be listed, edited and replayed.
+//! The `store` dead-letter queue: keeps dead letters in the state store of the service, where users list, edit and
+//! replay them.
 //!
-//! The executor gives the letters to the store itself; here is what it is told of them.
+//! The executor writes the dead letters to the store itself; this plugin only configures the bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use anabranch_graph::text::Str;
 const COUNT: u64 = 10_000;
 const BYTES: u64 = 64 << 20;
 
-/// The kind, for the registry.
+/// Returns the `store` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("store", "Keeps dead letters in the state store.")
         .describe(

@@ -30,7 +30,7 @@ const SOURCE_KEY: Str = Str::from_static("ai.chunk.source_key");
 const INDEX: Str = Str::from_static("ai.chunk.index");
 const COUNT: Str = Str::from_static("ai.chunk.count");
 
-/// The kind, for the registry.
+/// Returns the `ai.chunk` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Reference, Text};
     let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());

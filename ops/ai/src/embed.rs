@@ -14,7 +14,7 @@ use crate::embedding::{Form, Model, Protocol, Rows};
 use crate::finding::finding;
 use crate::service::{Address, backoff, backoff_parameters, request_parameters};
 
-/// The kind, for the registry.
+/// Returns the `ai.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Bool, Int, Reference, Text};
     let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());

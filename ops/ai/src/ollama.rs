@@ -19,7 +19,7 @@ use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, backoff, backoff_parameters, request_parameters};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `ollama` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, List, Text};
     let specification = Specification::builtin("ollama", "Transforms data by asking a model of an Ollama server.")

@@ -18,7 +18,7 @@ use anabranch_graph::value::Value;
 use crate::desk::Desk;
 use crate::{field, wire};
 
-/// The kind, for the registry.
+/// Returns the `avro.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification =
         Specification::builtin("avro.decode", "Decodes a field from Avro in the Confluent wire format.")

@@ -30,7 +30,7 @@ const SUBJECT: &str = "schema.preRegistered.subject";
 const VERSION: &str = "schema.preRegistered.version";
 const AUTO_SUBJECT: &str = "schema.autoRegister.subject";
 
-/// The kind, for the registry.
+/// Returns the `avro.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
     let specification = Specification::builtin("avro.encode", "Encodes a field as Avro in the Confluent wire format.")
@@ -150,7 +150,7 @@ impl Operator for Encode {
             self.encode(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = Vec::new();
         }

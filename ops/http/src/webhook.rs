@@ -29,7 +29,7 @@ use message::Message;
 /// Bodies up to this size are copied out of the connection's read buffer, which they would keep in memory.
 const COPIED: usize = 64 << 10;
 
-/// The kind, for the registry.
+/// Returns the `webhook.http` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     Arc::new(Webhook { specification: specification() })
 }

@@ -26,7 +26,7 @@ const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
-/// The kind, for the registry.
+/// Returns the `custom.javascript` processor for the registry.
 pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
         .describe(

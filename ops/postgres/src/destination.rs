@@ -27,7 +27,7 @@ use crate::writer::TableWriter;
 
 const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
 
-/// The kind, for the registry.
+/// Returns the `postgres` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("postgres", "Writes records to tables of PostgreSQL.")
         .describe(

@@ -38,7 +38,7 @@ const LARGEST: u64 = 64 << 20;
 /// The longest key that S3 takes.
 const LONGEST_KEY: usize = 1024;
 
-/// The kind, for the registry.
+/// Returns the `s3` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("s3", "Writes batches of records as objects, a line for each record.")
         .describe(include_str!("destination/description.md"))

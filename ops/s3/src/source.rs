@@ -31,7 +31,7 @@ use listing::Bucket;
 use position::Place;
 use reader::{Objects, Pace};
 
-/// The kind, for the registry.
+/// Returns the `s3` source for the registry.
 pub(crate) fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("s3", "Reads the objects of a bucket, then what changes in it.")
         .describe(include_str!("source/description.md"))

@@ -1,4 +1,4 @@
-//! `base64.decode`: turns base64 text into what it stands for.
+//! `base64.decode`: decodes a field from base64 text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use bytes::Bytes;
 
 use crate::prototype::Prototype;
 
-/// Padding is demanded; bits that belong to no byte may be set, as some encoders leave them.
+/// Decoder that requires padding. Trailing bits that belong to no byte may be set, because some encoders leave them.
 const ENGINE: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// The kind, for the registry.
+/// Returns the `base64.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.decode", "Decodes a field from base64 text.")
         .describe(

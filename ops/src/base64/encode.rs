@@ -1,4 +1,4 @@
-//! `base64.encode`: turns a field into base64 text.
+//! `base64.encode`: encodes a field as base64 text.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
-/// The kind, for the registry.
+/// Returns the `base64.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.encode", "Encodes a field as base64 text.")
         .describe(
@@ -41,7 +41,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> 
 #[derive(Clone)]
 struct Encode {
     field: Reference,
-    /// The last text; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
@@ -51,7 +51,7 @@ impl Operator for Encode {
             self.encode(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = String::new();
         }

@@ -1,4 +1,4 @@
-//! `field.convert`: gives a field another type.
+//! `field.convert`: converts a field to another type.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::one_side;
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
-/// The kind, for the registry.
+/// Returns the `field.convert` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.convert", "Gives a field another type.")
         .describe(
@@ -89,7 +89,7 @@ impl Type {
         }
     }
 
-    /// The kind of value it is.
+    /// Returns the kinds of the converted value.
     const fn kind(self) -> Kinds {
         match self {
             Type::String => Kinds::TEXT,
@@ -100,7 +100,7 @@ impl Type {
         }
     }
 
-    /// Kinds of values of which none ever fits.
+    /// Returns the kinds of values that this conversion always rejects.
     fn refuses(self) -> Kinds {
         match self {
             Type::String => Kinds::NONE,
@@ -109,7 +109,7 @@ impl Type {
         }
     }
 
-    /// What the text must be, for messages.
+    /// Description of the required text, for error messages.
     const fn demands(self) -> &'static str {
         match self {
             Type::String => "UTF-8 text",
@@ -120,7 +120,7 @@ impl Type {
         }
     }
 
-    /// Reads a text; `None` where it is not what this type demands.
+    /// Parses `text` as this type. Returns `None` if the text is not valid for the type.
     fn read(self, text: &str) -> Option<Value> {
         match self {
             Type::String => Some(Value::from(text)),
@@ -139,7 +139,7 @@ impl Type {
     }
 }
 
-/// Whether a text can be converted to a time.
+/// Returns `true` if `text` can be converted to a time.
 pub(super) fn is_time(text: &str) -> bool {
     Type::Time.read(text).is_some()
 }
@@ -148,7 +148,7 @@ pub(super) fn is_time(text: &str) -> bool {
 struct Convert {
     field: Reference,
     to: Type,
-    /// The last text; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
@@ -158,7 +158,7 @@ impl Operator for Convert {
             self.convert(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = String::new();
         }
@@ -203,7 +203,7 @@ impl Convert {
         self.field.set(record, converted)
     }
 
-    /// Key and payload as a whole take text as raw data; raw data are that already.
+    /// Converts structured data to raw JSON text, for the whole key or payload. Raw data stays unchanged.
     fn data_to_text(&self, data: &Data, record: &mut Record) -> Result<(), Fault> {
         if data.fields().is_none() {
             return Ok(());

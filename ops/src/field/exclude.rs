@@ -16,7 +16,7 @@ use crate::prototype::Prototype;
 
 const FIELDS: &str = "fields";
 
-/// The kind, for the registry.
+/// Returns the `field.exclude` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.exclude", "Removes fields.")
         .describe(
@@ -58,7 +58,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
         Access::These(paths) => paths,
         Access::Everything => Vec::new(),
     };
-    // A field goes with the map that holds it, so that no removal depends on another.
+    // If a map and a field in it are both listed, the map is enough. So no removal depends on another.
     let goes_with = |i: usize, field: &Reference| {
         let path = paths(field).concat();
         fields.iter().enumerate().any(|(other, (outer, _))| {
@@ -78,7 +78,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
 
 #[derive(Clone)]
 struct Exclude {
-    /// With the places in the setting where they stand.
+    /// The fields, each with its byte range in the setting.
     fields: Arc<[(Reference, Range<usize>)]>,
 }
 

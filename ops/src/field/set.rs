@@ -16,7 +16,7 @@ use anabranch_graph::value::Value;
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `field.set` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.set", "Sets a field to a text.")
         .describe(
@@ -88,17 +88,17 @@ fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
 struct SetField {
     field: Reference,
     value: Content,
-    /// Whether no variable stands in the value.
+    /// True if the value contains no variable.
     always: bool,
-    /// The last output; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
 #[derive(Clone)]
 enum Content {
-    /// The same for every record.
+    /// A constant for every record.
     Same(Value),
-    /// The output of a template.
+    /// A template, rendered for each record.
     Rendered(Template),
 }
 
@@ -122,12 +122,13 @@ impl Operator for SetField {
 }
 
 impl SetField {
-    /// What is known of every text that it sets.
+    /// Returns the static knowledge about all texts that this processor sets.
     fn known(&self) -> Option<flow::Content> {
         let timeless = match &self.value {
             Content::Same(Value::Text(text)) => !super::convert::is_time(text),
             Content::Same(_) => false,
-            // What depends on no record has one form, as the date of now, unless it is made at random.
+            // The output of a template that reads no record always has the same form, such as today's date, unless it
+            // is random.
             Content::Rendered(template) => {
                 let source = template.source();
                 let code: String = source.split('"').step_by(2).collect();
@@ -167,7 +168,7 @@ impl Prototype for SetField {
             flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
         }
         if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
-            // What every text begins with that the template gives.
+            // The constant prefix of the rendered text.
             let head = template.source().split("{{").next().unwrap_or_default().trim_start();
             flow.record.side_mut(*side).plain =
                 !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);

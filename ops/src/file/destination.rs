@@ -26,7 +26,7 @@ use super::appender::{Appender, Frame};
 use super::follower::misled;
 use crate::offload::Offload;
 
-/// The kind, for the registry.
+/// Returns the `file` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("file", "Appends records to a file, one per line.")
         .describe(
@@ -68,7 +68,7 @@ struct ConfiguredFile {
     path: PathBuf,
     sync: bool,
     format: Arc<RecordFormat>,
-    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
 }
 
@@ -116,7 +116,7 @@ impl Destination for ConfiguredFile {
     }
 }
 
-/// Why the name of a file is hardly meant, and what to write.
+/// Returns why a file name is probably a mistake, and a remedy.
 fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
     const PACKED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "zip"];
     let text = path.to_str()?;
@@ -130,7 +130,7 @@ fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
     Some((message, "leave the ending out, and compress the file once it is moved away"))
 }
 
-/// What a blocking thread works on.
+/// State used on a blocking thread.
 struct Output {
     appender: Appender,
     frame: Frame,
@@ -147,7 +147,7 @@ struct Lines {
 #[async_trait]
 impl Writer for Lines {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        // A call that was given up: its rows come again, whatever became of them.
+        // Wait for a call that was dropped. The executor sends its records again, whatever the outcome.
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
         output.frame.clear();
@@ -201,8 +201,8 @@ fn broken() -> Fault {
     Fault::fatal("file_unwritable", "the thread that writes the file panicked")
 }
 
-/// What could be written and cannot any more may come back: a directory that was moved, a right that was revoked, a
-/// file system that is mounted anew. Nobody reads a pipe again that has lost its reader.
+/// Makes a fault transient. A file that was writable may become so again: after a moved directory, a revoked permission
+/// or an unmounted file system. A pipe that lost its reader stays unwritable.
 fn taken_away(fault: Fault) -> Fault {
     if fault.code() == "reader_gone" { fault } else { fault.with_class(FaultClass::Transient) }
 }

@@ -1,4 +1,4 @@
-//! The `file` source: one record per line, as the file grows.
+//! The `file` source: reads one record per line and follows the file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,23 +32,23 @@ use super::watch::Watch;
 use crate::arena::Arena;
 use crate::offload::Offload;
 
-/// An unterminated last line is delivered when it did not grow for so long.
+/// Time without growth after which an unterminated last line is delivered.
 const STABLE: Duration = Duration::from_millis(100);
 
-/// Pause between two looks at a file that does not grow: doubled from the first to the second.
+/// Shortest and longest pause between two checks of a file that does not grow; the pause doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
 
-/// From this pause on the system is asked to tell of changes, so that a file at rest costs nothing.
+/// Pause from which the file is watched through the system, so that an idle file costs nothing.
 const AT_REST: Duration = Duration::from_millis(40);
 
-/// Longest pause between two looks at a file whose changes the system tells: it does not tell those that another
-/// machine makes. Pauses double, so that even such a change waits no longer than the file was at rest before.
+/// Longest pause between two checks of a watched file. The system does not report changes by other machines. Pauses
+/// double, so such a change waits no longer than the file was idle before.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Most records of one read, whatever the room.
+/// Maximum number of records per read.
 const LONGEST_READ: usize = 4096;
 
-/// The kind, for the registry.
+/// Returns the `file` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
         .describe(
@@ -118,7 +118,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
 struct ConfiguredFile {
     path: Str,
     limit: usize,
-    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
 }
 
@@ -145,7 +145,7 @@ impl Source for ConfiguredFile {
         false
     }
 
-    /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.
+    /// Acknowledged lines stay in the file, and in rotated files while these exist.
     fn rereads(&self) -> bool {
         true
     }
@@ -188,9 +188,9 @@ impl Source for ConfiguredFile {
             missed: Missed::default(),
             arena: Arena::default(),
         };
-        // What cannot be read is said here and now; a file that is missing may come.
+        // Report an unreadable file immediately; a missing file may be created later.
         let step = reader.look(0).await.map_err(|fault| {
-            // A right that was never there is waited for as long as one that a server refuses.
+            // A permission that was never granted is handled like a rejected login.
             let is_new = fault.is_of_login() && !self.opened.load(Ordering::Relaxed);
             if is_new { fault.with_class(FaultClass::Fatal) } else { fault }
         })?;
@@ -200,54 +200,54 @@ impl Source for ConfiguredFile {
     }
 }
 
-/// What a blocking thread works on.
+/// State used on a blocking thread.
 struct Input {
     follower: Follower,
-    /// Bytes of the file after the whole lines.
+    /// Bytes of the file after the last whole line.
     rest: Vec<u8>,
-    /// While the file is at rest.
+    /// Watch of the idle file.
     watch: Option<Watch>,
 }
 
-/// The reader.
+/// Reader of the source.
 struct Lines {
     host: Host,
     path: Str,
     limit: usize,
-    /// Shared by all records.
+    /// Metadata shared by all records.
     metadata: Metadata,
     input: Offload<Input, io::Result<Step>>,
-    /// What was delivered; the next line starts here.
+    /// Place after the last delivered line; the next line starts here.
     place: Place,
-    /// Whole lines, line feeds included, that were not delivered yet.
+    /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
-    /// What a look brought that was not acted on yet.
+    /// Result of a step that was not handled yet.
     found: Option<Step>,
-    /// Bytes of the rest that hold no line feed.
+    /// Number of bytes in `rest` that were searched and contain no line feed.
     scanned: usize,
     idle: Idle,
-    /// The file changed while it was watched, and the system did not tell: it is looked at all the time from then on.
+    /// True if the watched file changed without a report. Then the file is polled.
     changes_untold: bool,
-    /// Of the current file.
+    /// Lengths of the current file over time.
     lengths: Lengths,
-    /// Generations of the file that were reported as missed.
+    /// Counts of missed files that were reported already.
     missed: Missed,
     arena: Arena,
 }
 
-/// What is known while the file does not grow.
+/// State while the file does not grow.
 #[derive(Default)]
 struct Idle {
-    /// `CaughtUp` was said since the last record.
+    /// True if `CaughtUp` was returned since the last record.
     said: bool,
-    /// `CaughtUp` was said at any time.
+    /// True if `CaughtUp` was ever returned.
     ever: bool,
-    /// Length of the unterminated line, and when it is taken for stable.
+    /// Length of the unterminated line, and when it counts as stable.
     tail: Option<(usize, Instant)>,
     pause: Duration,
-    /// The last pause ended without a word from the system.
+    /// True if the last pause ended without a report from the system.
     untold: bool,
-    /// It was said that the directory cannot be listed.
+    /// True if the user was warned that the directory cannot be listed.
     unlisted: bool,
 }
 
@@ -260,10 +260,10 @@ impl Reader for Lines {
                 self.idle = Idle { ever: self.idle.ever, ..Idle::default() };
                 return Ok(Read::Rows { partition: Partition::ONLY, records });
             }
-            // Between here and the next loop, whatever a look brings is noted before anything else is waited for.
+            // Record the result of a step before the next await, so that a dropped call loses nothing.
             if self.found.is_none() {
                 let rest = self.input.here().map_or(0, |input| input.rest.len());
-                // A line as long as the limit, and its line feed.
+                // A line of the maximum length and its line feed.
                 let most = self.limit.saturating_sub(rest).saturating_add(1);
                 let step = self.look(most).await?;
                 self.note(step);
@@ -288,7 +288,7 @@ impl Reader for Lines {
                         return Ok(read);
                     }
                 }
-                // There is more to read in the file that took its place.
+                // The file that took its place has more to read.
                 Some(Step::Leaving | Step::Unlisted) => self.pause().await,
                 Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
             }
@@ -309,7 +309,7 @@ impl Reader for Lines {
             input.follower.survey();
             Ok(Step::Surveyed)
         };
-        // Where a read was dropped, this is the outcome of its look. What that failed of, the next read meets again.
+        // After a dropped read, this returns the result of its step. The next read reports the same error again.
         if let Ok(step) = self.input.run(survey).await.ok()? {
             self.note(step);
         }
@@ -343,22 +343,22 @@ fn unreadable(path: &str, error: &io::Error) -> Fault {
     let text = format!("cannot read {path}: {error}");
     match error.kind() {
         IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
-        // It may be given: a rotation creates the file first and sets its owner later.
+        // Permission may come: a rotation creates the file first and sets its owner later.
         PermissionDenied => Fault::transient("file_unreadable", text).of_login(),
         _ => Fault::transient("file_unreadable", text),
     }
 }
 
-/// Characters with which shells name several files.
+/// Characters that form file patterns in shells.
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 impl Lines {
-    /// Looks at the file, at most `most` bytes further. Cancel-safe: what it brings is not lost.
+    /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
     async fn look(&mut self, most: usize) -> Result<Step, Fault> {
         let watch = self.idle.pause >= AT_REST && !self.changes_untold;
         self.input
             .run(move |input| {
-                // First the watch, then the look: no change falls between them.
+                // Set the watch before the check, so that no change falls between them.
                 if watch && input.watch.is_none() {
                     input.watch = Watch::on(input.follower.path());
                 }
@@ -369,7 +369,7 @@ impl Lines {
             .map_err(|e| unreadable(&self.path, &e))
     }
 
-    /// Takes in what a look brought, at once and without waiting.
+    /// Handles the result of a step without waiting.
     fn note(&mut self, step: Step) {
         if matches!(step, Step::Surveyed) {
             return;
@@ -404,8 +404,8 @@ impl Lines {
         self.found = Some(step);
     }
 
-    /// Moves whole lines out of the rest. The bytes after them are copied: there are none after a long line, and else no
-    /// more than were read at once.
+    /// Moves whole lines out of `rest`. Copies the bytes after them: none after a long line, otherwise at most one
+    /// read.
     fn take_whole_lines(&mut self) {
         let Some(input) = self.input.here() else { return };
         let Some(last) = memchr::memrchr(b'\n', &input.rest[self.scanned..]) else {
@@ -419,7 +419,7 @@ impl Lines {
         self.scanned = 0;
     }
 
-    /// Records of the whole lines at hand, as far as there is room.
+    /// Returns records of the available whole lines, up to the limits of `room`.
     fn lines(&mut self, room: Room) -> Result<Vec<Record>, Fault> {
         let mut records = Vec::new();
         let (most, mut bytes) = (room.rows.clamp(1, LONGEST_READ), 0);
@@ -433,7 +433,7 @@ impl Lines {
                 break;
             }
             if line.len() as u64 == self.place.tail && self.place.tail > 0 {
-                // Delivered before its line feed came.
+                // This line was already delivered before its line feed arrived.
                 self.place.advance(&whole[..=end], end + 1 - start);
                 start = end + 1;
                 continue;
@@ -453,7 +453,7 @@ impl Lines {
         self.place.turn(&whole[..start]);
         self.whole = self.whole.split_off(start);
         if self.whole.is_empty() {
-            // The records alone keep the buffer from here on.
+            // Only the records keep the buffer alive from here on.
             self.whole = Bytes::new();
             if records.is_empty() && self.scanned > self.limit {
                 return Err(self.too_long());
@@ -475,20 +475,21 @@ impl Lines {
         )
     }
 
-    /// The unterminated line at the end, unless there is none or it was delivered.
+    /// Returns the unterminated line at the end, unless there is none or it was delivered.
     fn rest(&mut self) -> Option<&mut Vec<u8>> {
         let tail = self.place.tail;
         self.input.here().map(|input| &mut input.rest).filter(|rest| !rest.is_empty() && rest.len() as u64 != tail)
     }
 
-    /// The record of the unterminated line.
+    /// Builds the record of the unterminated line.
     fn unterminated(&mut self, rest: Bytes) -> Record {
         let place = self.place.with_tail(&rest);
         self.place.tail = place.tail;
         record(&place, place.line + 1, rest, &self.metadata, &mut self.arena)
     }
 
-    /// Forgets the file that was read, with a warning: the next one starts anew. Its last line, if it was not delivered.
+    /// Leaves the file with a warning; the next one starts from its beginning. Returns the last line if it was not
+    /// delivered.
     fn leave(&mut self, what: &str) -> Option<Record> {
         let rest = self.rest().map(std::mem::take);
         let last = rest.map(|rest| self.unterminated(Bytes::from(rest)));
@@ -502,7 +503,7 @@ impl Lines {
         last
     }
 
-    /// At the end of the file. If nothing is returned, it is time to look again.
+    /// Handles the end of the file. Returns `None` if the file should be checked again.
     async fn at_end(&mut self, end: Step) -> Option<Read> {
         let rest = self.input.here().map_or(0, |input| input.rest.len());
         if !self.idle.ever && rest > 0 && rest as u64 != self.place.tail {
@@ -533,7 +534,7 @@ impl Lines {
         None
     }
 
-    /// Waits before the next look, longer each time, or until the system tells of a change.
+    /// Waits before the next check: longer each time, or until the system reports a change.
     async fn pause(&mut self) {
         let changed = self.input.here().and_then(|input| input.watch.as_ref()).map(Watch::changed);
         let longest = if changed.is_some() { LONGEST_PAUSE } else { PAUSES.1 };
@@ -544,11 +545,11 @@ impl Lines {
         }
     }
 
-    /// Warns of files that came and went unread since the last warning.
+    /// Warns about files that were missed since the last warning.
     fn say_what_is_missing(&mut self) {
         let Some(missed) = self.input.here().map(|input| input.follower.missed()) else { return };
         let files = missed.files - self.missed.files;
-        // What was lost between two runs, the warning of the opened file says.
+        // Losses between two runs are in the warning of the opened file.
         if files > 0
             && let Some(last) = missed.last
         {
@@ -583,9 +584,9 @@ impl Lines {
     }
 }
 
-/// A line of this number, after which is `place`.
+/// Builds the record of line number `line`, which ends at `place`.
 fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: &mut Arena) -> Record {
-    // Position and key are copied as one.
+    // Copy position and key together.
     let mut room = [0; LONGEST + 20];
     let end = place.encode(&mut room);
     let mut number = itoa::Buffer::new();
@@ -598,7 +599,7 @@ fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: 
     record
 }
 
-/// There is nothing to forget: the lines stay in the file.
+/// Acknowledges nothing: the lines stay in the file.
 struct Forgetful;
 
 #[async_trait]

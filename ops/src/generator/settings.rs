@@ -1,4 +1,4 @@
-//! Parameters of the generator, and what they mean together.
+//! Parameters of the generator, and checks across them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::field::{Field, FieldKind};
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "snapshot"];
 const FORMATS: [&str; 3] = ["structured", "raw", "file"];
 
-/// What it is and what it takes.
+/// Returns the specification of the source.
 pub(super) fn specification() -> Specification {
     let field_type = |name| {
         Parameter::new(
@@ -108,47 +108,47 @@ pub(super) fn specification() -> Specification {
         .with_all(shared::structured_source())
 }
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settings {
     /// Records per second; 0 = no limit.
     pub(super) rate: f64,
-    /// The deprecated way to say it was used.
+    /// True if the deprecated setting for the read time is used.
     pub(super) read_time: bool,
-    /// Number of records; `None` = without end.
+    /// Total number of records; `None` = unlimited.
     pub(super) count: Option<u64>,
     /// Time to generate and time to sleep, in turns.
     pub(super) burst: Option<(Duration, Duration)>,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     pub(super) seed: Option<u64>,
-    /// At least one; the one without name first.
+    /// Collections, at least one; the default collection comes first.
     pub(super) collections: Vec<Collection>,
 }
 
-/// Records of one collection.
+/// Settings of one collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Collection {
-    /// Its name; none for the default collection.
+    /// Name of the collection; `None` for the default collection.
     pub(super) name: Option<Str>,
-    /// At least one.
+    /// Operations to choose from, at least one.
     pub(super) operations: Vec<Operation>,
-    /// What the payload is.
+    /// Format of the payload.
     pub(super) format: Format,
 }
 
-/// What a payload is made of.
+/// Format of a payload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Format {
     /// Fields, in name order.
     Structured(Vec<Field>),
-    /// The same as JSON text.
+    /// The same fields, as JSON text.
     Raw(Vec<Field>),
     /// The content of a file.
     File(PathBuf),
 }
 
 impl Settings {
-    /// Checks what single parameters cannot.
+    /// Builds the settings and checks rules across several parameters.
     pub(super) fn new(arguments: &Arguments) -> Result<Settings, Diagnostics> {
         let mut findings = Diagnostics::new();
         let mut invalid = |name: &str, what: String| {
@@ -200,7 +200,7 @@ impl Settings {
     }
 }
 
-/// One collection, or findings why there is none.
+/// Builds one collection, or adds findings and returns `None`.
 fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnostics) -> Option<Collection> {
     let prefix = name.map(|name| format!("collections.{name}.")).unwrap_or_default();
     let (type_name, option_prefix) = (format!("{prefix}format.type"), format!("{prefix}format.options."));

@@ -1,4 +1,4 @@
-//! `json.decode`: turns JSON text into fields.
+//! `json.decode`: decodes a field from JSON text.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use anabranch_graph::value::Value;
 use crate::field::one_side;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `json.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
         .describe(
@@ -53,7 +53,7 @@ impl Operator for Decode {
 }
 
 impl Decode {
-    /// What the field becomes; `None` where it stays.
+    /// Returns the new value of the field, or `None` if it stays unchanged.
     fn decode(&self, record: &Record) -> Result<Option<Value>, Fault> {
         let text = match self.field.get(record)? {
             Some(Part::Data(Data::Raw(bytes))) => bytes.as_ref(),

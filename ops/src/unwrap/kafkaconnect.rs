@@ -1,4 +1,4 @@
-//! `unwrap.kafkaconnect`: takes the payload out of a Kafka Connect envelope.
+//! `unwrap.kafkaconnect`: extracts the payload from a Kafka Connect envelope.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use anabranch_graph::specification::{Specification, shared};
 use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `unwrap.kafkaconnect` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification =
         Specification::builtin("unwrap.kafkaconnect", "Takes the payload out of a Kafka Connect envelope.")

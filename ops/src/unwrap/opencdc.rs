@@ -1,4 +1,4 @@
-//! `unwrap.opencdc`: takes a record out of a field of another.
+//! `unwrap.opencdc`: replaces a record with the one in a field.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use anabranch_graph::value::{Object, Value};
 use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `unwrap.opencdc` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("unwrap.opencdc", "Takes a record out of a field of another.")
         .describe(

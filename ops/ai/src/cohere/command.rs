@@ -19,7 +19,7 @@ use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, backoff};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `cohere.command` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("cohere.command", "Asks a language model of Cohere.")
         .describe(

@@ -15,7 +15,7 @@ use crate::service::{Address, backoff};
 
 const TYPES: [&str; 5] = ["search_document", "search_query", "classification", "clustering", "image"];
 
-/// The kind, for the registry.
+/// Returns the `cohere.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Text};
     let specification = Specification::builtin("cohere.embed", "Replaces a text by its embedding by Cohere.")

@@ -23,7 +23,7 @@ use crate::question::{input, output};
 use crate::service::{Address, Service, backoff};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `cohere.rerank` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::Text;
     let specification = Specification::builtin("cohere.rerank", "Says how well each record fits a query, by Cohere.")

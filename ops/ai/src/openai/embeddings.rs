@@ -12,7 +12,7 @@ use serde_json::Map;
 use crate::embedding::{Form, Model, Protocol, Rows};
 use crate::service::{Address, request_parameters};
 
-/// The kind, for the registry.
+/// Returns the `openai.embeddings` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Reference, Text};
     let specification = Specification::builtin("openai.embeddings", "Replaces a text by its embedding by OpenAI.")

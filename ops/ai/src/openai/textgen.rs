@@ -31,7 +31,7 @@ const FLOATS: [&str; 4] = ["temperature", "top_p", "presence_penalty", "frequenc
 const BOOLS: [(&str, &str); 2] = [("log_probs", "logprobs"), ("store", "store")];
 const TEXTS: [&str; 2] = ["user", "reasoning_effort"];
 
-/// The kind, for the registry.
+/// Returns the `openai.textgen` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     anabranch_graph::kind::operator(specification(), configure)
 }
