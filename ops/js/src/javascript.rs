@@ -96,7 +96,7 @@ fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn Co
     Ok(Arc::new(Configured { program, findings, inline, limits: Limits { time }, launch }))
 }
 
-/// The script, from wherever it is.
+/// Returns the script from the setting or the file.
 fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
     match (arguments.text(SCRIPT), arguments.text(PATH)) {
         (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
@@ -125,7 +125,7 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
     }
 }
 
-/// What is wrong with a script, at its place in the pipeline file or in its own.
+/// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
 fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics {
     let inline = arguments.has(SCRIPT);
     let name = if inline { SCRIPT } else { PATH };
@@ -133,7 +133,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
         None => flaw.message,
     };
-    // What a variable holds is not shown, not even where it breaks the script.
+    // Mask the values of variables, even if they break the script.
     let message = mask(&message, &forms(arguments.secrets()));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
@@ -150,7 +150,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
 struct Configured {
     program: Program,
     findings: Findings,
-    /// Whether the script stands in the pipeline file.
+    /// True if the script is in the pipeline file.
     inline: bool,
     limits: Limits,
     launch: Option<Launch>,
