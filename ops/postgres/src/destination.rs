@@ -1,4 +1,4 @@
-//! The `postgres` destination: its parameters, and what it promises.
+//! The `postgres` destination: its parameters and guarantees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,7 +154,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
     }
 }
 
-/// The settings, checked.
+/// Validated settings.
 pub(crate) struct Settings {
     pub(crate) address: Address,
     pub(crate) table: TableOf,
@@ -165,13 +165,13 @@ pub(crate) struct Settings {
     pub(crate) past: Past,
 }
 
-/// Which table a record goes to.
+/// Choice of the table of a record.
 pub(crate) enum TableOf {
-    /// Named by its metadata `recfmt.collection`.
+    /// The table in the record's metadata `recfmt.collection`.
     Collection,
-    /// Always the same.
+    /// One table for all records.
     Fixed(Str),
-    /// Named by a template.
+    /// The table named by a template.
     Template(Template),
 }
 
@@ -187,7 +187,7 @@ impl TableOf {
         }
     }
 
-    /// The name, in `rendered` where it has to be made.
+    /// Returns the name of the table, stored in `rendered` if it is computed.
     pub(crate) fn of<'a>(&'a self, record: &'a Record, rendered: &'a mut String) -> Result<&'a str, Fault> {
         match self {
             TableOf::Fixed(text) => Ok(text),
@@ -213,7 +213,8 @@ impl TableOf {
     }
 }
 
-/// What of the name of a table is rather SQL, or the notation of another tool. Double quotes say that a name is meant.
+/// Returns a description of the part of a table name that looks like SQL or the notation of another tool. Names in
+/// double quotes are taken literally.
 fn hardly_a_name(text: &str) -> Option<&'static str> {
     const CHARACTERS: [(&[char], &str); 6] = [
         (&['(', ')'], "a parenthesis"),
@@ -255,7 +256,7 @@ impl Destination for Configured {
             let since = (key.since, "the key is this since here".to_owned());
             let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
                         set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
-            // An odd name is JSON, and an odd record names the schema of its key.
+            // A name with unusual characters is probably JSON, and a raw key of another kind has a schema prefix.
             if is_name || !key.is_raw() {
                 let what = if is_name { "the name of an object in a bucket" } else { "not JSON of an object" };
                 let message = format!(
@@ -294,7 +295,7 @@ impl Destination for Configured {
         };
         flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
         if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
-            // Each table has a row of that key.
+            // If the pieces of a record go to different tables, each table has its own row with that key.
             let is_apart = flow.record.pieces.as_ref().is_some_and(|pieces| pieces.differ_in(&table));
             if !is_apart {
                 flow.one_each(Place::NODE, &key);

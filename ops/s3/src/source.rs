@@ -1,4 +1,4 @@
-//! The `s3` source: the objects of a bucket, and what becomes of them.
+//! The `s3` source: reads the objects of a bucket and their changes.
 
 mod fetch;
 mod known;
@@ -110,14 +110,14 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
 struct Configured {
     connection: Connection,
     prefix: Str,
-    /// None: ask the bucket.
+    /// True if the bucket keeps versions; `None` to query the bucket.
     versions: Option<bool>,
     limit: u64,
     pace: Pace,
 }
 
 impl Configured {
-    /// Stands for what it lists: positions of anything else are not its own.
+    /// Returns the hash of bucket and prefix. Positions with another hash belong to another source.
     fn sum(&self) -> u32 {
         fingerprint(&[self.connection.bucket().as_bytes(), self.prefix.as_bytes()]) as u32
     }
@@ -140,7 +140,7 @@ impl Source for Configured {
             key: Shape { content: Some(Content::Name), ..Shape::RAW },
             before: Shape::ABSENT,
             after: Shape::RAW.join(&Shape::ABSENT),
-            // Users name metadata of their objects as they like.
+            // User-defined metadata of objects may have any name.
             ..RecordShape::unknown()
         }
     }
@@ -178,7 +178,7 @@ impl Source for Configured {
     }
 }
 
-/// There is nothing to forget: the objects stay in the bucket.
+/// Acknowledges nothing: the objects stay in the bucket.
 struct Forgetful;
 
 #[async_trait]
