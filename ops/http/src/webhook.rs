@@ -1,4 +1,4 @@
-//! `webhook.http`: sends a request per record, and puts the answer into it.
+//! `webhook.http`: sends a request per record, and stores the answer in the record.
 
 mod message;
 
@@ -26,7 +26,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
 use message::Message;
 
-/// Bodies up to this size are copied out of the connection's read buffer, which they would keep in memory.
+/// Maximum size of bodies that are copied out of the connection's read buffer, so that they do not keep it in memory.
 const COPIED: usize = 64 << 10;
 
 /// Returns the `webhook.http` processor for the registry.
@@ -179,7 +179,7 @@ impl OperatorKind for Webhook {
     }
 }
 
-/// Where the parts of an answer go.
+/// Fields for the parts of an answer.
 #[derive(Clone)]
 struct Destination {
     body: Reference,
@@ -218,9 +218,9 @@ struct Configured {
     message: Arc<Message>,
     destination: Destination,
     policy: Policy,
-    /// Whether the settings say where the answer goes.
+    /// True if the settings contain the field for the answer.
     is_body_placed: bool,
-    /// File of trusted roots, and whether none is needed.
+    /// File of trusted roots, and whether any certificate is accepted.
     tls: (Option<Str>, bool),
 }
 
@@ -229,7 +229,7 @@ impl ConfiguredOperator for Configured {
         let Destination { body, status } = &self.destination;
         Signature {
             class: Class::Async,
-            // Several strips in flight would send their requests in any order.
+            // With several strips in flight, the order of requests would be undefined.
             max_workers: (self.policy.concurrency == 1).then_some(1),
             reads: self.message.reads(),
             writes: Access::union([body].into_iter().chain(status).map(Reference::access)),
@@ -271,11 +271,11 @@ impl ConfiguredOperator for Configured {
     }
 }
 
-/// Largest file of trusted roots. Those of a whole system have a quarter of a mebibyte.
+/// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
 const MOST_ROOTS: u64 = 16 << 20;
 
-/// Reads a file. A thread of the executor is told to let others work meanwhile, since the file may be on a server that
-/// is away; a pipe, which may never end, is refused.
+/// Reads a file. On a thread of the executor, allows other tasks to move away meanwhile, because the file may be on an
+/// unavailable server. Rejects a pipe, which may never end.
 fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
     let read = || anabranch_ops_tls::read_regular(path.as_ref(), MOST_ROOTS);
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
@@ -294,7 +294,7 @@ struct Requests {
 #[async_trait]
 impl AsyncOperator for Requests {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        // Boxed: the future of an exchange is kilobytes, and would be moved several times.
+        // The future of an exchange takes kilobytes: box it, because it is moved several times.
         stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency).collect().await
     }
 }
@@ -321,7 +321,7 @@ impl Requests {
 }
 
 impl Destination {
-    /// Fails where an answer could not be stored: better before it was asked for.
+    /// Fails if the answer could not be stored, before the request is sent.
     fn check(&self, record: &Record) -> Result<(), Fault> {
         self.body.has_parent(record)?;
         self.status.as_ref().map_or(Ok(false), |status| status.has_parent(record)).map(drop)
