@@ -1,4 +1,4 @@
-//! `ai.chunk`: cuts a text into chunks.
+//! `ai.chunk`: splits a text into chunks.
 
 mod cut;
 mod pack;
@@ -120,7 +120,7 @@ struct Chunk {
     cut: Cut,
     size: usize,
     overlap: usize,
-    /// A record per chunk, or a list.
+    /// True for a record per chunk, false for a list.
     records: bool,
 }
 
@@ -171,7 +171,7 @@ impl ConfiguredOperator for Chunk {
 impl Operator for Chunk {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
-            // A row that fails stays as it was.
+            // A failed row must stay unchanged.
             let mut rest = record.clone();
             let key = text_at(record, &self.source_key).map_err(|fault| self.without_key(&fault))?;
             let text = text_at(record, &self.input)?;
@@ -196,7 +196,7 @@ impl Operator for Chunk {
             if chunks.is_empty() {
                 return Ok(Decision::Split(Vec::new()));
             }
-            // Where one chunk can be set, another one can be set again.
+            // If the field can be set once, it can be set for every chunk.
             self.output.set(&mut rest, "".into())?;
             if chunks.len() <= Pieces::FEW {
                 let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
@@ -212,7 +212,7 @@ impl Operator for Chunk {
     }
 }
 
-/// The record of a chunk: `rest` with its text in the place of another one.
+/// Returns the record of a chunk: `rest` with the chunk's text in the output field.
 fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usize, text: &str) -> Record {
     let mut piece = rest.clone();
     let set = output.set(&mut piece, text.into());
@@ -225,7 +225,7 @@ fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usiz
 }
 
 impl Chunk {
-    /// The side that was the text, where a field of it is what the chunks become.
+    /// Returns the payload side or key that held the text, if the output is a field of it.
     fn replaced(&self) -> Option<Side> {
         match (self.input.target(), self.output.target()) {
             (Target::Data(side), Target::Field(other, _)) if side == other => Some(*side),
@@ -233,7 +233,7 @@ impl Chunk {
         }
     }
 
-    /// Makes room for the chunks.
+    /// Removes the text, to make room for the chunks.
     fn take_out(&self, record: &mut Record) -> Result<(), Fault> {
         if let Some(side) = self.replaced() {
             *side.of_mut(record) = Data::from(Object::new());
@@ -252,7 +252,7 @@ impl Chunk {
     }
 }
 
-/// A UUID of version 8 from a hash of everything that a chunk is: the same chunk has the same id for ever.
+/// Returns a UUID (version 8) from a hash of all properties of a chunk. The same chunk always has the same id.
 fn id(key: &str, index: u64, text: &str) -> String {
     let mut hash = Sha256::new();
     hash.update((key.len() as u64).to_le_bytes());

@@ -1,4 +1,4 @@
-//! `ai.embed`: adds the embedding of a text, by any service, each text once.
+//! `ai.embed`: adds the embedding of a text, from any service. Each text is sent only once.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
     anabranch_graph::kind::operator(specification, configure)
 }
 
-/// Names under which this processor's users know two of the parameters.
+/// Adds the aliases of two parameters for this processor.
 fn aliased(parameter: Parameter) -> Parameter {
     match parameter.name.as_str() {
         "backoffRetry.count" => parameter.alias("maxRetries"),

@@ -1,4 +1,4 @@
-//! `ollama`: lets a model of an Ollama server make another record of a record.
+//! `ollama`: transforms a record with a model of an Ollama server.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ struct Transformation {
     model: Str,
     prompt: Str,
     longest: usize,
-    /// In lower case.
+    /// Models that are rejected, in lower case.
     refuse: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Processors that ask OpenAI, or whoever speaks its protocol.
+//! Processors that use OpenAI or a compatible service.
 
 pub mod embeddings;
 pub mod textgen;
@@ -11,7 +11,7 @@ use anabranch_ops_http::client::Retry;
 
 use crate::service::count;
 
-/// Address, key and repetitions.
+/// Returns the parameters for address, key and retries.
 fn parameters() -> Vec<Parameter> {
     use ParameterKind::{Float, Int, Text};
     let number = |name, description, default| {

@@ -1,4 +1,4 @@
-//! `avro.decode`: turns Avro in the Confluent wire format into fields.
+//! `avro.decode`: decodes a field from Avro in the Confluent wire format.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Operator for Decode {
 }
 
 impl Decode {
-    /// What the field becomes; `None` where it stays.
+    /// Returns the new value of the field, or `None` if it stays unchanged.
     fn decode(&mut self, record: &Record) -> Result<Option<Value>, Fault> {
         let field = &self.field;
         let invalid = |what: &str| Fault::record("avro_invalid", format!("cannot decode {field}: {what}"));

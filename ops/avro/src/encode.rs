@@ -1,4 +1,4 @@
-//! `avro.encode`: turns fields into Avro in the Confluent wire format.
+//! `avro.encode`: encodes a field as Avro in the Confluent wire format.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ struct Encode {
     field: Reference,
     strategy: Strategy,
     desk: Desk,
-    /// The last schema and data; kept for their memory.
+    /// Buffer for the schema text, reused between records.
     text: String,
     buffer: Vec<u8>,
 }
@@ -182,7 +182,7 @@ impl Encode {
     }
 }
 
-/// The fields to encode; `None` where there is nothing.
+/// Returns the fields to encode, or `None` if there are none.
 fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Object>>, Fault> {
     let text = match field.get(record)? {
         None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(None),

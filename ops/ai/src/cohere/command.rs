@@ -1,4 +1,4 @@
-//! `cohere.command`: asks a language model of Cohere.
+//! `cohere.command`: generates text with a Cohere model.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
     Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
 }
 
-/// A text with holes.
+/// A prompt template with placeholders.
 #[derive(Debug, PartialEq, Eq)]
 struct Prompt(Vec<String>);
 
@@ -103,7 +103,7 @@ impl Question for Chat {
 
     fn read(&self, answer: &Json) -> Result<String, String> {
         let pieces = answer.pointer("/message/content").and_then(Json::as_array).ok_or("there is no message in it")?;
-        // A model that reasons says so in pieces of another type.
+        // A reasoning model also returns pieces of other types.
         let piece = pieces.iter().find(|piece| piece.get("text").is_some()).ok_or("there is no text in its message")?;
         text_in(piece, "/text")
     }

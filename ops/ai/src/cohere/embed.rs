@@ -1,4 +1,4 @@
-//! `cohere.embed`: replaces a text by its embedding.
+//! `cohere.embed`: replaces a text with its embedding.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `cohere.rerank`: says how well each record fits a query.
+//! `cohere.rerank`: scores the relevance of each record to a query.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Opened {
         text_at(record, &self.rerank.input)
     }
 
-    /// What is stored of each document, in order.
+    /// Returns the score of each document, in order.
     async fn scores(&self, documents: &[Cow<'_, str>]) -> Vec<Result<String, Fault>> {
         if documents.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! `openai.embeddings`: replaces a text by its embedding.
+//! `openai.embeddings`: replaces a text with its embedding.
 
 use std::sync::Arc;
 

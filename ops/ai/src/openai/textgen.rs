@@ -1,4 +1,4 @@
-//! `openai.textgen`: replaces a text by what a language model makes of it.
+//! `openai.textgen`: replaces a text with the output of a language model.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::question::{Asking, Question, text_in};
 use crate::service::{Address, request_parameters};
 use crate::text::text_at;
 
-/// Settings that become fields of the request as they are, under these names.
+/// Settings that are passed as fields of the request: name of the setting and of the field.
 const INTS: [(&str, &str); 5] = [
     ("max_tokens", "max_tokens"),
     ("max_completion_tokens", "max_completion_tokens"),
@@ -125,7 +125,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
 
 struct Completion {
     field: Reference,
-    /// All of the request but the messages.
+    /// The request without the messages.
     body: Map<String, Json>,
     developer_message: String,
     strict: bool,
