@@ -74,7 +74,7 @@ struct Transformation {
     model: Str,
     prompt: Str,
     longest: usize,
-    /// Models that are rejected, in lower case.
+    /// Texts that a prompt must not contain, in lower case.
     refuse: Vec<String>,
 }
 
