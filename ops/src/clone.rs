@@ -16,10 +16,11 @@ use crate::prototype::Prototype;
 
 /// Returns the `clone` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("clone", "Makes copies of every record.")
+    let specification = Specification::builtin("clone", "Duplicates records.")
         .describe(
-            "Adds copies to every record. The metadata `clone.index` is `0` in the original and `1` to `count` in the \
-             copies. The original is acknowledged when it and all copies are.\n\n\
+            "Adds `count` copies of every record. The metadata `clone.index` is `0` in the original and `1` to \
+             `count` in the copies. The source gets an acknowledgement when the original and all copies are \
+             acknowledged.\n\n\
              Needs `--preview.pipeline-arch-v2`.",
         )
         .with(

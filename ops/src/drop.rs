@@ -20,13 +20,13 @@ use anabranch_graph::state::LaneId;
 
 /// Returns the `drop` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("drop", "Counts records and forgets them.")
+    let specification = Specification::builtin("drop", "Discards records and counts them.")
         .describe(
-            "Counts records and forgets them: shows what a pipeline costs without its destination. The count is \
-             logged when the pipeline stops.",
+            "Discards records and counts them, which shows the cost of a pipeline without its destination. The count \
+             is logged when the pipeline stops.",
         )
         .with(
-            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before forgetting it.")
+            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before it is discarded.")
                 .default_value("false"),
         )
         .with_all(format::parameters())

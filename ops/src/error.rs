@@ -14,16 +14,16 @@ use crate::prototype::Prototype;
 
 /// Returns the `error` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("error", "Fails every record it sees.")
+    let specification = Specification::builtin("error", "Fails records with a custom error.")
         .describe(
-            "Fails every record it sees, so that it goes to the dead-letter queue. Give it a `condition`, so that it \
-             sees only the records that are to fail.",
+            "Fails every record, so that it goes to the dead-letter queue. Set a `condition` to fail only some of the \
+             records.",
         )
         .with(
             Parameter::new(
                 "message",
                 ParameterKind::Template,
-                "The error of the record: a text, or a template over the record where it contains {{.",
+                "The error message. If it contains {{, it is a template over the record.",
             )
             .default_value("error processor triggered"),
         )

@@ -35,8 +35,8 @@ pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("log", "Writes each record as a line of the service log.")
         .describe(
             "Writes each record as one line of the service log, with time, level, component, connector id, plugin \
-             name and the record. A template's output that is not JSON is written as JSON text. Records of a level \
-             that the service does not log are not formatted and count as delivered.",
+             name and the record. If the output of a template is not JSON, it is written as a JSON string. If the \
+             service does not log the level, records are not formatted and count as delivered.",
         )
         .with(
             Parameter::new("level", ParameterKind::Text, "Level of the lines.")

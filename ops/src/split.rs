@@ -19,18 +19,18 @@ use crate::prototype::Prototype;
 
 /// Returns the `split` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("split", "Makes a record of every element of a list.")
+    let specification = Specification::builtin("split", "Splits a list into one record per element.")
         .describe(
-            "Replaces a record by one record for every element of the list in a field. Each is like the original but \
-             for the field, which holds the element, and the metadata `split.index`, which holds its number, from 0. \
-             An empty list drops the record. The original is acknowledged when all its pieces are.\n\n\
+            "Replaces a record with one record for every element of the list in a field. Each is a copy of the \
+             original, with the element in the field and its index, from 0, in the metadata `split.index`. An \
+             empty list drops the record. The source gets an acknowledgement when all pieces are acknowledged.\n\n\
              Needs `--preview.pipeline-arch-v2`.",
         )
         .with(
             Parameter::new(
                 "field",
                 ParameterKind::Reference,
-                "The field with the list, below .Key or a side of the payload: .Payload.After.items.",
+                "The field with the list, within .Key or a side of the payload: .Payload.After.items.",
             )
             .required()
             .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),

@@ -27,10 +27,10 @@ const ENGINE: GeneralPurpose =
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.decode", "Decodes a field from base64 text.")
         .describe(
-            "Puts what a base64 text (standard alphabet, padded; line breaks in it do not count) stands for in its \
-             place: raw data in `.Key`, `.Payload.Before` and `.Payload.After`; text elsewhere, and bytes where it is \
-             not UTF-8, which metadata do not take. What is missing, absent or null stays; anything but raw data, \
-             bytes and text fails the record.",
+            "Replaces a base64 text (standard alphabet, padded; line breaks are ignored) with the decoded data: raw \
+             data in `.Key`, `.Payload.Before` and `.Payload.After`, text elsewhere, or bytes if it is not UTF-8. In \
+             metadata, data that is not UTF-8 fails the record. Missing, absent and null fields stay unchanged. \
+             Fields that are not raw data, bytes or text fail the record.",
         )
         .with(super::field_parameter("The field to decode: .Payload.After, .Payload.After.image, .Metadata.title."))
         .with_all(shared::processor());

@@ -22,10 +22,10 @@ use crate::scalar::push_scalar;
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.encode", "Encodes a field as base64 text.")
         .describe(
-            "Puts the base64 text (standard alphabet, padded) of a field in its place: raw data in `.Key`, \
-             `.Payload.Before` and `.Payload.After`, text elsewhere. Takes raw data, bytes and text as they are, \
-             numbers and booleans as they are written. What is missing, absent or null stays; lists, maps, times and \
-             structured data fail the record.",
+            "Replaces a field with its base64 text (standard alphabet, padded): raw data in `.Key`, `.Payload.Before` \
+             and `.Payload.After`, text elsewhere. Raw data, bytes and text are encoded as they are, numbers and \
+             booleans as text. Missing, absent and null fields stay unchanged. Lists, maps, times and structured data \
+             fail the record.",
         )
         .with(super::field_parameter("The field to encode: .Payload.After, .Payload.After.image, .Metadata.title."))
         .with_all(shared::processor());

@@ -21,20 +21,19 @@ use crate::scalar::push_scalar;
 
 /// Returns the `field.convert` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.convert", "Gives a field another type.")
+    let specification = Specification::builtin("field.convert", "Converts a field to another type.")
         .describe(
-            "Turns the value of a field into text and reads the text as another type.\n\n\
-             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes must \
-             be UTF-8.\n\
-             * `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no fraction; booleans are \
-             1 and 0.\n\
-             * `float`: any number; booleans are 1 and 0.\n\
-             * `bool`: one of `1 t T TRUE true True 0 f F FALSE false False`.\n\
-             * `time`: an integer (nanoseconds since 1970 in UTC), or RFC 3339 text.\n\n\
-             Null stays null. A record without the field fails, and so does one whose value does not fit.",
+            "Converts the value of a field to text and parses the text as another type.\n\n\
+             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes \
+             must be UTF-8.\n* `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no \
+             fraction; booleans are 1 and 0.\n* `float`: any number; booleans are 1 and 0.\n* `bool`: one of `1 t \
+             T TRUE true True 0 f F FALSE false False`.\n* `time`: an integer (nanoseconds since 1970 in UTC), or \
+             RFC 3339 text.\n\n\
+             Null stays null. A record without the field fails, and so does a record whose value cannot be \
+             converted.",
         )
         .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to convert, as .Payload.After.price.")
+            Parameter::new("field", ParameterKind::Reference, "The field to convert, such as .Payload.After.price.")
                 .required()
                 .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
         )

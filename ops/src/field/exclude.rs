@@ -21,14 +21,14 @@ pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.exclude", "Removes fields.")
         .describe(
             "Removes fields and metadata entries. `.Key`, `.Payload`, `.Payload.Before` and `.Payload.After` become \
-             absent, `.Metadata` becomes empty. What is missing stays missing. `.Position` and `.Operation` cannot be \
+             absent, `.Metadata` becomes empty. Missing fields are ignored. `.Position` and `.Operation` cannot be \
              removed.",
         )
         .with(
             Parameter::new(
                 FIELDS,
                 ParameterKind::List,
-                "The fields, separated by commas: .Payload.After.password,.Metadata.token.",
+                "The fields to remove, separated by commas: .Payload.After.password,.Metadata.token.",
             )
             .required(),
         )

@@ -22,17 +22,17 @@ const MAPPING: &str = "mapping";
 
 /// Returns the `field.rename` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.rename", "Gives fields other names.")
+    let specification = Specification::builtin("field.rename", "Renames fields.")
         .describe(
-            "Gives fields and metadata entries other names in the map they are in, one after the other. A record \
-             that has a field of the new name already fails. In place of a field that is missing the new one is null \
-             (a metadata entry: empty), unless it is there already or the map is missing too.",
+            "Renames fields and metadata entries within their map, one after the other. If a record already has a \
+             field with the new name, it fails. If the old field is missing, the new field is created as null (a \
+             metadata entry: empty), unless it exists already or the map is missing too.",
         )
         .with(
             Parameter::new(
                 MAPPING,
                 ParameterKind::List,
-                "Fields and their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
+                "Fields with their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
             )
             .required(),
         )

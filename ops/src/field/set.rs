@@ -20,22 +20,27 @@ use crate::prototype::Prototype;
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.set", "Sets a field to a text.")
         .describe(
-            "Sets a field to the output of a template over the record; a text without `{{` is taken as it is.\n\n\
-             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data, in \
-             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Maps that are missing on the \
-             way to the field are created. `.Position` cannot be changed, `.Metadata` and `.Payload` only in parts.",
+            "Sets a field to the output of a template over the record. A value without `{{` is a constant text.\n\n\
+             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data; in \
+             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Missing maps on the path of \
+             the field are created. `.Position` cannot be changed; of `.Metadata` and `.Payload`, only parts can \
+             be set.",
         )
         .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to set, as .Payload.After.name.")
+            Parameter::new("field", ParameterKind::Reference, "The field to set, such as .Payload.After.name.")
                 .required()
                 .validate(Validation::Within(
                     [".Operation", ".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect(),
                 )),
         )
         .with(
-            Parameter::new("value", ParameterKind::Template, "The value, as '{{ .Metadata.title }}' or a plain text.")
-                .required()
-                .may_be_blank(),
+            Parameter::new(
+                "value",
+                ParameterKind::Template,
+                "The value: a template such as '{{ .Metadata.title }}', or a constant text.",
+            )
+            .required()
+            .may_be_blank(),
         )
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)

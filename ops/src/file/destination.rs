@@ -30,22 +30,23 @@ use crate::offload::Offload;
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("file", "Appends records to a file, one per line.")
         .describe(
-            "Appends each record and a line feed to a file, which is created if it is missing; its directory must \
-             exist. A write that fails is taken back. After a crash of the service the line it was writing is cut \
-             when the file is opened again: a file `.<name>.anabranch` beside it, there while the pipeline runs, \
-             says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
-             one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
-             moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
-             are; with records on standard output, `anabranch run` logs to standard error. If the directory or the right to write is taken away while the pipeline runs, the destination \
-             retries with back-off until it is back.",
+            "Appends each record and a line feed to a file. The file is created if it is missing; its directory must \
+             exist. A failed write is undone. If the service crashes, the unfinished line is cut when the file is \
+             opened again. For that, the file `.<name>.anabranch` beside it, which exists while the pipeline runs, \
+             records the bytes of each write. Data of other writers is never cut; if it does not end with a line \
+             feed, one is added. After a power failure, an unfinished line may remain, on a separate line. If the \
+             file is moved away, a new one is created. Pipes and devices such as /dev/stdout are written directly; \
+             with records on standard output, `anabranch run` logs to standard error. If the directory or the write \
+             permission is removed while the pipeline runs, the destination retries with back-off until it is \
+             restored.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
             Parameter::new(
                 "durability",
                 ParameterKind::Text,
-                "When a record counts as delivered: process (it is in the file; survives a crash of the service) \
-                 or disk (it is synced too; survives a power failure).",
+                "When a record counts as delivered: process (it is written to the file and survives a crash of the \
+                 service) or disk (it is also synced and survives a power failure).",
             )
             .default_value("process")
             .one_of(&["process", "disk"]),

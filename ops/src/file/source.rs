@@ -52,53 +52,56 @@ const LONGEST_READ: usize = 4096;
 pub fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
         .describe(
-            "Makes a record of each line: the payload is the line without its line feed (a carriage return stays), \
-             the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
-             exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
-             is read to its end before the new one, also when that happened between two runs and the old file is \
-             still in the same directory. While the source runs on Linux, it opens each file as soon as it appears \
-             under the path, up to 128 ahead of the one it reads: files that are renamed, compressed and deleted in \
-             the meantime are read all the same. A file that was gone before it could be opened is logged and counted \
-             in `anabranch_source_missed_total`; so is one that was truncated or rewritten in place before all was read \
-             that the source had seen in it. If a copy of that is beside it, not compressed and named so that the name \
-             holds that of the path as a word, the source reads the copy for it. A restart does not find deleted files; it reads, in the order in which \
-             they were written, files that took the place of the one it read and were renamed too, to the same name \
-             but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read. Where the file that it \
-             read is gone, it reads those that were made after it, also while no file is at the path, if the file \
-             system keeps when a file is made; their names must be that of the path and numbers. If you change `path`, \
-             the source reads on where it was if the file there begins with what it has read, and otherwise reads that \
-             file from its start.\n\n\
-             A renamed file whose name holds that of the path as a word is recognised by its content too, as in a \
-             directory that was restored from a backup or copied from another host, and where a rotation copies \
-             the file and truncates it. A copy must keep the times of the files (`cp -a`, `rsync -a`): they tell the \
-             order. Where several begin with what was read, as with no more than a common first line, the oldest \
-             is read and all after it: files may come again. A directory that is moved is read on wherever it is; \
-             one that was removed, or that may not be listed, is waited for where renamed files are left to be found \
-             in it. A restart that finds another file at the path fails with `file_unreadable` while the directory \
-             may not be listed.\n\n\
-             A truncated or rewritten file is read again from its start. What was read is recognised by its length, \
-             its first 1,024 bytes and its last 1,024; after a restart, instead of these, by the last line that was \
-             delivered (its last 256 bytes, and at least 64). A rewrite that leaves them where they were, and is \
-             different only in between, is not noticed.\n\n\
-             Rotated files that were written at the same time, as far as the file system keeps it, are read in the \
-             order of their numbers. Where neither the other files nor the name tell whether the larger number is the \
-             newer file, as in `app-1.log` and `app-2.log`, all of them are read: a file that was read by an earlier \
-             run may come again, and none is left out.\n\n\
-             A renamed file is left when nothing was added to it for a second: its writer may still have it open. Of \
-             several that a restart finds, it waits so only at the newest, and at those that were written or renamed \
-             within the last second.\n\n\
-             A last line without line feed is delivered when the end of the file is reached for the first time \
-             and when the file is replaced; if it grows later, the whole line is delivered again under the same \
-             number. While the file is followed, an unterminated line waits for its line feed.\n\n\
-             New lines are seen as they are written. On a network file system whose other machines' changes the \
-             system does not tell, the first may be seen ten seconds late, those after it 160 milliseconds.",
+            "Reads each line as a record. The payload is the line without its line feed (a carriage return \
+             stays), the key is the number of the line in the file, and the metadata contains `file.path`. If the \
+             file does not exist yet, the source waits for it.\n\n\
+             A restart continues after the last line. A file that was renamed and replaced is read to its end \
+             before the new one, even if it was replaced between two runs, as long as the old file is in the same \
+             directory. While the source runs on Linux, it opens each file as soon as it appears under the path, \
+             up to 128 ahead of the one it reads. So files that are renamed, compressed and deleted meanwhile are \
+             read completely. A file that disappeared before it could be opened is logged and counted in \
+             `anabranch_source_missed_total`. So is a file that was truncated or rewritten in place before all \
+             lines that the source had seen in it were read. If an uncompressed copy of those lines is beside it, \
+             in a file whose name contains the name of the path as a separate word, the source reads the copy \
+             instead.\n\n\
+             A restart does not find deleted files. It finds files that took the place of the one it read and \
+             were renamed too, to names that differ only in numbers: `app.log.2`, then `app.log.1`. It reads them \
+             in the order in which they were written. It does not read compressed files. If the file that it read \
+             is gone, it reads the files that were created after it, also while there is no file at the path. \
+             This needs a file system that stores creation times, and names that consist of the name of the path \
+             and numbers. If you change `path`, the source resumes at its position if the file there begins with \
+             the data that it has read. Otherwise, it reads that file from the start.\n\n\
+             A renamed file whose name contains the name of the path as a separate word is also recognized by its \
+             content. This covers directories that were restored from a backup or copied from another host, and \
+             rotations that copy and truncate the file. A copy must keep the times of the files (`cp -a`, `rsync \
+             -a`), because they determine the order. If several files begin with the data that was read, for \
+             example only a common first line, the oldest one and all files after it are read: some records may \
+             be delivered again. A directory that is moved is followed to its new place. If a directory with \
+             unread renamed files was removed or cannot be listed, the source waits for it. If a restart finds \
+             another file at the path and cannot list the directory, it fails with `file_unreadable`.\n\n\
+             A truncated or rewritten file is read again from its start. The data that was read is recognized by \
+             its length and its first and last 1,024 bytes. After a restart, it is recognized by the last \
+             delivered line instead (at least 64 and at most 256 bytes). A rewrite that keeps these bytes in \
+             place and changes only others is not noticed.\n\n\
+             Rotated files with the same time of the last write, in the resolution of the file system, are read \
+             in the order of their numbers. If neither the other files nor the name show whether a larger number \
+             means a newer file, as for `app-1.log` and `app-2.log`, all of them are read. Then no file is left \
+             out, but one that an earlier run has read may be read again.\n\n\
+             The source leaves a renamed file after it has not grown for a second, because its writer may still \
+             have it open. If a restart finds several such files, it waits only at the newest one and at those \
+             that were written or renamed within the last second.\n\n\
+             A last line without line feed is delivered when the end of the file is first reached, and when the \
+             file is replaced. If it grows later, the whole line is delivered again under the same number. While \
+             the file is followed, an unterminated line waits for its line feed.\n\n\
+             New lines are read as they are written. If another machine writes on a network file system that does \
+             not report its changes, the first line may be read ten seconds late and later ones 160 milliseconds.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
             Parameter::new(
                 "maxLineBytes",
                 ParameterKind::Bytes,
-                "A longer line stops the pipeline: the bound of the memory one line may take.",
+                "Maximum length of a line. A longer line stops the pipeline. It limits the memory of a line.",
             )
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),

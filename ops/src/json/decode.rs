@@ -21,11 +21,12 @@ use crate::prototype::Prototype;
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
         .describe(
-            "Parses the JSON text in a field and puts what it says in its place. Integers stay exact up to 64 bits.\n\n\
-             `.Key`, `.Payload.Before` and `.Payload.After` take an object (structured data) or a text (raw data); a \
-             field below them takes any value. Empty text becomes absent or null; what is decoded already stays.",
+            "Replaces the JSON text in a field with its value. Integers are exact up to 64 bits.\n\n\
+             `.Key`, `.Payload.Before` and `.Payload.After` accept an object (structured data) or a string (raw \
+             data); a field within them accepts any value. Empty text becomes absent or null. Fields that are \
+             decoded already stay unchanged.",
         )
-        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field below them."))
+        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field within them."))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }

@@ -20,11 +20,11 @@ use crate::prototype::Prototype;
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.encode", "Encodes a field as JSON text.")
         .describe(
-            "Puts the JSON text of a field in its place: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, \
-             text in a field below them. Bytes and raw data become base64 text, times RFC 3339 text. What is absent \
-             or null stays.",
+            "Replaces a field with its JSON text: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, text in \
+             a field within them. Bytes and raw data become base64 text, times RFC 3339 text. Absent and null fields \
+             stay unchanged.",
         )
-        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field below them."))
+        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field within them."))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }

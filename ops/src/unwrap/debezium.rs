@@ -22,16 +22,17 @@ use crate::scalar::push_scalar;
 
 /// Returns the `unwrap.debezium` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("unwrap.debezium", "Takes a change out of a Debezium envelope.")
+    let specification = Specification::builtin("unwrap.debezium", "Extracts a change from a Debezium envelope.")
         .describe(
-            "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \"source\": \
-             …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` create, `u` and \
-             `$unset` update, `d` delete, `r` snapshot), `before` and `after` the payload. The metadata stay, and \
-             get the fields of `source` under their names, those of maps joined by dots; `ts_ms` as `recfmt.readAt`; \
-             and every other field behind `debezium.`. Names in `source` that start with `opencdc.` and `conduit.` \
-             become `recfmt.` and `svc.`. A key with an envelope becomes its payload, any other key stays.",
+            "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \
+             \"source\": …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` create, \
+             `u` and `$unset` update, `d` delete, `r` snapshot); `before` and `after` become the payload. Existing \
+             metadata stays. The fields of `source` are added to it under their names, with dots for nested maps; \
+             `ts_ms` as `recfmt.readAt`; and all other fields with the prefix `debezium.`. Names in `source` that \
+             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`. A key with an envelope becomes its \
+             payload; any other key stays unchanged.",
         )
-        .with(field_parameter("The field that holds the envelope.", &[".Payload"]))
+        .with(field_parameter("The field with the envelope.", &[".Payload"]))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }
