@@ -22,10 +22,10 @@ fn parameters() -> Vec<Parameter> {
         Parameter::new("base_url", Text, "Address of the API, up to the version.")
             .default_value("https://api.openai.com/v1")
             .alias("baseURL"),
-        number("max_retries", "How often a request is repeated after 408, 429, 5xx or no answer.", "3"),
-        number("initial_backoff", "Delay before the first repetition, in milliseconds.", "1000"),
-        number("max_backoff", "Longest delay in milliseconds, unless the service asks for more.", "30000"),
-        Parameter::new("backoff_factor", Float, "By what the delay grows from one attempt to the next.")
+        number("max_retries", "Maximum number of retries after 408, 429, 5xx or no answer.", "3"),
+        number("initial_backoff", "Delay before the first retry, in milliseconds.", "1000"),
+        number("max_backoff", "Maximum delay in milliseconds, unless the service asks for more.", "30000"),
+        Parameter::new("backoff_factor", Float, "Growth factor of the delay between attempts.")
             .default_value("2.0")
             .validate(Validation::GreaterThan(0.0)),
     ]

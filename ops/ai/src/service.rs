@@ -54,16 +54,20 @@ impl From<Refusal> for Fault {
 pub(crate) fn request_parameters() -> Vec<Parameter> {
     use ParameterKind::{Duration, Float, Int};
     vec![
-        Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
+        Parameter::new("request.timeout", Duration, "Time limit of one attempt, including the answer; 0 = unlimited.")
             .default_value("120s"),
-        Parameter::new("request.concurrency", Int, "Most requests in flight.")
+        Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
             .default_value("4")
             .validate(Validation::GreaterThan(0.0))
             .validate(Validation::LessThan(10_001.0)),
-        Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Most bytes of an answer.")
+        Parameter::new(
+            "request.perMinute",
+            Float,
+            "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
+        )
+        .default_value("0")
+        .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Maximum size of an answer.")
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),
     ]
@@ -73,17 +77,21 @@ pub(crate) fn request_parameters() -> Vec<Parameter> {
 pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
     use ParameterKind::{Duration, Float, Int};
     vec![
-        Parameter::new("backoffRetry.count", Int, "How often a request is repeated after 408, 429, 5xx or no answer.")
+        Parameter::new("backoffRetry.count", Int, "Maximum number of retries after 408, 429, 5xx or no answer.")
             .default_value(count)
             .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+        Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
             .default_value("2")
             .validate(Validation::GreaterThan(0.0))
             .only_with("backoffRetry.count"),
-        Parameter::new("backoffRetry.min", Duration, "Delay before the first repetition; up to a quarter is added.")
-            .default_value("100ms")
-            .only_with("backoffRetry.count"),
-        Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the service asks for more.")
+        Parameter::new(
+            "backoffRetry.min",
+            Duration,
+            "Delay before the first retry; a random part of up to a quarter is added.",
+        )
+        .default_value("100ms")
+        .only_with("backoffRetry.count"),
+        Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the service asks for more.")
             .default_value("5s")
             .only_with("backoffRetry.count"),
     ]

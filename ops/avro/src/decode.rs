@@ -23,12 +23,12 @@ pub fn kind() -> Arc<dyn OperatorKind> {
     let specification =
         Specification::builtin("avro.decode", "Decodes a field from Avro in the Confluent wire format.")
             .describe(
-                "Reads the schema id in front of the data, fetches the schema from the schema registry and puts the \
-                 decoded value in the place of the field. What is absent or null stays.\n\n\
-                 Decimals become text with all digits of their scale, dates and timestamps become times, enums and \
-                 uuids text, `bytes` and `fixed` bytes.",
+                "Reads the schema id before the data, fetches the schema from the schema registry and replaces \
+                 the field with the decoded value. Absent and null fields stay unchanged.\n\n\
+                 Decimals become text with all digits of their scale, dates and timestamps become times, enums \
+                 and uuids text, `bytes` and `fixed` bytes.",
             )
-            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field below them."))
+            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field within them."))
             .with_all(shared::processor());
     kind::operator(specification, configure)
 }

@@ -44,36 +44,37 @@ fn specification() -> Specification {
         let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
         Parameter::new(name, ParameterKind::Reference, description).validate(Validation::Within(roots))
     };
-    Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in it.")
+    Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in the record.")
         .describe(
-            "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` is \
-             taken as it is. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`, and \
-             `{{ urlquery (printf \"%s\" .Key) }}` where the value is raw data.\n\n\
-             The body of the answer replaces what is at `response.body`: raw data at `.Key` and `.Payload.After`, \
-             text in a field (bytes, where it is not UTF-8).\n\n\
-             A status outside 2xx is an error of the record, unless `response.accept` names it. 408, 429, 5xx and \
-             broken or missing connections are tried again `backoffRetry.count` times, not before the time that \
-             `Retry-After` names; a request may therefore reach the server more than once.\n\n\
-             A 429 or 503 whose `Retry-After` is at most 5 minutes holds back the later requests of the processor too, \
-             even where nothing is tried again; a warning in the log says so. Records that came together leave \
-             together, an error therefore no earlier than the last of them.\n\n\
-             A 401 or 407 is an error of the credentials and not of the record: the pipeline recovers and asks again for \
-             `pipelines.error-recovery.login-patience`, with secrets that are read afresh, and no record is lost. Where \
-             the server or the credentials depend on the record (a template before the path of `request.url`, or in a \
-             header such as `Authorization`), it is an error of the record. A 403 always is.\n\n\
-             Redirects are not followed: a 3xx is an error of the record that says where it points, and is not tried \
-             again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
-             another `request.url`.\n\n\
-             Up to `request.concurrency` requests are in flight. Records leave in the order in which they came; with \
-             a concurrency of 1 the requests are made in that order too.\n\n\
-             `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters make the requests too: \
-             try a pipeline whose requests change something with the address of a server for tests.",
+            "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` \
+             is a constant. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`, \
+             and `{{ urlquery (printf \"%s\" .Key) }}` for raw data.\n\n\
+             The body of the answer replaces the field `response.body`: raw data in `.Key` and `.Payload.After`, \
+             text in a field (bytes if it is not UTF-8).\n\n\
+             A status outside 2xx fails the record, unless `response.accept` contains it. After 408, 429, 5xx, \
+             and broken or failed connections, the request is retried `backoffRetry.count` times, not before the \
+             time in `Retry-After`. So a request may reach the server more than once.\n\n\
+             A 429 or 503 with a `Retry-After` of at most 5 minutes also delays later requests of the processor, \
+             even without retries; a warning is logged. Records that arrived together leave together, so an error \
+             is reported after the last of them.\n\n\
+             A 401 or 407 means that the credentials are invalid, and not the record. The pipeline recovers and \
+             sends the request again for `pipelines.error-recovery.login-patience`, with secrets that are read \
+             again, and no record is lost. If the server or the credentials depend on the record (a template \
+             before the path of `request.url`, or in a header such as `Authorization`), the record fails instead. \
+             A 403 always fails the record.\n\n\
+             Redirects are not followed: a 3xx fails the record with an error that names the target, and is not \
+             retried. Services with Go's HTTP client follow redirects: a pipeline that comes from such a service \
+             may need another `request.url`.\n\n\
+             Up to `request.concurrency` requests are in flight. Records leave in the order in which they \
+             arrived; with a concurrency of 1, the requests are in that order too.\n\n\
+             `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters send the \
+             requests too. If requests change data, test the pipeline with the address of a test server.",
         )
         .with(
             Parameter::new(
                 "request.url",
                 Template,
-                "URL, as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
+                "URL, such as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
             )
             .required(),
         )
@@ -81,32 +82,41 @@ fn specification() -> Specification {
         .with(Parameter::new(
             "request.body",
             Template,
-            "Body, as `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = none.",
+            "Body: `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = \
+             none.",
         ))
-        .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
+        .with(Parameter::new("request.contentType", Text, "Deprecated, use headers.Content-Type."))
         .with(
-            Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
-                .default_value("60s"),
+            Parameter::new(
+                "request.timeout",
+                Duration,
+                "Time limit of one attempt, including the answer; 0 = unlimited.",
+            )
+            .default_value("60s"),
         )
         .with(
-            Parameter::new("request.concurrency", Int, "Most requests in flight.")
+            Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
                 .default_value("16")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(10_001.0)),
         )
         .with(
-            Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
-                .default_value("0")
-                .validate(Validation::GreaterThan(-1.0)),
+            Parameter::new(
+                "request.perMinute",
+                Float,
+                "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
+            )
+            .default_value("0")
+            .validate(Validation::GreaterThan(-1.0)),
         )
         .with_all(message::header_parameters())
         .with(
-            Parameter::new("backoffRetry.count", Int, "How often a failed request is repeated.")
+            Parameter::new("backoffRetry.count", Int, "Maximum number of retries of a request.")
                 .default_value("0")
                 .validate(Validation::GreaterThan(-1.0)),
         )
         .with(
-            Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+            Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
                 .default_value("2")
                 .validate(Validation::GreaterThan(0.0))
                 .only_with("backoffRetry.count"),
@@ -115,25 +125,29 @@ fn specification() -> Specification {
             Parameter::new(
                 "backoffRetry.min",
                 Duration,
-                "Delay before the first repetition; up to a quarter is added.",
+                "Delay before the first retry; a random part of up to a quarter is added.",
             )
             .default_value("100ms")
             .only_with("backoffRetry.count"),
         )
         .with(
-            Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the server asks for more.")
+            Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the server asks for more.")
                 .default_value("5s"),
         )
-        .with(place("response.body", "Where the body of the answer is stored.").default_value(".Payload.After"))
-        .with(place("response.status", "Where the status of the answer is stored, as text."))
-        .with(Parameter::new("response.accept", List, "Statuses that are good besides 2xx: `404`, `4xx`, `400-404`."))
+        .with(place("response.body", "Field for the body of the answer.").default_value(".Payload.After"))
+        .with(place("response.status", "Field for the status of the answer, as text."))
+        .with(Parameter::new(
+            "response.accept",
+            List,
+            "Statuses that count as success in addition to 2xx: `404`, `4xx`, `400-404`.",
+        ))
         .with(
-            Parameter::new("response.maxBytes", Bytes, "Most bytes of an answer; a larger one fails the record.")
+            Parameter::new("response.maxBytes", Bytes, "Maximum size of an answer; a larger one fails the record.")
                 .default_value("16MiB")
                 .validate(Validation::GreaterThan(0.0)),
         )
-        .with(Parameter::new("tls.ca", File, "PEM file of certificates that are trusted besides the system's."))
-        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate: only for tests.").default_value("false"))
+        .with(Parameter::new("tls.ca", File, "PEM file of trusted certificates, in addition to those of the system."))
+        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate; only for tests.").default_value("false"))
         .with_all(shared::processor())
 }
 

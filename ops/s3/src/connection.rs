@@ -53,8 +53,8 @@ pub(crate) fn parameters() -> Vec<Parameter> {
         text(BUCKET, "The bucket.").required().alias("aws.bucket"),
         text(
             ACCESS_KEY,
-            "Access key id. Without keys the usual places are looked at: AWS_ACCESS_KEY_ID and its like, the shared \
-             credentials and config files, the credentials of the container, those of the machine.",
+            "Access key id. Without keys, these places are searched: AWS_ACCESS_KEY_ID and related variables, the \
+             shared credentials and config files, the credentials of the container, and those of the machine.",
         )
         .secret()
         .alias("objstore.accessKeyId")
@@ -66,24 +66,25 @@ pub(crate) fn parameters() -> Vec<Parameter> {
             .alias("aws.sessionToken"),
         text(
             REGION,
-            "Region of the bucket. Without it AWS_REGION, AWS_DEFAULT_REGION and the profile are looked at; with an \
+            "Region of the bucket. The default comes from AWS_REGION, AWS_DEFAULT_REGION or the profile; with an \
              endpoint it is us-east-1.",
         )
         .alias("aws.region"),
         text(
             ENDPOINT,
-            "URL of the server, http or https, where it is not Amazon's. Where an authority of your own signed its \
-             certificate, SSL_CERT_FILE of the environment names the authority's.",
+            "URL of the server, http or https, if it is not Amazon's. If your own authority signed its \
+             certificate, set the environment variable SSL_CERT_FILE to the authority's certificate.",
         )
         .alias("aws.endpoint"),
         Parameter::new(
             PATH_STYLE,
             ParameterKind::Bool,
-            "Whether the bucket is a part of the path and not of the host name; true where there is an endpoint.",
+            "Whether the bucket is a part of the path and not of the host name; the default is true with an \
+             endpoint.",
         )
         .alias("objstore.pathStyle")
         .alias("aws.pathStyle"),
-        text(PROFILE, "Profile of the shared credentials and config files; AWS_PROFILE, or default.")
+        text(PROFILE, "Profile of the shared credentials and config files. The default is AWS_PROFILE, or `default`.")
             .alias("aws.profile"),
     ]
 }

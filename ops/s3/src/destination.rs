@@ -40,27 +40,27 @@ const LONGEST_KEY: usize = 1024;
 
 /// Returns the `s3` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("s3", "Writes batches of records as objects, a line for each record.")
+    let specification = Specification::builtin("s3", "Writes batches of records as objects, one line per record.")
         .describe(include_str!("destination/description.md"))
         .with_all(connection::parameters())
-        .with(Parameter::new("prefix", ParameterKind::Text, "What all keys begin with, as `events/`."))
+        .with(Parameter::new("prefix", ParameterKind::Text, "Prefix of all keys, such as `events/`."))
         .with(Parameter::new(
             "folder",
             ParameterKind::Template,
-            "Where below the prefix a record goes, a template over the record: records of one batch with different \
-             folders go into different objects.",
+            "Folder of a record below the prefix, a template over the record. Records of one batch with different \
+             folders go to different objects.",
         ))
         .with(
             Parameter::new(
                 "format",
                 ParameterKind::Text,
-                "How objects are written: json (a line for each record). parquet is not supported.",
+                "Format of the objects: json (one line per record). parquet is not supported.",
             )
             .default_value("json")
             .one_of(&["json", "parquet"]),
         )
         .with(
-            Parameter::new("compression", ParameterKind::Text, "How objects are compressed: none, gzip or zstd.")
+            Parameter::new("compression", ParameterKind::Text, "Compression of the objects: none, gzip or zstd.")
                 .default_value("none")
                 .one_of(&["none", "gzip", "zstd"]),
         )
@@ -69,14 +69,10 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 .default_value("application/x-ndjson"),
         )
         .with(
-            Parameter::new(
-                "maxObjectBytes",
-                ParameterKind::Bytes,
-                "About how many bytes of records make an object, before compression.",
-            )
-            .default_value("8MiB")
-            .validate(Validation::GreaterThan(0.0))
-            .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
+            Parameter::new("maxObjectBytes", ParameterKind::Bytes, "Approximate size of an object before compression.")
+                .default_value("8MiB")
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
         )
         .with_all(format::parameters())
         .with_all(shared::destination());

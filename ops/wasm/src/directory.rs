@@ -121,7 +121,7 @@ fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) +
     let mut specification = specify(&module, options.limits)?;
     if specification.parameters.is_empty() {
         // The first guests declare no parameters and accept any.
-        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Given to the processor as it is."));
+        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Passed to the processor unchanged."));
     }
     if module.imports().any(|import| (import.module(), import.name()) == ("conduit", "http_request")) {
         specification.parameters.extend(egress::parameters());

@@ -60,11 +60,10 @@ pub(crate) struct Granted {
 /// Returns the parameters for network access.
 pub(crate) fn parameters() -> [Parameter; 4] {
     [
-        Parameter::new(ALLOW, ParameterKind::Text, "Hosts it may send HTTP requests to, with commas between them."),
-        Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest time of one of its HTTP requests.")
-            .default_value("30s"),
-        Parameter::new(MOST, ParameterKind::Bytes, "Most bytes of an HTTP answer it gets.").default_value("4194304"),
-        Parameter::new(SECRETS, ParameterKind::Text, "Names of secrets it may have sent as Authorization."),
+        Parameter::new(ALLOW, ParameterKind::Text, "Hosts that it may send HTTP requests to, separated by commas."),
+        Parameter::new(TIMEOUT, ParameterKind::Duration, "Time limit of an HTTP request.").default_value("30s"),
+        Parameter::new(MOST, ParameterKind::Bytes, "Maximum size of an HTTP answer.").default_value("4194304"),
+        Parameter::new(SECRETS, ParameterKind::Text, "Names of secrets that it may send as Authorization."),
     ]
 }
 

@@ -21,22 +21,18 @@ use crate::text::text_at;
 
 /// Returns the `cohere.command` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("cohere.command", "Asks a language model of Cohere.")
+    let specification = Specification::builtin("cohere.command", "Generates text with a Cohere model.")
         .describe(
-            "Puts the text at `request.body` where `%s` stands in `prompt`, asks the model, and stores its answer at \
-             `response.body`. One request per record.",
+            "Replaces `%s` in `prompt` with the text in `request.body`, sends the prompt to the model, and stores \
+             the answer in `response.body`. Sends one request per record.",
         )
         .with(
-            Parameter::new(
-                "prompt",
-                ParameterKind::Text,
-                "The question; %s stands for the text, %% for a percent sign.",
-            )
-            .required(),
+            Parameter::new("prompt", ParameterKind::Text, "The prompt; %s stands for the text, %% for a percent sign.")
+                .required(),
         )
         .with(Parameter::new("model", ParameterKind::Text, "Name of the model.").default_value("command"))
         .with(super::place("request.body", "The text."))
-        .with(super::place("response.body", "Where the answer is stored."))
+        .with(super::place("response.body", "Field for the answer."))
         .with_all(super::parameters())
         .with_all(shared::processor());
     anabranch_graph::kind::operator(specification, configure)

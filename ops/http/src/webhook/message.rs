@@ -53,10 +53,11 @@ struct Rendered {
 /// Returns the parameters for headers: any header, and by name those that carry credentials.
 pub(super) fn header_parameters() -> Vec<Parameter> {
     let any = |name| {
-        Parameter::new(name, ParameterKind::Template, "A header. Content-Type is application/json unless given.")
+        Parameter::new(name, ParameterKind::Template, "A header. The default of Content-Type is application/json.")
     };
     let secret = |name, [lower, long, long_lower]: [&'static str; 3]| {
-        let parameter = Parameter::new(name, ParameterKind::Template, "A header with credentials: never shown.");
+        let parameter =
+            Parameter::new(name, ParameterKind::Template, "A header with credentials, which is never shown.");
         parameter.alias(lower).alias(long).alias(long_lower).secret()
     };
     macro_rules! secret {
