@@ -288,7 +288,7 @@ impl ConfiguredOperator for Configured {
 /// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
 const MOST_ROOTS: u64 = 16 << 20;
 
-/// Reads a file. On a thread of the executor, allows other tasks to move away meanwhile, because the file may be on an
+/// Reads a file. A thread of the executor hands its tasks to another thread meanwhile, because the file may be on an
 /// unavailable server. Rejects a pipe, which may never end.
 fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
     let read = || anabranch_ops_tls::read_regular(path.as_ref(), MOST_ROOTS);

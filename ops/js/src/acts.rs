@@ -147,7 +147,7 @@ struct Reader<'i> {
     names: Vec<(Sym, Place)>,
     /// Variables that hold the value of a field of the input record.
     values: Vec<(Sym, Place, String)>,
-    /// True if the next field is only tested for existence.
+    /// True if the next field of a value is only tested for existence.
     testing_value: bool,
     acts: Vec<Act>,
     reads: Reads,

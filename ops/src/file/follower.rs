@@ -66,7 +66,7 @@ pub(super) struct Follower {
     /// The next file, which was rotated away after the last one, and whether the system reported it.
     next: Option<(File, bool)>,
     left: Before,
-    /// The directory of the files, kept open while it is in use.
+    /// The directory of the files, and the forms of the name that the current file had there last.
     directory: Option<Directory>,
     forms: Vec<Form>,
     /// Files whose content differs from the one that was read last: length and time of the last write, by identity.

@@ -95,7 +95,7 @@ impl Question {
         told.await.unwrap_or_else(|_| Err(unavailable("the schema registry panicked")))
     }
 
-    /// Waits for the answer on this thread. On a thread of an executor, allows other tasks to move away meanwhile.
+    /// Waits for the answer on this thread. A thread of an executor hands its tasks to another thread meanwhile.
     pub(super) fn wait(self, client: &RegistryClient) -> Answered {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         self.ask(client, move |answer| drop(tell.send(answer)));

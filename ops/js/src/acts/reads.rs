@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes a field whose value is changed. This reads the field too, unless it is tested.
+    /// Notes a field whose value is changed. This reads the old value, which may be missing only if it is tested.
     pub(super) fn changed(&mut self, access: &PropertyAccess, tested: bool) {
         let PropertyAccess::Simple(simple) = access else { return };
         if let Spot::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)

@@ -36,7 +36,7 @@ const OF_FIELDS: [(&str, &str); 4] =
     [("JSON", "stringify"), ("Object", "keys"), ("Object", "values"), ("Object", "entries")];
 
 impl Reader<'_> {
-    /// Returns `true` if the expression is a key or payload side, or a fallback for an absent one.
+    /// Returns `true` if the expression is a key or payload side, possibly with a fallback such as `rec.Key ?? {}`.
     pub(super) fn is_data(&self, expression: &Expression) -> bool {
         self.data(expression).is_some()
     }

@@ -133,7 +133,7 @@ impl Uses<'_> {
         is_named && matches!(unparenthesized(simple.target()), Expression::Identifier(name) if name.sym() == self.name)
     }
 
-    /// Handles a statement that changes a field of the variable, and visits its remaining parts.
+    /// Returns `true` if the statement changes a field of the variable; visits the assigned value.
     fn is_write(&mut self, statement: &Expression) -> bool {
         match unparenthesized(statement) {
             Expression::Assign(assign) => {

@@ -44,7 +44,7 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: Text<'_>)
     fresh.slips
 }
 
-/// Knowledge about a variable.
+/// A variable that holds an object or a list.
 struct Known {
     name: Sym,
     is_list: bool,

@@ -41,7 +41,7 @@ impl Same<'_> {
         matches!(unparenthesized(value), Expression::Identifier(name) if name.sym() == self.record)
     }
 
-    /// Returns the result of the callback of `elements.map(…)`.
+    /// Returns the result of the callback of `elements.map(…)`, if it is the record.
     fn mapped<'e>(&self, call: &'e Call) -> Option<&'e Expression> {
         let (_, method) = self.text.field(call.function())?;
         let function = unparenthesized(call.args().first()?);
