@@ -4,7 +4,8 @@
 ///
 /// If the indexes are contradictory, no item can be attributed to its part.
 ///
-/// # Errors Fails unless there is exactly one item per index. The error uses the given names of items and parts.
+/// # Errors
+/// Fails unless there is exactly one item per index. The error uses the given names of items and parts.
 pub(crate) fn by_index<T>(
     items: impl ExactSizeIterator<Item = (usize, T)>,
     (name, count, parts): (&str, usize, &str),

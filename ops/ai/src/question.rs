@@ -99,7 +99,8 @@ impl<Q: Question> Asked<Q> {
 
 /// Returns the reference in a setting; it must refer to a single part of a record that can hold a text.
 ///
-/// # Errors Fails if it refers to several parts.
+/// # Errors
+/// Fails if it refers to several parts.
 pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
     let reference = input(arguments, name)?;
     let hint = match reference.target() {
@@ -112,7 +113,8 @@ pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Refere
 
 /// Returns the reference in a setting.
 ///
-/// # Errors Fails if the setting is missing.
+/// # Errors
+/// Fails if the setting is missing.
 pub(crate) fn input(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
     let missing = || finding(arguments, name, format!("{name} is required"));
     Ok(arguments.reference(name).cloned().ok_or_else(missing)?)

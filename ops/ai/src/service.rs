@@ -115,7 +115,8 @@ pub(crate) fn count(arguments: &Arguments, name: &str) -> u32 {
 impl Address {
     /// Builds the address from the setting `base`, with `path` appended.
     ///
-    /// # Errors Fails if the address is not a URL, or the key is not a valid header.
+    /// # Errors
+    /// Fails if the address is not a URL, or the key is not a valid header.
     pub(crate) fn configure(
         arguments: &Arguments,
         base: &str,
@@ -128,7 +129,8 @@ impl Address {
 
     /// Like [`Address::configure`], with the default `otherwise` for a missing setting.
     ///
-    /// # Errors As [`Address::configure`].
+    /// # Errors
+    /// As [`Address::configure`].
     pub(crate) fn configure_or(
         arguments: &Arguments,
         (base, otherwise): (&str, &str),

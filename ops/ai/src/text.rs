@@ -10,7 +10,8 @@ use anabranch_graph::value::Value;
 
 /// Returns the text at a reference; JSON text for values that are neither text nor bytes.
 ///
-/// # Errors `field_missing` if the part is missing; `text_not_utf8` if its bytes are not text.
+/// # Errors
+/// `field_missing` if the part is missing; `text_not_utf8` if its bytes are not text.
 pub(crate) fn text_at<'r>(record: &'r Record, place: &Reference) -> Result<Cow<'r, str>, Fault> {
     let missing = || Fault::record("field_missing", format!("there is no text at {place}"));
     match place.get(record)?.ok_or_else(missing)? {
@@ -25,7 +26,8 @@ pub(crate) fn text_at<'r>(record: &'r Record, place: &Reference) -> Result<Cow<'
 
 /// Returns the text of a value at a reference; JSON text for values that are neither text nor bytes.
 ///
-/// # Errors As [`text_at`].
+/// # Errors
+/// As [`text_at`].
 pub(crate) fn text_of<'r>(value: &'r Value, place: &Reference) -> Result<Cow<'r, str>, Fault> {
     match value {
         Value::Null => Err(Fault::record("field_missing", format!("there is no text at {place}"))),

@@ -141,8 +141,8 @@ impl Codec {
 
     /// Appends encoded fields. On an error, appends nothing.
     ///
-    /// # Errors Fails if the fields do not fit the schema: one is missing without a default, unknown, or of another
-    /// type.
+    /// # Errors
+    /// Fails if the fields do not fit the schema: one is missing without a default, unknown, or of another type.
     pub fn encode_fields(&self, fields: &Object, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let start = out.len();
         let written = match self.resolve(&self.root) {
@@ -165,7 +165,8 @@ impl Codec {
 
     /// Appends an encoded value. On an error, appends nothing.
     ///
-    /// # Errors Fails if the value does not fit the schema.
+    /// # Errors
+    /// Fails if the value does not fit the schema.
     pub fn encode(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let start = out.len();
         encode::value(self, &self.root, value, out, DEPTH).inspect_err(|_| out.truncate(start))
@@ -173,7 +174,8 @@ impl Codec {
 
     /// Decodes all of `bytes` as fields.
     ///
-    /// # Errors Fails if the bytes were not written with this schema, or the schema is not a record or a map.
+    /// # Errors
+    /// Fails if the bytes were not written with this schema, or the schema is not a record or a map.
     pub fn decode_fields(&self, bytes: &[u8]) -> Result<Object, CodecError> {
         if !self.is_structured() {
             return Err(CodecError::NotStructured(self.resolve(&self.root).name()));
@@ -186,7 +188,8 @@ impl Codec {
 
     /// Decodes all of `bytes` as a value.
     ///
-    /// # Errors Fails if the bytes were not written with this schema.
+    /// # Errors
+    /// Fails if the bytes were not written with this schema.
     pub fn decode(&self, bytes: &[u8]) -> Result<Value, CodecError> {
         decode::whole(self, bytes)
     }

@@ -135,7 +135,8 @@ impl Access {
 impl ConfluentRegistry {
     /// Creates a client for the registry at this URL. Does not connect.
     ///
-    /// # Errors Fails if the URL or the credentials are invalid.
+    /// # Errors
+    /// Fails if the URL or the credentials are invalid.
     pub fn new(url: &str, login: &Login) -> Result<ConfluentRegistry, AddressError> {
         Self::with(Access::new(url, login)?, None)
     }
@@ -143,7 +144,8 @@ impl ConfluentRegistry {
     /// Creates a client whose URL and credentials come from `renew`. It is called now, and again if the registry
     /// rejects the credentials, because they may have been replaced.
     ///
-    /// # Errors As [`ConfluentRegistry::new`].
+    /// # Errors
+    /// As [`ConfluentRegistry::new`].
     pub fn renewing(
         renew: impl Fn() -> (String, Login) + Send + Sync + 'static,
     ) -> Result<ConfluentRegistry, AddressError> {

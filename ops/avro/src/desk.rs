@@ -145,7 +145,8 @@ impl Desk {
 
     /// Returns a version of a subject.
     ///
-    /// # Errors Fails if the version does not exist or the registry is unavailable.
+    /// # Errors
+    /// Fails if the version does not exist or the registry is unavailable.
     pub fn version(&mut self, subject: &Str, version: SchemaVersion) -> Result<Arc<Known>, Fault> {
         if let Some((of, latest, known)) = &self.latest
             && *latest == version
@@ -165,7 +166,8 @@ impl Desk {
 
     /// Returns the version of a subject with this text; registers it if it does not exist.
     ///
-    /// # Errors Fails if the registry rejects the schema or is unavailable.
+    /// # Errors
+    /// Fails if the registry rejects the schema or is unavailable.
     pub fn register(&mut self, subject: &Str, text: &str) -> Result<Arc<Known>, Fault> {
         if let Some(known) = self.texts.get(subject).and_then(|texts| texts.get(text)) {
             return Ok(known.clone());
@@ -180,7 +182,8 @@ impl Desk {
 
     /// Returns the schema with an id.
     ///
-    /// # Errors Fails if the id does not exist or the registry is unavailable.
+    /// # Errors
+    /// Fails if the id does not exist or the registry is unavailable.
     pub fn id(&mut self, id: SchemaId) -> Result<Arc<Codec>, Fault> {
         if let Some(codec) = self.codecs.get(&id) {
             return Ok(codec.clone());

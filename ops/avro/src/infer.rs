@@ -53,7 +53,8 @@ struct Union {
 
 /// Appends the text of the schema of these fields. On an error, `out` may contain a part of it.
 ///
-/// # Errors Fails if a schema cannot be inferred.
+/// # Errors
+/// Fails if a schema cannot be inferred.
 pub fn infer(fields: &Object, out: &mut String) -> Result<(), InferError> {
     out.push_str("{\"name\":\"record\",\"type\":\"record\",\"fields\":[");
     for (index, (name, value)) in fields.iter().enumerate() {

@@ -9,7 +9,8 @@ const PRIMITIVE: &[&str] = &["null", "boolean", "int", "long", "float", "double"
 /// Returns the schema with each referenced type defined at its first use. The schemas in `others` must be complete.
 /// Names are written in full; undefined names stay.
 ///
-/// # Errors Fails if a text is not JSON.
+/// # Errors
+/// Fails if a text is not JSON.
 pub fn inline(text: &str, others: &[&str]) -> Result<String, String> {
     let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
     let mut known = BTreeMap::new();

@@ -35,14 +35,16 @@ pub fn register(registry: &mut Registry) {
 
 /// Checks that the text is an Avro schema.
 ///
-/// # Errors Returns why it is not.
+/// # Errors
+/// Returns why it is not.
 pub fn check(text: &str) -> Result<(), String> {
     codec::Codec::parse(text).map(drop).map_err(|error| error.to_string())
 }
 
 /// Checks that all data written with the schema `writer` can be read with the schema `reader`.
 ///
-/// # Errors Returns why not, or which text is not an Avro schema.
+/// # Errors
+/// Returns why not, or which text is not an Avro schema.
 pub fn can_read(writer: &str, reader: &str) -> Result<(), String> {
     let parse = |text| apache_avro::Schema::parse_str(text).map_err(|error| error.to_string());
     match SchemaCompatibility::can_read(&parse(writer)?, &parse(reader)?) {

@@ -22,7 +22,8 @@ fn names(keys: &[Str; 4], record: &Record) -> Names {
 /// Returns the pieces with the schema names that `visit` sets. `visit` is called once for each piece, and only these
 /// names are kept of its changes: four bytes per piece. Pieces without a schema cost nothing.
 ///
-/// # Errors Returns the error of `visit`.
+/// # Errors
+/// Returns the error of `visit`.
 pub(crate) fn named(pieces: &Pieces, mut visit: impl FnMut(&mut Record) -> Result<(), Fault>) -> Result<Pieces, Fault> {
     let keys = keys();
     // All pieces have the same metadata except for their numbers.

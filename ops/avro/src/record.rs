@@ -84,7 +84,8 @@ fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
 /// Decodes raw data whose schema is in the metadata; returns whether there was any. On an error, the record is
 /// unchanged.
 ///
-/// # Errors Fails if the schema is not available, or does not match the data.
+/// # Errors
+/// Fails if the schema is not available, or does not match the data.
 pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Raw(_))) {
         return Ok(false);
@@ -111,7 +112,8 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
 
 /// Decodes the raw data that matches the schema in the metadata.
 ///
-/// # Errors Fails if the schema is not available.
+/// # Errors
+/// Fails if the schema is not available.
 pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record) -> Result<(), Fault> {
     let Some((subject, version)) = named(part, record)? else { return Ok(()) };
     let known = desk.version(&subject, version)?;
@@ -128,7 +130,8 @@ pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record)
 /// Encodes structured data whose schema is in the metadata, for receivers of bytes. If the data does not fit the named
 /// version, registers a new version of the subject. On an error, the record is unchanged.
 ///
-/// # Errors Fails if the schema is not available, or cannot be inferred from the data.
+/// # Errors
+/// Fails if the schema is not available, or cannot be inferred from the data.
 pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !refresh(desk, part, record)? {
         return Ok(false);
@@ -158,7 +161,8 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
 /// schema and registers it under the same subject. If the other side is raw data, to which the version applies, changes
 /// nothing. Returns whether there is structured data with a schema.
 ///
-/// # Errors Fails if the named schema is not available, or a schema cannot be inferred from the data.
+/// # Errors
+/// Fails if the named schema is not available, or a schema cannot be inferred from the data.
 pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);

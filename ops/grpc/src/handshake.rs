@@ -23,7 +23,8 @@ const NO_CERTIFICATE: usize = 50;
 
 /// Parses the line.
 ///
-/// # Errors Describes the problem, as the continuation of "its first line".
+/// # Errors
+/// Describes the problem, as the continuation of "its first line".
 pub(crate) fn parse(line: &str) -> Result<Handshake, String> {
     let line = line.trim();
     let mut parts = line.split('|');

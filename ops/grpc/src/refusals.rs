@@ -32,7 +32,8 @@ impl Refusals {
 
     /// Counts the outcomes of records, in order; `None` = written.
     ///
-    /// # Errors `plugin_refuses_records` (transient) if too many consecutive records were rejected.
+    /// # Errors
+    /// `plugin_refuses_records` (transient) if too many consecutive records were rejected.
     pub(crate) fn note<'a>(&self, records: impl Iterator<Item = Option<&'a str>>) -> Result<(), Fault> {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         for refused in records {

@@ -104,7 +104,8 @@ pub struct Answer {
 impl Client {
     /// Creates a client on the connections of this TLS configuration and network. Does not connect.
     ///
-    /// # Errors `tls_invalid` if the roots are not certificates.
+    /// # Errors
+    /// `tls_invalid` if the roots are not certificates.
     pub fn new(tls: &Tls, network: Network, policy: Policy) -> Result<Client, Fault> {
         let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         let pace = Pace::new(policy.per_minute);
@@ -121,7 +122,8 @@ impl Client {
 
     /// Creates a request without headers and body. Credentials in the URL become its `Authorization` header.
     ///
-    /// # Errors [`Problem::Invalid`] if the URL cannot be used for requests.
+    /// # Errors
+    /// [`Problem::Invalid`] if the URL cannot be used for requests.
     pub fn request(&self, method: Method, url: Url) -> Result<Request, HttpError> {
         if url.username().is_empty() && url.password().is_none() {
             return Ok(Request::new(method, url));
@@ -142,7 +144,8 @@ impl Client {
     /// An answer with `Retry-After` (429 or 503) delays all requests of this client, and is logged. A request that is
     /// not retried fails without waiting.
     ///
-    /// # Errors Returns the error of the last attempt.
+    /// # Errors
+    /// Returns the error of the last attempt.
     pub async fn send(&self, turn: Turn<'_>, mut request: Request) -> Result<Answer, HttpError> {
         *request.timeout_mut() = self.policy.timeout;
         let mut made = 0;

@@ -101,7 +101,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Server {
     /// Starts on a free port. Calls `reply` on the thread of the connection; it may block.
     ///
-    /// # Panics Panics if there is no free port.
+    /// # Panics
+    /// Panics if there is no free port.
     #[allow(clippy::expect_used, reason = "a test cannot go on without")]
     pub fn start(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

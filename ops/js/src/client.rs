@@ -33,7 +33,8 @@ pub(crate) struct Client {
 impl Client {
     /// Starts a worker and waits until the script is ready.
     ///
-    /// # Errors Fatal if the script is rejected or ended the worker; transient if the process cannot be started.
+    /// # Errors
+    /// Fatal if the script is rejected or ended the worker; transient if the process cannot be started.
     pub(crate) fn open(launch: Launch, opening: Opening, host: &Host) -> Result<Self, Fault> {
         let lines = ServiceLog(host.node.clone());
         let names = [host.pipeline.clone(), host.node.clone()];

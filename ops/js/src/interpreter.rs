@@ -23,7 +23,8 @@ pub(crate) struct Interpreter {
 impl Interpreter {
     /// Evaluates the script.
     ///
-    /// # Errors Fails if the script fails or defines no function that takes records.
+    /// # Errors
+    /// Fails if the script fails or defines no function that takes records.
     pub(crate) fn open(program: Program, limits: Limits, lines: Rc<dyn Lines>) -> Result<Self, Fault> {
         let isolate = Isolate::open(&program, limits, &lines).map_err(fault)?;
         Ok(Interpreter { program, limits, lines, isolate: Some(isolate) })
@@ -31,7 +32,8 @@ impl Interpreter {
 
     /// Calls the script with a record.
     ///
-    /// # Errors Returns the fault of the record.
+    /// # Errors
+    /// Returns the fault of the record.
     pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Fault> {
         self.run(record, false).map_err(fault)
     }
@@ -39,7 +41,8 @@ impl Interpreter {
     /// Calls the script with a record that holds only the parts in [`Interpreter::wants`]. Returns `None` if the script
     /// needs the whole record; then `wants` asks for that from now on.
     ///
-    /// # Errors Returns the fault of the record.
+    /// # Errors
+    /// Returns the fault of the record.
     pub(crate) fn process_part(&mut self, record: &Record) -> Result<Option<Outcome>, Fault> {
         match self.run(record, true) {
             Ok(outcome) => Ok(Some(outcome)),
@@ -50,7 +53,8 @@ impl Interpreter {
 
     /// Returns the parts of the next record that the script needs.
     ///
-    /// # Errors Fails if the script was stopped and cannot be evaluated again.
+    /// # Errors
+    /// Fails if the script was stopped and cannot be evaluated again.
     pub(crate) fn wants(&mut self) -> Result<Rc<Wants>, Fault> {
         let mut isolate = self.isolate()?;
         let wants = isolate.wants();

@@ -42,7 +42,8 @@ pub use client::Launch;
 
 /// Checks a script as `configure` does, for fuzzing.
 ///
-/// # Errors Fails if the script is rejected, with the line and column from 1 if the flaw has a place.
+/// # Errors
+/// Fails if the script is rejected, with the line and column from 1 if the flaw has a place.
 pub fn check(script: &str) -> Result<(), Option<(usize, usize)>> {
     let program = program::Program { text: script.into(), name: "script".into() };
     program.check().map(drop).map_err(|flaw| flaw.position.map(|at| (at.line, at.column)))

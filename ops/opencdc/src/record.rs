@@ -58,7 +58,8 @@ pub fn encode_record(record: &Record, out: &mut Vec<u8>) {
 
 /// Decodes the message of a record. Raw data is a slice of `bytes`. Skips unknown fields.
 ///
-/// # Errors Fails if the message is not a record.
+/// # Errors
+/// Fails if the message is not a record.
 pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     let mut record = Record::default();
     let mut metadata = Metadata::new();
@@ -85,7 +86,8 @@ pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
 /// but parts (metadata, key, payload before and after) that came back unchanged are shared with `before` instead of
 /// decoded. Keeps the position of `before`.
 ///
-/// # Errors As [`decode_record`].
+/// # Errors
+/// As [`decode_record`].
 pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Record, DecodeError> {
     // If names of metadata change on the way back, they must be decoded.
     let named = before.metadata.iter().all(|(key, _)| own_key(key).is_none());

@@ -32,7 +32,8 @@ impl Address {
     /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey` have the same meaning as in libpq, but there are no default
     /// files.
     ///
-    /// # Errors Fails if the string is invalid. The error contains no part of the text.
+    /// # Errors
+    /// Fails if the string is invalid. The error contains no part of the text.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let text = text.trim();
         if text.split_once("://").is_some_and(|(_, url)| is_cut(url)) {
@@ -101,7 +102,8 @@ impl Address {
 
     /// Builds the TLS connector. Reads the files named in the string.
     ///
-    /// # Errors Fails if a file cannot be read or is invalid.
+    /// # Errors
+    /// Fails if a file cannot be read or is invalid.
     pub fn tls(&self) -> Result<Tls, TlsError> {
         Ok(MakeRustlsConnect::new(self.trust.clone().client(self.identity.as_ref())?))
     }

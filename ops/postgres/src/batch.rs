@@ -46,8 +46,8 @@ struct Slot {
 /// Plans steps that leave the tables as if the rows were written one by one.
 ///
 /// Rows of one table with the same key are compacted: the last one wins. A new series begins with a partial row whose
-/// key already has a partial row with other columns, with a row without key after rows with one, and with a key of
-/// other columns. So every series has each key once, and one kind of key.
+/// key already has a partial row with other columns, and whenever the columns of the key change; rows without a key are
+/// such a change too. So every series has each key once, and one kind of key.
 ///
 /// PostgreSQL may find keys with different bytes equal, for example text with a case-insensitive collation. Only
 /// PostgreSQL can decide that, so rows with such keys share a series only with rows of the same shape. These form one

@@ -102,7 +102,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// Builds the connection from arguments whose specification contains [`parameters`].
     ///
-    /// # Errors Fails if only one of the two keys is set, or the endpoint is invalid.
+    /// # Errors
+    /// Fails if only one of the two keys is set, or the endpoint is invalid.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Connection, Diagnostics> {
         let mut findings = Diagnostics::new();
         let keys = match (arguments.text(ACCESS_KEY), arguments.text(SECRET_KEY), arguments.text(TOKEN)) {
@@ -178,7 +179,8 @@ impl Connection {
 
     /// Creates a client. Sends no request.
     ///
-    /// # Errors Fails if there is no region, or a configured file cannot be read.
+    /// # Errors
+    /// Fails if there is no region, or a configured file cannot be read.
     pub(crate) async fn open(&self) -> Result<Client, Fault> {
         let environment = Environment::of_process();
         let chain = Chain::new(environment, self.profile.clone());

@@ -40,7 +40,8 @@ pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Futu
 /// Retries a request while a connector is opened: like [`patiently`], but only for a short time. A pipeline that is
 /// opening shows no reason; one that is recovering does.
 ///
-/// # Errors Returns the last fault; transient if the server did not answer.
+/// # Errors
+/// Returns the last fault; transient if the server did not answer.
 pub(crate) async fn opening<T, F>(host: &Host, asked: Asked<'_>, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
 where
     F: Future<Output = Result<T, Fault>>,
@@ -68,7 +69,8 @@ where
 
 /// Retries until the request succeeds, fails permanently, or has failed for [`PATIENCE`].
 ///
-/// # Errors Returns the last fault.
+/// # Errors
+/// Returns the last fault.
 pub(crate) async fn patiently<T, F>(host: &Host, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
 where
     F: Future<Output = Result<T, Fault>>,

@@ -132,7 +132,8 @@ pub(super) struct Resume {
 impl Resume {
     /// Decodes a position.
     ///
-    /// # Errors Fatal if the position does not come from a file source.
+    /// # Errors
+    /// Fatal if the position does not come from a file source.
     pub(super) fn decode(position: &Position) -> Result<Self, Fault> {
         Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(

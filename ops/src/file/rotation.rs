@@ -79,7 +79,8 @@ impl Directory {
 
     /// Lists the files that may have been at the path.
     ///
-    /// # Errors Fails if the directory cannot be listed or is gone.
+    /// # Errors
+    /// Fails if the directory cannot be listed or is gone.
     pub(super) fn siblings(&self, path: &Path) -> io::Result<Vec<Sibling>> {
         let Some(stem) = path.file_stem() else { return Ok(Vec::new()) };
         let mut siblings = Vec::new();
@@ -133,7 +134,8 @@ const MOST_PAIRS: usize = 4096;
 /// Returns the oldest file with content that is neither in a longer one nor in the file at the path. All files in
 /// `alike` start with the same `after` bytes.
 ///
-/// # Errors Fails if a file cannot be read.
+/// # Errors
+/// Fails if a file cannot be read.
 pub(super) fn original(mut alike: Vec<Sibling>, here: Option<&File>, after: u64) -> io::Result<Option<Sibling>> {
     alike.sort_by_key(|sibling| sibling.written);
     let mut pairs = 0;
@@ -208,7 +210,8 @@ pub(super) struct Successor {
 /// means a newer file, all files except those in `read` count as newer. Leaves out the `others`. If `left` is not in
 /// the directory, a copy of it takes its place.
 ///
-/// # Errors Fails if the directory cannot be listed or is gone.
+/// # Errors
+/// Fails if the directory cannot be listed or is gone.
 pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, others: &[u32]) -> io::Result<Successor> {
     let metadata = left.file.metadata()?;
     let (identity_of_left, written) = (identity(&metadata), metadata.modified()?);

@@ -12,8 +12,9 @@ use rustix::fs::OFlags;
 
 /// Opens a regular file for reading. Does not wait for the writer of a pipe, and does not open devices.
 ///
-/// # Errors [`ErrorKind::IsADirectory`] or [`ErrorKind::InvalidInput`] if the path is not a regular file, and errors of
-/// the system.
+/// # Errors
+/// [`ErrorKind::IsADirectory`] or [`ErrorKind::InvalidInput`] if the path is not a regular file, and errors of the
+/// system.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Also check before opening: opening a device may have side effects.
     check(&fs::metadata(path)?)?;
@@ -33,7 +34,8 @@ fn check(metadata: &fs::Metadata) -> io::Result<()> {
 
 /// Returns the content of a regular file of at most `limit` bytes. Blocks only for the file system.
 ///
-/// # Errors Those of [`open_regular`], and [`ErrorKind::FileTooLarge`].
+/// # Errors
+/// Those of [`open_regular`], and [`ErrorKind::FileTooLarge`].
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let most = if limit >= 1 << 20 { format!("{} MiB", limit >> 20) } else { format!("{} KiB", limit >> 10) };
@@ -50,7 +52,8 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Returns the content of a text file, like [`read_regular`].
 ///
-/// # Errors Those of [`read_regular`], and [`ErrorKind::InvalidData`].
+/// # Errors
+/// Those of [`read_regular`], and [`ErrorKind::InvalidData`].
 pub fn read_regular_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_regular(path, limit)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))

@@ -113,7 +113,8 @@ impl Trust {
 
     /// Builds the configuration of a client, with the identity for servers that request one.
     ///
-    /// # Errors [`TlsError`] if the files are unusable.
+    /// # Errors
+    /// [`TlsError`] if the files are unusable.
     pub fn client(self, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (trust, path) = match self {
@@ -154,7 +155,8 @@ impl Trust {
 impl Identity {
     /// Builds the configuration of a server, which requests no certificates from clients.
     ///
-    /// # Errors [`TlsError`] if the files are unusable.
+    /// # Errors
+    /// [`TlsError`] if the files are unusable.
     pub fn server(&self) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (certificates, key) = self.read()?;
@@ -168,7 +170,8 @@ impl Identity {
     /// Returns the validity period of the own certificate. A server presents an expired certificate without an error,
     /// and clients reject it.
     ///
-    /// # Errors [`TlsError`] if the file is unusable.
+    /// # Errors
+    /// [`TlsError`] if the file is unusable.
     pub fn validity(&self) -> Result<Validity, TlsError> {
         let path = &self.certificates;
         let unreadable =

@@ -69,7 +69,8 @@ pub(crate) fn parameters() -> [Parameter; 4] {
 
 /// Reads the requested network access and removes the parts above the limit.
 ///
-/// # Errors Fails if a setting is invalid.
+/// # Errors
+/// Fails if a setting is invalid.
 pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Granted, Diagnostics> {
     let entries = |name: &str| -> Vec<String> {
         let text = arguments.text(name).map_or("", |text| text.as_str());

@@ -50,7 +50,8 @@ pub struct Response {
 
 /// Sends a request and waits for its response.
 ///
-/// # Errors One of the `HTTP_…` constants of [`HostError`](crate::HostError), such as `HTTP_FORBIDDEN`.
+/// # Errors
+/// One of the `HTTP_…` constants of [`HostError`](crate::HostError), such as `HTTP_FORBIDDEN`.
 pub fn send(request: &Request) -> Result<Response, Error> {
     Ok(wire::http_response(&host::http_request(wire::http_request(request))?)?)
 }

@@ -19,19 +19,22 @@ pub trait Processor: Sized {
     /// Creates the processor from its parameters, with defaults filled in and validations passed. Must not open
     /// resources: that is for [`open`](Processor::open).
     ///
-    /// # Errors Fails if the combination of parameters is invalid.
+    /// # Errors
+    /// Fails if the combination of parameters is invalid.
     fn configure(parameters: Self::Parameters) -> Result<Self, Error>;
 
     /// Prepares for records, for example by opening resources.
     ///
-    /// # Errors Fails if the processor cannot start.
+    /// # Errors
+    /// Fails if the processor cannot start.
     fn open(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
     /// Processes a record. Must be idempotent: after a restart, the same records may be processed again.
     ///
-    /// # Errors Fails if the record cannot be processed; other records of the batch are not affected.
+    /// # Errors
+    /// Fails if the record cannot be processed; other records of the batch are not affected.
     fn process(&mut self, record: Record) -> Result<Output, Error>;
 
     /// Processes the records of a batch, for processors that benefit from it. Returns the results in the order of the
@@ -42,7 +45,8 @@ pub trait Processor: Sized {
 
     /// Closes open resources.
     ///
-    /// # Errors Fails if a resource cannot be closed.
+    /// # Errors
+    /// Fails if a resource cannot be closed.
     fn teardown(&mut self) -> Result<(), Error> {
         Ok(())
     }

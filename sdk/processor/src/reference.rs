@@ -65,7 +65,8 @@ impl Side {
 impl Reference {
     /// Parses a reference.
     ///
-    /// # Errors Fails if the text is not a reference.
+    /// # Errors
+    /// Fails if the text is not a reference.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
         parse::target(text).map(|target| Reference { text: text.to_owned(), target })
     }
@@ -78,7 +79,8 @@ impl Reference {
     /// Returns the value, or `None` if it is missing. Fields are borrowed, everything else is copied: the position and
     /// raw data as bytes, an operation as its name, structured data and metadata as maps.
     ///
-    /// # Errors Fails if a part of the path is not a map.
+    /// # Errors
+    /// Fails if a part of the path is not a map.
     pub fn get<'r>(&self, record: &'r Record) -> Result<Option<Cow<'r, Value>>, Error> {
         let owned = |value: Value| Ok(Some(Cow::Owned(value)));
         match &self.target {
@@ -124,8 +126,9 @@ impl Reference {
     /// Sets the value, and creates missing maps of the path. Null deletes a metadata entry and makes data absent. Text
     /// and bytes become raw data, a map becomes structured data.
     ///
-    /// # Errors Fails if the part is read-only (`.Position`, `.Payload`) or does not accept this value, or if a part of
-    /// the path is not a map.
+    /// # Errors
+    /// Fails if the part is read-only (`.Position`, `.Payload`) or does not accept this value, or if a part of the path
+    /// is not a map.
     pub fn set(&self, record: &mut Record, value: impl Into<Value>) -> Result<(), Error> {
         let value = value.into();
         match &self.target {
@@ -195,7 +198,8 @@ impl Reference {
 
     /// Deletes the value; returns whether it existed.
     ///
-    /// # Errors Fails if the part cannot be deleted (`.Position`, `.Operation`), or if a part of the path is not a map.
+    /// # Errors
+    /// Fails if the part cannot be deleted (`.Position`, `.Operation`), or if a part of the path is not a map.
     pub fn delete(&self, record: &mut Record) -> Result<bool, Error> {
         match &self.target {
             Target::Position | Target::Operation => Err(self.refused("be deleted")),
@@ -212,7 +216,8 @@ impl Reference {
 
     /// Renames a field or metadata entry within its map; returns whether it existed.
     ///
-    /// # Errors Fails if the part cannot be renamed, the new name exists already, or a part of the path is not a map.
+    /// # Errors
+    /// Fails if the part cannot be renamed, the new name exists already, or a part of the path is not a map.
     pub fn rename(&self, record: &mut Record, name: &str) -> Result<bool, Error> {
         match &self.target {
             Target::Entry(key) => {

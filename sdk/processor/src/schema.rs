@@ -33,14 +33,16 @@ pub struct Schema {
 
 /// Registers an Avro schema. If the subject already has the same schema, returns that version.
 ///
-/// # Errors [`HostError::INVALID_SCHEMA`](crate::HostError::INVALID_SCHEMA), or an error of the registry.
+/// # Errors
+/// [`HostError::INVALID_SCHEMA`](crate::HostError::INVALID_SCHEMA), or an error of the registry.
 pub fn create(subject: &str, text: &str) -> Result<Schema, Error> {
     Ok(wire::schema_answer(&host::create_schema(wire::create_schema(subject, text))?)?)
 }
 
 /// Returns a schema.
 ///
-/// # Errors [`HostError::SUBJECT_NOT_FOUND`](crate::HostError::SUBJECT_NOT_FOUND),
+/// # Errors
+/// [`HostError::SUBJECT_NOT_FOUND`](crate::HostError::SUBJECT_NOT_FOUND),
 /// [`HostError::VERSION_NOT_FOUND`](crate::HostError::VERSION_NOT_FOUND), or an error of the registry.
 pub fn get(subject: &str, version: i32) -> Result<Schema, Error> {
     Ok(wire::schema_answer(&host::get_schema(wire::get_schema(subject, version))?)?)

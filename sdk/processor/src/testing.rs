@@ -53,7 +53,8 @@ pub struct Running<P: Processor> {
 
 /// Configures and opens a processor with these settings.
 ///
-/// # Errors Fails if the settings are invalid, or the processor cannot be opened.
+/// # Errors
+/// Fails if the settings are invalid, or the processor cannot be opened.
 pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Error> {
     let mut running = Running { stages: Configured::default(), codec: None, spare: Vec::new() };
     let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -64,8 +65,8 @@ pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Erro
 
 /// Returns the description of a processor as hosts see it, including its parameters.
 ///
-/// # Errors Fails if the name is empty, the version is not a semantic version, or a default violates its own
-/// validations.
+/// # Errors
+/// Fails if the name is empty, the version is not a semantic version, or a default violates its own validations.
 pub fn specification<P: Processor>() -> Result<Specification, Error> {
     let mut declarations = Declarations::default();
     P::Parameters::declare("", &mut declarations);
@@ -107,7 +108,8 @@ impl<P: Processor> Running<P> {
 
     /// Processes one record.
     ///
-    /// # Errors Fails if the record cannot be processed, or if there is not exactly one result.
+    /// # Errors
+    /// Fails if the record cannot be processed, or if there is not exactly one result.
     pub fn process_one(&mut self, record: Record) -> Result<Output, Error> {
         let mut outputs = self.process(vec![record]);
         match outputs.len() {
@@ -118,14 +120,16 @@ impl<P: Processor> Running<P> {
 
     /// Returns the processor.
     ///
-    /// # Errors Never fails after the processor was started.
+    /// # Errors
+    /// Never fails after the processor was started.
     pub fn processor(&mut self) -> Result<&mut P, Error> {
         self.stages.get()
     }
 
     /// Tears the processor down.
     ///
-    /// # Errors Fails if the processor cannot close a resource.
+    /// # Errors
+    /// Fails if the processor cannot close a resource.
     pub fn teardown(mut self) -> Result<(), Error> {
         self.command(&Command::Teardown).map(drop)
     }

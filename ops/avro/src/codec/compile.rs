@@ -13,7 +13,8 @@ use super::{Codec, CodecError, Field, Node, Sized, Unit};
 impl Codec {
     /// Compiles the JSON text of a schema.
     ///
-    /// # Errors Fails if the text is not an Avro schema.
+    /// # Errors
+    /// Fails if the text is not an Avro schema.
     pub fn parse(text: &str) -> Result<Codec, CodecError> {
         // The parser of the library is recursive.
         if nesting(text) > 64 {

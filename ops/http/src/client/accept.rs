@@ -20,7 +20,8 @@ impl Default for Accept {
 impl Accept {
     /// Adds `404`, `4xx` or `400-404`.
     ///
-    /// # Errors Fails for any other text.
+    /// # Errors
+    /// Fails for any other text.
     pub fn add(&mut self, text: &str) -> Result<(), InvalidAccept> {
         let status = |text: &str| text.trim().parse().ok().filter(|n| (100..=599).contains(n));
         let class = |text: &str| {

@@ -202,8 +202,8 @@ fn address(text: &str) -> Result<Url, String> {
 impl Message {
     /// Builds the request for a record.
     ///
-    /// # Errors `template_failed` if a template cannot be rendered; `http_invalid` if the result is not a valid URL or
-    /// header.
+    /// # Errors
+    /// `template_failed` if a template cannot be rendered; `http_invalid` if the result is not a valid URL or header.
     pub(super) fn request(&self, record: &Record, client: &Client) -> Result<Request, Fault> {
         let url = match &self.url {
             Address::Same(url) => url.clone(),

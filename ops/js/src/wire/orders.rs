@@ -68,7 +68,8 @@ fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, Malformed> {
 
 /// Writes the order to process records. A careful worker answers each record before it begins the next.
 ///
-/// # Errors Returns the index of the record that cannot be sent, and the reason.
+/// # Errors
+/// Returns the index of the record that cannot be sent, and the reason.
 pub(crate) fn write_order(
     frame: &mut Vec<u8>,
     careful: bool,
@@ -166,7 +167,8 @@ fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record, wants: &Wants) ->
 
 /// Reads the outcome written by [`write_outcome`] and applies it to the record.
 ///
-/// # Errors Fails if the message is malformed; the record is unchanged.
+/// # Errors
+/// Fails if the message is malformed; the record is unchanged.
 pub(crate) fn read_outcome(
     reader: &mut Reader<'_>,
     record: &mut Record,

@@ -31,7 +31,8 @@ impl Identity {
 
     /// Adds a record without its metadata, which include the time of the read.
     ///
-    /// # Errors Fails if the record contains numbers that JSON cannot represent.
+    /// # Errors
+    /// Fails if the record contains numbers that JSON cannot represent.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), Fault> {
         self.part(&record.position().0);
         self.part(&[record.operation as u8]);

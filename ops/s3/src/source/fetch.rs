@@ -98,7 +98,8 @@ impl Fetching {
 
     /// Fetches the object. Returns `None` if it was deleted or changed since it was listed.
     ///
-    /// # Errors Also fails if the answer is not the listed object: it has another length, `ETag` or version.
+    /// # Errors
+    /// Also fails if the answer is not the listed object: it has another length, `ETag` or version.
     async fn get(&self, key: &str, version: &Version) -> Result<Option<(GetObjectOutput, Bytes)>, Fault> {
         let what = || format!("cannot read object {key:?} of bucket {}", self.bucket.name);
         let wrong = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
@@ -182,7 +183,8 @@ impl Fetching {
 
     /// Interprets an answer that is not the listed object. Returns `None` if the listing has changed.
     ///
-    /// # Errors Returns `wrong` if the server still lists the object: the next answer may be correct.
+    /// # Errors
+    /// Returns `wrong` if the server still lists the object: the next answer may be correct.
     async fn unlike<T>(&self, key: &str, version: &Version, wrong: Fault) -> Result<Option<T>, Fault> {
         // Versions are immutable.
         if version.id.is_some() {

@@ -118,7 +118,8 @@ impl Place {
 
     /// Decodes a position.
     ///
-    /// # Errors Fatal if the position is not one of this source, or belongs to another bucket or prefix.
+    /// # Errors
+    /// Fatal if the position is not one of this source, or belongs to another bucket or prefix.
     pub(super) fn decode(position: &Position, bucket: u32) -> Result<Place, Fault> {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(

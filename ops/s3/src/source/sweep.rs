@@ -149,7 +149,8 @@ impl Sweep {
 
     /// Processes the next key of the listing, with its versions from newest to oldest.
     ///
-    /// # Errors Fatal if the server does not list in order.
+    /// # Errors
+    /// Fatal if the server does not list in order.
     pub(super) fn see(&mut self, key: String, versions: Vec<Version>, finds: &mut VecDeque<Find>) -> Result<(), Fault> {
         if self.last.as_ref().is_some_and(|last| *last >= key) {
             return Err(Fault::fatal(

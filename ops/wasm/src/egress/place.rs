@@ -31,7 +31,8 @@ pub enum InvalidPlace {
 impl Place {
     /// Parses one entry of a list.
     ///
-    /// # Errors Fails if the entry is invalid.
+    /// # Errors
+    /// Fails if the entry is invalid.
     pub fn parse(text: &str) -> Result<Place, InvalidPlace> {
         let text = text.trim();
         if text.contains('*') {

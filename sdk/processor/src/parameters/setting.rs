@@ -17,7 +17,8 @@ pub trait Setting: Sized {
 
     /// Parses a text that is not blank. Surrounding white space is present only if the kind is a string or a file.
     ///
-    /// # Errors Returns the problem as a sentence without its subject, which is the name of the parameter.
+    /// # Errors
+    /// Returns the problem as a sentence without its subject, which is the name of the parameter.
     fn parse(text: &str) -> Result<Self, String>;
 
     /// Returns the value for a missing setting, or `None` if a value is required.

@@ -8,7 +8,8 @@ use crate::value::{Map, Value};
 
 /// Returns the schema of these fields.
 ///
-/// # Errors Fails if the name of a field is not valid in Avro.
+/// # Errors
+/// Fails if the name of a field is not valid in Avro.
 pub(crate) fn infer(map: &Map) -> Result<String, Error> {
     let mut text = String::from(r#"{"name":"record","type":"record","fields":["#);
     for (i, (name, value)) in map.iter().enumerate() {
