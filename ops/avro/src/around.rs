@@ -166,8 +166,8 @@ fn decode_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Resul
     parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(desk, part, record)?))
 }
 
-/// Updates the schemas of a record that was made from `row`. If the registry is unavailable, the record gets a
-/// transient fault. For data that lost its schema, removes it from the metadata.
+/// Updates the schema names of a record that was made from `row`, and removes those of data without a schema. Fails if
+/// the registry is unavailable.
 fn refresh_all(
     desk: &mut Desk,
     switches: Switches,

@@ -90,8 +90,8 @@ impl Desk {
         Desk { client, attempt: None, versions, latest: None, texts, codecs, shapes: Vec::new(), repeats, unnamed }
     }
 
-    /// Runs `work`, which may need missing schemas, and repeats it after each one is fetched. Results and changes of an
-    /// incomplete run are discarded. `work` should return early if [`Desk::is_stuck`] is true.
+    /// Runs `work`, which may need missing schemas, and repeats it after each one is fetched. The result of an incomplete
+    /// run is ignored, and its changes must have no effect. `work` should return early if [`Desk::is_stuck`] is true.
     pub(crate) async fn attend<T>(&mut self, mut work: impl FnMut(&mut Desk) -> T) -> T {
         let mut answers = Answers::default();
         loop {

@@ -6,7 +6,7 @@ use anabranch_graph::reference::Side;
 
 use crate::record::Part;
 
-/// Parts of a record with raw data, and parts with structured data.
+/// Kinds of the data in the key and both payload sides: one bit each for raw and for structured data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held(u8);
 
@@ -44,8 +44,8 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Creates an empty record of inputs. `renames` is true if the processor may name other schemas. Otherwise,
-    /// metadata is not compared, and need not be copied when the processor writes to it.
+    /// Creates it without rows. `renames` is true if the processor may name other schemas. Otherwise, metadata is not
+    /// compared, and need not be copied when the processor writes to it.
     pub(crate) fn new(renames: bool) -> Given {
         Given { held: Vec::new(), metadata: renames.then(Vec::new) }
     }
