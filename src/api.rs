@@ -1,7 +1,7 @@
-//! The HTTP listener: health, what there is and how it is changed, and the built-in schema registry for other tools.
+//! The HTTP listener: probes, the API of pipelines, and the built-in schema registry for other tools.
 //!
-//! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while nobody
-//! asks. What is answered is in one file per subject below this one.
+//! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while there are
+//! no requests. Each submodule answers the requests of one subject.
 
 pub(crate) mod access;
 mod apply;
@@ -58,23 +58,23 @@ pub(crate) use credentials::ending;
 use credentials::{Credentials, Seen};
 use error::{ApiError, Kind};
 
-/// Largest body of a request.
+/// Maximum body of a request in bytes.
 const BODY: usize = 4 << 20;
-/// How long a request waits for the service to know its pipelines.
+/// How long a request waits until the service knows its pipelines.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// The listener could not be opened.
+/// Why the listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program uses the port.
     #[error("api.http.address: {0} is in use by another program, or by another anabranch")]
     InUse(String),
-    /// The system refuses.
+    /// A system call failed.
     #[error("api.http.address: cannot listen on {address}: {error}")]
     System {
-        /// As it was given.
+        /// The address as it was configured.
         address: String,
-        /// The system's message.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The file with the token cannot be used.
@@ -83,24 +83,24 @@ pub enum ListenError {
     /// The certificate or its key cannot be used.
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
-    /// TLS is to be spoken, and with no certificate.
+    /// The address asks for TLS, but no certificate is configured.
     #[error("api.http.address: {0} is to be served over TLS, and no certificate is given")]
     NoCertificate(String),
 }
 
-/// What the API sees of the service.
+/// The parts of the service that the API uses.
 pub struct View {
     /// The state store.
     pub store: Store,
-    /// The plugins.
+    /// The plugin registry.
     pub registry: Registry,
-    /// The pipelines, and what is asked of them.
+    /// The handle for requests to pipelines.
     pub control: Control,
     sessions: inspect::Sessions,
 }
 
 impl View {
-    /// A view of a service of which nobody has asked anything yet.
+    /// Creates a view without open inspections.
     pub fn new(store: Store, registry: Registry, control: Control) -> Self {
         View { store, registry, control, sessions: inspect::Sessions::default() }
     }
@@ -119,7 +119,7 @@ pub struct Api {
     open_metrics: bool,
 }
 
-/// The paths that are answered from the view, and need the token; each is declared beside what answers it.
+/// Returns the paths that need the token and use the view; each is declared beside its handler.
 fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
         .merge(pipelines::router())
@@ -137,10 +137,10 @@ fn paths() -> OpenApiRouter<Arc<View>> {
 }
 
 impl Api {
-    /// Opens the listener. From now on clients wait for an answer.
+    /// Opens the listener. Clients that connect from now on wait for an answer.
     ///
     /// # Errors
-    /// The address is not to be had, or the token or the certificate cannot be read.
+    /// The address cannot be bound, or the token or the certificate cannot be read.
     pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
         let seen = Seen::now(settings);
         let token = settings.read_token().map_err(ListenError::Token)?;
@@ -169,17 +169,17 @@ impl Api {
         Ok(Api { listener, address, tls, access, credentials, schemas, page, open_metrics })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the address of the listener, with the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same with how it is spoken to: `https://127.0.0.1:8080`.
+    /// Returns the URL of the listener, such as `https://127.0.0.1:8080`.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls.borrow().is_some() { "https" } else { "http" }, self.address)
     }
 
-    /// Answers probes until `stop`: the service lives, and waits for its store.
+    /// Answers probes until `stop`: the service is alive, and waits for its store.
     pub async fn wait_for_store(&self, why: watch::Receiver<String>, stop: impl Future<Output = ()>) {
         let cloned = self.listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
         let Ok(listener) = cloned.and_then(TcpListener::from_std) else { return stop.await };
@@ -187,7 +187,7 @@ impl Api {
         connections::serve(listener, self.tls.subscribe(), router, stop, async {}).await;
     }
 
-    /// Answers until `stop`, and then only what was asked before.
+    /// Answers requests until `stop`, and finishes those that arrived before.
     pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
         let router = self.router(&view);
         let reloads = view.control.reloads();
@@ -235,7 +235,7 @@ impl Api {
     }
 }
 
-/// Keeps a request until the service knows its pipelines: before, it would say that there are none.
+/// Delays a request until the service knows its pipelines: before that, the list of pipelines would be empty.
 async fn once_known(State(view): State<Arc<View>>, request: Request, next: Next) -> Response {
     let waited = timeout(STARTING, view.control.known()).await;
     if waited.is_ok() && view.control.is_ready() {

@@ -1,4 +1,4 @@
-//! The backlog of sources, as users see it.
+//! The backlog of sources in user-facing form.
 
 use anabranch_graph::exec::SourceBacklog;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::terminal::{age, short, size};
 
-/// What sources have not read yet. A number is left out where no source knows it.
+/// The backlog of sources. A number is absent if no source reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BacklogNumbers {
@@ -19,16 +19,16 @@ pub struct BacklogNumbers {
     /// Objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Objects, of those, that are held back because they are dated ahead of the clock of their store.
+    /// Those of the objects that are held back because their time is ahead of the clock of their store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
-    /// Age of the next record, at least; 0 = nothing is left.
+    /// Minimum age of the next record; 0 = nothing is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<f64>,
 }
 
 impl BacklogNumbers {
-    /// The backlog of one source.
+    /// Converts the backlog of one source.
     pub fn of(source: &SourceBacklog) -> Self {
         let backlog = &source.backlog;
         BacklogNumbers {
@@ -40,7 +40,7 @@ impl BacklogNumbers {
         }
     }
 
-    /// The sum over the sources that know their backlog; `None` if none does.
+    /// Returns the sum over the sources that report a backlog; `None` if none does.
     pub fn of_all(sources: &[SourceBacklog]) -> Option<Self> {
         fn joined<T>(a: Option<T>, b: Option<T>, join: fn(T, T) -> T) -> Option<T> {
             match (a, b) {
@@ -58,12 +58,12 @@ impl BacklogNumbers {
         })
     }
 
-    /// The number that says most, of records, objects and bytes in this order.
+    /// Returns the most informative number: records, objects or bytes, in this order.
     pub fn count(&self) -> Option<u64> {
         self.records.or(self.objects).or(self.bytes)
     }
 
-    /// That number with its unit: `4.6M records`, `12 objects`, `1.2 GiB`; `none` where nothing is left.
+    /// Returns that number with its unit: `4.6M records`, `12 objects`, `1.2 GiB`; `none` if nothing is left.
     pub fn amount(&self) -> Option<String> {
         let counted = |count: u64, one: &str| {
             let plural = if count == 1 { "" } else { "s" };
@@ -77,7 +77,7 @@ impl BacklogNumbers {
         })
     }
 
-    /// The amount and the age, in a few characters: `1.2 GiB / 3 h`; `-` where the amount is unknown.
+    /// Returns the amount and the age in a few characters: `1.2 GiB / 3 h`; `-` if the amount is unknown.
     pub fn shown(&self) -> String {
         match (self.amount(), self.age_seconds.filter(|age| *age > 0.0)) {
             (Some(amount), Some(seconds)) => format!("{amount} / {}", age(seconds)),
@@ -87,7 +87,7 @@ impl BacklogNumbers {
     }
 }
 
-/// The same where nothing may be known.
+/// Like [`BacklogNumbers::shown`]; `-` without a backlog.
 pub fn shown(backlog: Option<&BacklogNumbers>) -> String {
     backlog.map_or_else(|| "-".to_owned(), BacklogNumbers::shown)
 }

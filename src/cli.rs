@@ -17,7 +17,7 @@ mod positions;
 mod processors;
 mod quickstart;
 mod record;
-#[allow(dead_code, reason = "the commands that ask come one by one")]
+#[allow(dead_code, reason = "not all commands use all of its functions")]
 mod remote;
 mod report;
 mod run;
@@ -44,7 +44,7 @@ use standalone::registry_with;
 #[derive(Debug, Parser)]
 #[command(name = "anabranch", version, disable_version_flag = true, max_term_width = 110)]
 struct Cli {
-    /// Print JSON on standard output instead of text: one object, with `run` after one per line of the log.
+    /// Print JSON on standard output instead of text: one object; `run` prints one object per log line before it.
     #[arg(long, global = true)]
     json: bool,
     /// Print without colours. The variable NO_COLOR does the same.
@@ -61,10 +61,10 @@ struct Cli {
 enum Command {
     Init(init::Arguments),
     Run(run::Arguments),
-    /// Write, check, show and list pipelines.
+    /// Create, check, inspect and control pipelines.
     #[command(subcommand, visible_alias = "pipeline")]
     Pipelines(pipelines::Command),
-    /// Show which processors there are, and run one over records from standard input.
+    /// List, describe, create and run processors.
     #[command(
         subcommand,
         visible_alias = "processor",
@@ -72,7 +72,7 @@ enum Command {
         aliases = ["processor-plugin", "processorplugins", "processorplugin"]
     )]
     Processors(processors::Command),
-    /// Show which connectors there are.
+    /// List and describe connectors.
     #[command(
         subcommand,
         visible_alias = "connector",
@@ -80,20 +80,20 @@ enum Command {
         aliases = ["connector-plugin", "connectorplugins", "connectorplugin"]
     )]
     Connectors(connectors::Command),
-    /// Show where sources go on, and let them go on elsewhere.
+    /// Show, reset, rewind or transfer source positions.
     #[command(subcommand, visible_alias = "position")]
     Positions(positions::Command),
-    /// Show records that failed, send them through the pipeline again, and remove them.
+    /// List, show, replay and delete dead letters.
     #[command(subcommand, visible_alias = "dead-letters")]
     Dlq(dlq::Command),
-    /// Try templates and conditions.
+    /// Evaluate and check templates and conditions.
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
     Top(top::Arguments),
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
     Mcp(mcp::Arguments),
-    /// Write the reference of this program: what the pages in docs/ are made of.
+    /// Write the reference pages of this program below docs/.
     #[command(subcommand, hide = true)]
     Docs(docs::Command),
     Doctor(doctor::Arguments),
@@ -110,12 +110,13 @@ enum Command {
     },
 }
 
-/// Whether this process is our program, which can be called as a worker, and not a test of its parts.
+/// True in the `anabranch` program, which can start itself as a worker process; false in tests that call its modules.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Parses the command line, does what it says, and reports.
+/// Parses the command line, runs the command and prints its report.
 pub fn main() -> ExitCode {
-    // Before anything that takes time or starts a thread: this process may be one that watches over a connector.
+    // Must come first, before anything that takes time or starts a thread: this process may be the supervisor of a
+    // connector.
     #[cfg(feature = "grpc")]
     if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
         return code;
@@ -159,7 +160,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
     }
 }
 
-/// Does what a command line says, without printing what it has to say.
+/// Runs the command of a command line and returns its report without printing it.
 fn called(line: impl IntoIterator<Item = String>) -> Report {
     let line = [OsString::from("anabranch"), "--json".into()].into_iter().chain(line.into_iter().map(OsString::from));
     match Cli::try_parse_from(line) {
@@ -172,16 +173,16 @@ fn called(line: impl IntoIterator<Item = String>) -> Report {
     }
 }
 
-/// What clap has to say: help and version as text, an error also as JSON.
+/// Prints what clap has to show: help and version as text, errors as text or, with `--json`, as JSON.
 fn refused(error: &clap::Error) -> Exit {
     if !error.use_stderr() {
-        // Printing writes out what was printed before.
+        // The second call flushes standard output, so that a failed write is reported.
         let printed = error.print().and_then(|()| terminal::print(Stream::Out, ""));
         return report::ended(printed, Exit::Ok);
     }
     let line: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let meant = mistakes::meant(error, &line);
-    // The arguments were not understood; this one is, wherever it stands.
+    // clap did not parse the line, so `--json` is searched for in the arguments.
     if !line.iter().any(|argument| argument == "--json") {
         let _ = error.print();
         if let Some(meant) = meant {
@@ -190,7 +191,7 @@ fn refused(error: &clap::Error) -> Exit {
         return Exit::Invalid;
     }
     let text = error.to_string();
-    // What is missing stands below the first line.
+    // clap lists missing arguments below the first line.
     let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = lines.join(" ");
     Report::new("anabranch")
@@ -208,14 +209,14 @@ fn version() -> Report {
         .result(serde_json::json!({ "version": version, "os": os, "arch": arch }))
 }
 
-/// What every command looks at.
+/// Output options that all commands share.
 #[derive(Clone)]
 struct Context {
     /// Whether to print JSON.
     json: bool,
-    /// Whether standard error takes colours.
+    /// Whether to print colours on standard error.
     color_errors: bool,
-    /// Whether standard output does.
+    /// Whether to print colours on standard output.
     color: bool,
     /// Whether standard output is a terminal.
     terminal: bool,
@@ -228,7 +229,7 @@ impl Context {
         Context { json, color_errors: !plain && is_terminal(Stream::Err), color: !plain && terminal, terminal }
     }
 
-    /// The settings, or the report of what is wrong with them. Warnings go to standard error.
+    /// Returns the settings, or the report of their errors. Warnings go to standard error.
     fn settings<const ALL: bool>(
         &self,
         command: &'static str,
@@ -252,7 +253,7 @@ impl Context {
         }
     }
 
-    /// Whether the user says yes; `None` where nobody can be asked.
+    /// Asks the user for confirmation. Returns `None` with `--json`, or if standard input or output is not a terminal.
     fn confirm(&self, question: &str) -> Option<bool> {
         if self.json || !self.terminal || !std::io::stdin().is_terminal() {
             return None;
@@ -263,12 +264,12 @@ impl Context {
         Some(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Findings as text for standard error.
+    /// Renders findings as text for standard error.
     fn rendered(&self, findings: &Diagnostics, files: &Files) -> String {
         adopt(&findings.render(files, RenderStyle { color: self.color_errors, ..RenderStyle::default() }))
     }
 
-    /// Findings that keep nothing from going on.
+    /// Prints findings that do not stop the command to standard error.
     fn note(&self, findings: &Diagnostics, files: &Files) {
         if !findings.is_empty() {
             let _ = terminal::print(Stream::Err, &self.rendered(findings, files));
@@ -276,17 +277,19 @@ impl Context {
     }
 }
 
-/// Every plugin of this build, to be described and configured. What runs pipelines takes [`registry_with`].
+/// Returns a registry of every plugin of this build, to describe and configure them. Commands that run pipelines use
+/// [`registry_with`].
 pub fn registry() -> Registry {
     registry_of(None)
 }
 
-/// Every plugin of this build. Scripts run in processes that may hold so many bytes each, or in this one.
+/// Returns a registry of every plugin of this build. With `memory`, scripts run in processes of their own that may use
+/// that many bytes each; without it, in this process.
 fn registry_of(memory: Option<usize>) -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry, memory);
-    // Before plugins are added that see to their schemas themselves.
+    // Plugins that are registered below handle schemas themselves.
     #[cfg(feature = "avro")]
     {
         registry.wrap_operators(anabranch_ops_avro::around::around);
@@ -296,9 +299,9 @@ fn registry_of(memory: Option<usize>) -> Registry {
     registry
 }
 
-/// Plugins with heavy dependencies, each behind a cargo feature; what was left out is named in the error of who asks
-/// for it.
-#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "nothing has a process of its own"))]
+/// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered
+/// as left out, so that an error about a missing plugin can name its feature.
+#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "only scripts run in processes of their own"))]
 fn families(registry: &mut Registry, memory: Option<usize>) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
@@ -341,7 +344,7 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     }
 }
 
-/// What became of a text, for people: empty where nothing did.
+/// Renders the differences between two texts as a unified diff; empty if they are equal.
 fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
     let difference = similar::TextDiff::from_lines(before, after);
     let plain = difference.unified_diff().context_radius(2).header(name, name).to_string();

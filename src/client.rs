@@ -1,7 +1,8 @@
-//! A client of a running service: HTTP, over TLS or not, one connection per request, and the websockets of inspections.
+//! A client of a running service: HTTP with or without TLS, one connection per request, and the websockets of
+//! inspections.
 //!
-//! It speaks to a service of this very program and knows the form of its errors; nothing else is needed of it, so it has
-//! no pool, follows no redirect, and heeds no proxy.
+//! It talks only to services of this program and knows the form of their errors. So it has no connection pool, follows
+//! no redirects and ignores proxies.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -33,26 +34,26 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::settings::ApiSettings;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long an answer may take: longer than the service itself gives it.
+/// Time limit of a response: longer than the limit of the service.
 const ANSWER: Duration = Duration::from_secs(35);
-/// Largest answer that is taken.
+/// Maximum bytes of a response.
 const BODY: usize = 256 << 20;
 
 /// A websocket to the service.
 pub type Socket = WebSocketStream<Connection>;
-/// A connection to it, with or without TLS.
+/// A connection to the service, with or without TLS.
 pub type Connection = Box<dyn Stream>;
-/// What comes and goes over a [`Socket`].
+/// A message of a [`Socket`].
 pub type SocketMessage = Message;
 
-/// What bytes come and go over.
+/// A stream of bytes in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A running service. Cheap to make: nothing is asked before the first request.
+/// A client of a running service. Cheap to create: nothing is sent before the first request.
 #[derive(Clone)]
 pub struct Client {
     host: String,
@@ -61,10 +62,10 @@ pub struct Client {
     tls: Option<TlsConnector>,
 }
 
-/// The service could not be asked, or refused.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The settings say that nothing is served.
+    /// The settings turn HTTP off.
     #[error("api.enabled is false: the service is not served over HTTP")]
     Disabled,
     /// The settings leave the port to the system.
@@ -76,86 +77,86 @@ pub enum ClientError {
     /// The files for TLS cannot be used.
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
-    /// Who listens there is not trusted, or speaks no TLS.
+    /// The server is not trusted, or does not support TLS.
     #[error("there is no secure connection to {url}: {what}")]
     Untrusted {
-        /// Address that was asked.
+        /// URL of the service.
         url: String,
-        /// What is wrong.
+        /// The error of TLS.
         what: String,
     },
-    /// Nobody listens there.
+    /// No server accepts connections there.
     #[error("no service answers at {url}: {}", crate::files::system(.error))]
     Unreachable {
-        /// Address that was asked.
+        /// URL of the service.
         url: String,
-        /// The system's message.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// It took too long.
+    /// The response took too long.
     #[error("the service at {url} did not answer within {} s", .after.as_secs())]
     Silent {
-        /// Where it is.
+        /// URL of the service.
         url: String,
-        /// How long was waited.
+        /// The time limit.
         after: Duration,
     },
-    /// What listens there speaks no HTTP, as a server that expects TLS.
+    /// The server does not answer with HTTP, for example because it expects TLS.
     #[error("what listens at {url} does not answer as HTTP has it: {what}")]
     NotHttp {
-        /// Where it is.
+        /// URL of the service.
         url: String,
         /// What happened.
         what: String,
     },
-    /// The file for the answer cannot be written.
+    /// The file for the response cannot be written.
     #[error("cannot write {}: {}", .path.display(), crate::files::system(.error))]
     Unwritten {
         /// The file.
         path: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// The connection broke.
     #[error("the answer of {url} broke off: {what}")]
     Broken {
-        /// Where it is.
+        /// URL of the service.
         url: String,
         /// What happened.
         what: String,
     },
-    /// It is no service of this kind, or one of another version.
+    /// The server is not this service, or has another version.
     #[error("what listens at {url} is not an anabranch that knows this request ({status}{what})")]
     Foreign {
-        /// Where it is.
+        /// URL of the service.
         url: String,
-        /// What it answered.
+        /// Status of the response.
         status: StatusCode,
-        /// What cannot be read of it; empty, or text after a colon.
+        /// Why the response cannot be read; empty, or text after a colon.
         what: String,
     },
-    /// The service refused.
+    /// The service refused the request.
     #[error("{}", .0.message)]
     Refused(Refusal),
 }
 
-/// An error that the service answered.
+/// An error response of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Status of the answer.
+    /// Status of the response.
     pub status: StatusCode,
     /// Stable code: `pipeline.not_found`.
     pub reason: String,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
     /// Remedy.
     pub suggestion: Option<String>,
-    /// Which part of the request is wrong, as a JSON pointer.
+    /// JSON pointer to the invalid part of the request.
     pub path: Option<String>,
 }
 
 impl ClientError {
-    /// A stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> &str {
         match self {
             ClientError::Disabled | ClientError::NoPort => "service.no_address",
@@ -171,7 +172,7 @@ impl ClientError {
         }
     }
 
-    /// Remedy.
+    /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. } => {
@@ -200,32 +201,32 @@ impl ClientError {
         }
     }
 
-    /// Whether nobody was there to be asked.
+    /// Returns `true` if no service is running there.
     pub fn is_absence(&self) -> bool {
         matches!(self, ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. })
     }
 }
 
-/// What must be escaped in one segment of a path, or in a value of a query.
+/// Characters to escape in one segment of a path, or in a value of a query.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Text as one segment of a path, or as a value of a query.
+/// Escapes a text for one segment of a path, or for a value of a query.
 pub fn escaped(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 impl Client {
-    /// The service that a `run` with these settings would be; `None` of them serves nothing.
+    /// Creates a client of the service that `run` would start with these settings; `None` means that HTTP is off.
     ///
     /// # Errors
-    /// The settings do not say where it is, or its token or the files for TLS cannot be read.
+    /// The settings do not contain the address, or the token or the files for TLS cannot be read.
     pub fn of(settings: Option<&ApiSettings>) -> Result<Client, ClientError> {
         let settings = settings.ok_or(ClientError::Disabled)?;
         if settings.port == 0 {
             return Err(ClientError::NoPort);
         }
         let token = settings.read_token().map_err(ClientError::Token)?;
-        // All addresses of this machine: any of them will do.
+        // An unspecified address stands for all addresses of this machine; the loopback address is one of them.
         let host = match settings.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1",
             Ok(IpAddr::V6(address)) if address.is_unspecified() => "::1",
@@ -237,7 +238,7 @@ impl Client {
         Ok(Client { host: host.to_owned(), port: settings.port, token, tls })
     }
 
-    /// Where the service is: `http://127.0.0.1:8080`.
+    /// Returns the URL of the service: `http://127.0.0.1:8080`.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.authority())
     }
@@ -250,51 +251,51 @@ impl Client {
         }
     }
 
-    /// What is at the path, which may have a query; its parts are [`escaped`].
+    /// Gets the resource at a path, which may have a query. Its parts must be [`escaped`].
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.json(Method::GET, path, None).await
     }
 
-    /// Sends JSON and takes JSON.
+    /// Posts JSON and returns the JSON response.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.json(Method::POST, path, Some(self.written(body)?)).await
     }
 
-    /// Sends JSON in place of what is at the path.
+    /// Puts JSON at a path and returns the JSON response.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
         self.json(Method::PUT, path, Some(self.written(body)?)).await
     }
 
-    /// Removes what is at the path.
+    /// Deletes the resource at a path.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.json(Method::DELETE, path, None).await
     }
 
-    /// What is at the path, as text: a drawing, metrics.
+    /// Gets the resource at a path as text, such as a drawing or metrics.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn text(&self, path: &str) -> Result<String, ClientError> {
         let (_, bytes) = self.ask(Method::GET, path, None).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Opens a websocket. Messages have no largest size.
+    /// Opens a websocket without a limit on the size of messages.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses.
+    /// The service cannot be reached, or refuses.
     pub async fn websocket(&self, path: &str) -> Result<Socket, ClientError> {
         let broken = |what: String| ClientError::Broken { url: self.url(), what };
         let mut request =
@@ -315,10 +316,10 @@ impl Client {
         }
     }
 
-    /// Writes what the service answers into a file, part by part.
+    /// Posts a request and writes the response into a file piece by piece.
     ///
     /// # Errors
-    /// The service cannot be asked, or refuses, or the file cannot be written.
+    /// The service cannot be reached or refuses, or the file cannot be written.
     pub async fn download(&self, path: &str, to: &Path) -> Result<(), ClientError> {
         let broken = |what: String| ClientError::Broken { url: self.url(), what };
         let mut request = Request::builder()
@@ -350,12 +351,12 @@ impl Client {
             }
             Ok(())
         };
-        // The connection moves the bytes; what is wrong with it, the answer knows too.
+        // The connection transfers the bytes; its errors also show in the response.
         let (answered, _) = tokio::join!(answered, connection);
         answered
     }
 
-    /// Why there is no head of an answer.
+    /// Returns the error for a response without a head.
     fn failed(&self, error: &hyper::Error) -> ClientError {
         let (url, what) = (self.url(), readable(error));
         match error.is_parse() {
@@ -383,7 +384,7 @@ impl Client {
         })
     }
 
-    /// One request over a connection of its own.
+    /// Sends one request over its own connection.
     async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<(StatusCode, Bytes), ClientError> {
         let broken = |what: String| ClientError::Broken { url: self.url(), what };
         let mut request =
@@ -406,7 +407,7 @@ impl Client {
                 let bytes = to_bytes(Body::new(body), BODY).await.map_err(|error| broken(error.to_string()))?;
                 Ok::<_, ClientError>((head.status, bytes))
             };
-            // The connection moves the bytes; what is wrong with it, the answer knows too.
+            // The connection transfers the bytes; its errors also show in the response.
             let (answer, _) = tokio::join!(answer, connection);
             answer
         };
@@ -428,7 +429,7 @@ impl Client {
         }
     }
 
-    /// The connection with TLS where that is to be spoken.
+    /// Returns the connection, with TLS if configured.
     async fn secured(&self, stream: TcpStream) -> Result<Connection, ClientError> {
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let untrusted = |what: String| ClientError::Untrusted { url: self.url(), what };
@@ -465,7 +466,7 @@ impl Client {
     }
 }
 
-/// The error of the library with what caused it.
+/// Returns the message of an error of the library with its cause.
 fn readable(error: &hyper::Error) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())

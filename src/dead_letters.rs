@@ -1,4 +1,4 @@
-//! Dead letters of `store` queues: what people and programs see of them, and replaying them.
+//! Dead letters of `store` queues: their representation for people and programs, and their replay.
 
 pub mod filter;
 pub mod form;

@@ -1,5 +1,5 @@
-//! The reference that is made of the code: pages of plugins, settings, commands and errors, and all of it for
-//! assistants. `anabranch docs write` writes it, and a test compares what is checked in.
+//! The reference that is generated from the code: pages about plugins, settings, commands and errors, and all of it in
+//! one file for assistants. `anabranch docs write` writes it, and a test compares it with the checked-in files.
 
 pub mod delivery;
 pub mod errors;
@@ -7,19 +7,19 @@ pub mod llms;
 pub mod plugins;
 pub mod settings;
 
-/// The first line of what is made.
+/// The first line of generated files.
 const GENERATED: &str = "<!-- Written by `anabranch docs write`. -->\n\n";
 
 /// A file of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Where it belongs, from the root of the repository.
+    /// Path, relative to the root of the repository.
     pub path: String,
-    /// What it says.
+    /// Content.
     pub text: String,
 }
 
-/// Text as a cell of a table.
+/// Formats text as a table cell.
 fn cell(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

@@ -1,4 +1,4 @@
-//! Reading files that users wrote: bounded, and with errors that say what to do.
+//! Reading files of users: with size limits, and with errors that contain the remedy.
 
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
@@ -6,43 +6,43 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::diagnostic::{Diagnostic, Files};
 use anabranch_ops_tls::open_regular;
 
-/// The largest pipeline file that is read.
+/// Maximum size of a pipeline file in bytes.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
 
 /// Why a text file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It does not exist.
+    /// The file does not exist.
     #[error("no such file or directory")]
     Missing,
-    /// It is a directory, a device, a socket.
+    /// The path is a directory, a device or a socket.
     #[error("it is not a regular file")]
     NotAFile,
-    /// It is larger than anything of its kind.
+    /// The file exceeds the size limit.
     #[error("it is too large: {bytes} bytes, at most {limit} are read")]
     TooLarge {
-        /// Its size, as far as it was looked at.
+        /// Its size, as far as it was read.
         bytes: u64,
-        /// The largest that is read.
+        /// The size limit.
         limit: u64,
     },
-    /// It holds something else than text.
+    /// The content is not text.
     #[error("it is not text: byte {offset} is not valid UTF-8")]
     NotText {
-        /// Offset of the first bad byte.
+        /// Offset of the first invalid byte.
         offset: usize,
     },
-    /// The system refuses.
+    /// An operation of the file system failed.
     #[error("{}", system(.0))]
     System(#[source] std::io::Error),
 }
 
-/// The directory of a file: the working directory for a name alone.
+/// Returns the directory of a file; the working directory for a bare name.
 pub fn parent_directory(file: &Path) -> &Path {
     file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The system's message without its number.
+/// Returns the message of an operating-system error without its number.
 pub fn system(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -55,19 +55,19 @@ pub fn system(error: &std::io::Error) -> String {
     }
 }
 
-/// The content of a text file of at most `limit` bytes. A larger one is refused without reading it.
+/// Returns the content of a text file of at most `limit` bytes. A larger file is refused without reading it.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The file is missing, not regular, too large or not text, or the system refuses.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
     let bytes = read_bytes(path, limit)?;
     String::from_utf8(bytes).map_err(|error| Unreadable::NotText { offset: error.utf8_error().valid_up_to() })
 }
 
-/// The content of a file of at most `limit` bytes. A larger one is refused without reading it.
+/// Returns the content of a file of at most `limit` bytes. A larger file is refused without reading it.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The file is missing, not regular or too large, or the system refuses.
 fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
     let refused = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unreadable::Missing,
@@ -81,7 +81,7 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
         return Err(Unreadable::TooLarge { bytes: metadata.len(), limit });
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // Something else may have taken its place since: a named pipe would be waited for.
+    // Another file may have replaced it since: reading a named pipe would block.
     open_regular(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refused)?;
     if bytes.len() as u64 > limit {
         return Err(Unreadable::TooLarge { bytes: bytes.len() as u64, limit });
@@ -89,34 +89,35 @@ fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
     Ok(bytes)
 }
 
-/// Pipeline files that were found.
+/// The result of a search for pipeline files.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those that could be read, in the order of their names.
+    /// Readable files, sorted by name.
     pub files: Files,
-    /// Those that could not, and why.
+    /// Unreadable files, with the reason.
     pub unreadable: Vec<(PathBuf, Diagnostic)>,
 }
 
-/// Whether a file holds tests of pipelines, by its name: `orders.test.yaml`.
+/// Returns `true` if a file contains tests of pipelines, judging by its name: `orders.test.yaml`.
 pub fn is_test(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     name.ends_with(".test.yaml") || name.ends_with(".test.yml")
 }
 
-/// Whether a file is hidden, by its name: editors keep their locks and copies in such files, as `.#orders.yaml`.
+/// Returns `true` if a file is hidden, judging by its name: editors keep locks and copies in such files, such as
+/// `.#orders.yaml`.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Whether a file of a directory declares pipelines, by its name.
+/// Returns `true` if a file in a directory declares pipelines, judging by its name.
 pub fn is_pipeline_file(path: &Path) -> bool {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
     matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path) && !is_hidden(path)
 }
 
-/// Pipeline files at `paths`: a file as it is, of a directory its direct children named `*.yml` or `*.yaml` that are
-/// neither tests nor hidden, sorted by name.
+/// Finds pipeline files at `paths`: a file is taken as it is; of a directory, the direct children named `*.yml` or
+/// `*.yaml` that are neither tests nor hidden, sorted by name.
 pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     let mut found = Found::default();
     for path in paths {
@@ -133,7 +134,7 @@ pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     found
 }
 
-/// The paths of the pipeline files at a place, sorted: a file as it is, of a directory its direct children.
+/// Returns the paths of the pipeline files at a path, sorted: the file itself, or the direct children of a directory.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -144,7 +145,7 @@ pub fn pipeline_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 impl Found {
     fn add(&mut self, path: &Path) {
         match read_bytes(path, MAX_PIPELINE_FILE) {
-            // What is not text is refused by its parser, which can show the place.
+            // The parser refuses a file that is not text, and can show the place.
             Ok(bytes) => {
                 self.files.add_bytes(path.display().to_string(), bytes);
             }
@@ -177,7 +178,7 @@ fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        // A directory or device of that name is not a pipeline file; a dangling link is one that is missing.
+        // A directory or device with such a name is not a pipeline file; a dangling link counts as a missing file.
         let file = std::fs::metadata(&path).map_or(true, |m| m.is_file());
         if file && is_pipeline_file(&path) {
             paths.push(path);

@@ -1,4 +1,5 @@
-//! Corrections of pipeline files: what `validate` has no doubt about is mended, everything else stays byte for byte.
+//! Corrections of pipeline files: it fixes findings of `validate` with a certain correction, and leaves everything else
+//! unchanged to the byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +13,14 @@ use anabranch_graph::registry::Registry;
 use crate::files::Found;
 use crate::pipelines::Pipelines;
 
-/// Most times that corrections are looked for again: each may show what it had hidden.
+/// Maximum number of rounds: each correction may reveal further ones.
 const ROUNDS: usize = 16;
-/// How many layers of mistakes may be hidden behind each other.
+/// Maximum depth of errors that are hidden behind other errors.
 const BEHIND: usize = 2;
 
 /// Pipelines, and the corrections that were made in their files.
 pub struct Fixed {
-    /// What is at the paths now, or would be.
+    /// The pipelines after the corrections.
     pub pipelines: Pipelines,
     /// The files that changed.
     pub changed: Vec<Changed>,
@@ -29,15 +30,15 @@ pub struct Fixed {
 pub struct Changed {
     /// Its name, as it was given.
     pub name: String,
-    /// As it was.
+    /// The text before.
     pub before: String,
-    /// As it is, or would be.
+    /// The text after.
     pub after: String,
-    /// How many corrections were made.
+    /// Number of corrections.
     pub fixes: usize,
 }
 
-/// Makes every correction that leaves no more errors than there were. Writes nothing.
+/// Applies every correction that does not increase the number of errors. Writes nothing.
 pub fn fix(found: Pipelines, registry: &Registry, options: &CompileOptions) -> Fixed {
     let original = found.files.clone();
     let unreadable = found.unreadable.clone();
@@ -51,7 +52,7 @@ pub fn fix(found: Pipelines, registry: &Registry, options: &CompileOptions) -> F
     Fixed { changed: changed.collect(), pipelines }
 }
 
-/// How many corrections were made, by file.
+/// Number of corrections by file.
 type Count = BTreeMap<FileId, usize>;
 
 struct Fixing<'a> {
@@ -59,14 +60,14 @@ struct Fixing<'a> {
 }
 
 impl Fixing<'_> {
-    /// The pipelines when there is nothing more to correct.
+    /// Returns the pipelines after all possible corrections.
     fn settled(&self, mut pipelines: Pipelines, behind: usize) -> (Pipelines, Count) {
         let mut fixes = Count::new();
         for _ in 0..ROUNDS {
             let mut done = true;
             for (file, wanted) in edits(&pipelines) {
-                // What is wrong in one place, as where an anchor stands for several, is left out, and the others are
-                // made.
+                // If one edit fails, for example because an anchor is used in several places, it is skipped and the
+                // others are applied.
                 let (mut good, mut made) = (Vec::new(), self.tried(&pipelines, file, &wanted, behind));
                 if made.is_none() {
                     for edit in wanted {
@@ -90,7 +91,7 @@ impl Fixing<'_> {
         (pipelines, fixes)
     }
 
-    /// The pipelines after these edits, unless there are more errors than before.
+    /// Returns the pipelines after these edits, unless there are more errors than before.
     fn tried(&self, pipelines: &Pipelines, file: FileId, edits: &[Edit], behind: usize) -> Option<(Pipelines, Count)> {
         let source = pipelines.files.get(file)?;
         let next = (self.compile)(pipelines.files.with_text(file, edited(&source.text, edits)));
@@ -99,7 +100,7 @@ impl Fixing<'_> {
         if is_better(&next) {
             return Some((next, fixes));
         }
-        // A correction may bring to light what was hidden behind the mistake, and that may be mended as well.
+        // A correction may reveal errors behind it, which may be corrected as well.
         let (next, more) = self.settled(next, behind.checked_sub(1)?);
         more.into_iter().for_each(|(file, count)| *fixes.entry(file).or_default() += count);
         is_better(&next).then_some((next, fixes))
@@ -110,14 +111,15 @@ fn errors(pipelines: &Pipelines) -> usize {
     pipelines.count(Severity::Error)
 }
 
-/// How many pipelines and whole files could be read: an edit that breaks the text hides the errors behind it.
+/// Returns the number of pipelines and of whole files that could be read: an edit that breaks the text hides the errors
+/// behind it.
 fn declared(pipelines: &Pipelines) -> (usize, usize) {
     let whole = pipelines.files.iter().count() - pipelines.broken.len();
     (pipelines.good.len() + pipelines.invalid.len(), whole)
 }
 
-/// A text as it is written at a place of a file: escaped where a quoted scalar of YAML that begins on the same line is
-/// open there.
+/// Returns a text as written at a place of a file: escaped if the place is in a quoted YAML scalar that begins on the
+/// same line.
 fn as_written(text: &str, at: usize, becomes: &str) -> String {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let (mut quote, mut escaped, mut before) = (None, false, ' ');
@@ -127,7 +129,7 @@ fn as_written(text: &str, at: usize, becomes: &str) -> String {
             Some('"') if c == '\\' => escaped = true,
             Some(open) if c == open => quote = None,
             Some(_) => {}
-            // In the middle of a plain scalar a quote is a letter like any other.
+            // Within a plain scalar a quote is an ordinary character.
             None if matches!(c, '"' | '\'') && !before.is_alphanumeric() => quote = Some(c),
             None => {}
         }
@@ -148,7 +150,7 @@ struct Edit {
     becomes: String,
 }
 
-/// The corrections that can be made, by file, in the order of their places; none overlaps another.
+/// Returns the possible corrections by file, in order and without overlaps.
 fn edits(pipelines: &Pipelines) -> BTreeMap<FileId, Vec<Edit>> {
     let mut edits: BTreeMap<FileId, Vec<Edit>> = BTreeMap::new();
     for fix in pipelines.findings.iter().filter_map(|finding| finding.fix.as_ref()) {
@@ -161,7 +163,7 @@ fn edits(pipelines: &Pipelines) -> BTreeMap<FileId, Vec<Edit>> {
     }
     for edits in edits.values_mut() {
         edits.sort();
-        // Several findings may say the same of an anchor.
+        // Several findings may suggest the same correction of an anchor.
         edits.dedup();
         let mut free = 0;
         edits.retain(|edit| {
@@ -185,11 +187,11 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     out
 }
 
-/// Writes a file in place of another: whoever reads it meanwhile sees the one or the other, never half of it. Its mode
-/// stays, and a link to it stays a link.
+/// Replaces a file atomically: a concurrent reader sees either the old or the new text. Its mode stays, and a link to
+/// it stays a link.
 ///
 /// # Errors
-/// The system refuses; the file is as it was.
+/// A file-system operation failed; the file is unchanged.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let directory = path.parent().unwrap_or(Path::new("."));

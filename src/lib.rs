@@ -1,6 +1,6 @@
-//! The service and its command line: everything a user of Anabranch touches.
+//! The service and its command line: the part of Anabranch that users interact with.
 //!
-//! A library only so that tests reach the service and its store; nothing depends on it.
+//! It is a library only so that tests can use the service and its store. No other crate depends on it.
 
 pub mod api;
 pub mod backlog;

@@ -1,5 +1,5 @@
-//! The service log: lines of the service itself and of the `log` destination, in one stream on standard
-//! output, and the status line of a terminal.
+//! The service log: lines of the service and of the `log` destination in one stream on standard output, and the status
+//! line of a terminal.
 
 mod line;
 mod output;
@@ -23,10 +23,10 @@ use crate::settings::LogSettings;
 use line::{Fields, Style};
 use repeated::Repeated;
 
-/// What is kept of a target: only this product's lines, not those of the libraries below it.
+/// Prefix of the targets that are logged: lines of this product, not those of its libraries.
 const TARGETS: &str = "anabranch";
 
-/// How long the end of a command waits for a reader that takes none of the last lines.
+/// How long the end of a command waits for a reader that does not receive the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The service log.
@@ -39,14 +39,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that writes to `output`.
+    /// Creates a log that writes to `output`.
     pub fn new(settings: LogSettings, output: Arc<Output>) -> Arc<Log> {
         let style = Style { format: settings.format, color: output.is_colored(), terminal: output.is_terminal() };
         Arc::new(Log { settings, style, output, masks: RwLock::default(), repeated: Repeated::default() })
     }
 
-    /// Makes this log the receiver of all `tracing` events of the process. Only the first call counts. The guard is to live
-    /// until the command ends: dropping it waits for the last lines.
+    /// Makes this log the receiver of all `tracing` events of the process. Only the first call has an effect. Keep the
+    /// guard until the command ends: dropping it waits for the last lines.
     #[must_use]
     pub fn install(self: &Arc<Self>) -> Installed {
         let subscriber = tracing_subscriber::registry().with(Receiver(self.clone()));
@@ -54,7 +54,7 @@ impl Log {
         Installed(self.output.clone())
     }
 
-    /// Values that no line of the service may show. Records are the user's data and are not searched.
+    /// Adds values that log lines of the service must not contain. Records are the user's data and are not masked.
     pub fn mask(&self, secrets: impl IntoIterator<Item = Str>) {
         let mut masks = self.masks.write().unwrap_or_else(PoisonError::into_inner);
         masks.extend(secrets);
@@ -63,13 +63,13 @@ impl Log {
         masks.dedup();
     }
 
-    /// Where lines go.
+    /// Returns the output of the log.
     pub fn output(&self) -> &Arc<Output> {
         &self.output
     }
 
-    /// Writes how many warnings and errors of a kind were left out because there were too many: those that are due, which
-    /// is to be asked every [`COUNTED_EVERY`], or at the end all.
+    /// Logs how many repeated warnings and errors were suppressed: those that are due, or all at the end. Call it every
+    /// [`COUNTED_EVERY`].
     pub fn count_repeated(&self, all: bool) {
         for (count, about, latest) in self.repeated.counts(all, Instant::now()) {
             let lines = if count == 1 { "1 more line".to_owned() } else { format!("{count} more lines") };
@@ -88,7 +88,7 @@ impl Log {
         self.output.tell(line::event(level, fields, self.style));
     }
 
-    /// The text without the values that were given to [`Log::mask`].
+    /// Returns the text with the values of [`Log::mask`] masked.
     pub fn masked(&self, text: &str) -> String {
         let masks = self.masks.read().unwrap_or_else(PoisonError::into_inner);
         mask(text, &masks)
@@ -117,7 +117,7 @@ impl LogSink for Log {
     }
 }
 
-/// Dropping it writes the lines that wait, as far as somebody takes them.
+/// Guard of an installed log. Dropping it writes the pending lines, unless the reader does not receive them.
 pub struct Installed(Arc<Output>);
 
 impl Drop for Installed {
@@ -176,7 +176,7 @@ impl std::fmt::Debug for Log {
     }
 }
 
-/// The word of a level in JSON lines.
+/// Returns the name of a level in JSON lines.
 fn word(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Trace => "trace",

@@ -1,8 +1,8 @@
-//! The Model Context Protocol, by which assistants use tools: JSON-RPC without a transport. [`stdio`] and [`http`] are
-//! the transports.
+//! The Model Context Protocol, which assistants use to call tools: JSON-RPC, independent of a transport. [`stdio`] and
+//! [`http`] are the transports.
 //!
-//! Two kinds of clients are served at once. Those of the revision 2026-07-28 say with each request which revision they
-//! speak, and there are no sessions. Older ones shake hands first; as nothing here depends on it, no session is kept for
+//! The server supports two kinds of clients. Clients of revision 2026-07-28 name the revision in each request and have
+//! no sessions. Older clients begin with a handshake; since nothing depends on it, the server keeps no sessions for
 //! them either.
 
 mod cancellation;
@@ -13,69 +13,69 @@ pub use cancellation::Cancellation;
 
 use serde_json::{Map, Value, json};
 
-/// Revisions that say with each request what they are, newest first.
+/// Revisions that are named in each request, newest first.
 const MODERN: [&str; 1] = ["2026-07-28"];
-/// Revisions that shake hands, newest first.
+/// Revisions that begin with a handshake, newest first.
 const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Largest message.
+/// Maximum size of a message, in bytes.
 pub const MESSAGE: usize = 4 << 20;
-/// How long a client may remember the list of tools, in milliseconds: it never changes while the server lives.
+/// How long a client may cache the list of tools, in milliseconds. It never changes while the server runs.
 const REMEMBERED: u64 = 3_600_000;
 
-/// What a tool does when it is called: an object with `ok`, told to the model as it is. It may take long and block, until
-/// it is given up.
+/// Implementation of a tool. Returns an object with `ok`, which is passed to the model unchanged. It can block for a
+/// long time, until it is cancelled.
 pub type Call = Box<dyn Fn(Map<String, Value>, &Cancellation) -> Value + Send + Sync>;
 
 /// A tool.
 pub struct Tool {
-    /// What clients call it.
+    /// Name for clients.
     pub name: &'static str,
-    /// What people call it.
+    /// Title for people.
     pub title: &'static str,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: &'static str,
     /// JSON Schema of its arguments: an object.
     pub arguments: Value,
-    /// What it may do to the world.
+    /// Its effect on the outside world.
     pub effect: Effect,
-    /// Does it.
+    /// Calls the tool.
     pub call: Call,
 }
 
-/// What a tool may do to the world.
+/// The effect of a tool on the outside world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Looks at what is there.
+    /// Only reads.
     Reads,
-    /// Runs what it is given, which may ask other services.
+    /// Runs the given pipeline, which can call other services.
     Runs,
-    /// Changes a service in a way that can be changed back.
+    /// Changes a service in a reversible way.
     Changes,
-    /// Changes a service for good.
+    /// Changes a service irreversibly.
     Destroys,
 }
 
-/// A server of tools. Shared by all requests.
+/// A server of tools. All requests share it.
 pub struct Server {
     tools: Vec<Tool>,
     instructions: &'static str,
 }
 
-/// An answer, and what a transport with status codes says beside it.
+/// An answer, and the HTTP status for transports that have one.
 #[derive(Debug)]
 pub struct Answer {
-    /// 200, 202 for what needs no answer, 400 or 404.
+    /// 200, 202 for messages without an answer, or an error status.
     pub status: u16,
-    /// The message; `None` for what needs no answer.
+    /// The message; `None` if the request needs no answer.
     pub body: Option<Value>,
 }
 
-/// An error of the protocol; errors of tools are their results.
+/// An error of the protocol. Errors of tools are part of their results.
 struct Refusal {
     status: u16,
     code: i32,
@@ -101,7 +101,7 @@ impl Refusal {
     }
 }
 
-/// Values that a transport carries beside the message and that must say the same.
+/// Values that a transport repeats outside of the message. They must match the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirrored {
     /// Revision of the protocol.
@@ -113,24 +113,24 @@ pub struct Mirrored {
 }
 
 impl Server {
-    /// A server of these tools. The instructions tell the model what they are for.
+    /// Creates a server of these tools. The instructions tell the model what the tools are for.
     pub fn new(tools: Vec<Tool>, instructions: &'static str) -> Self {
         Server { tools, instructions }
     }
 
-    /// Answers a message that is longer than [`MESSAGE`], of which nothing but the id was read.
+    /// Answers a message that is longer than [`MESSAGE`], of which only the id was read.
     pub fn too_long(&self, id: &Value) -> Answer {
         let message = format!("the message is longer than {} MiB: nothing of it is done", MESSAGE >> 20);
         Refusal::new(413, -32700, message).answer(id)
     }
 
-    /// Answers a message of which nothing is done because too much is being done already.
+    /// Refuses a message because too many calls are waiting.
     pub fn busy(&self, message: &Value) -> Answer {
         let what = "too many calls wait for others to end: wait for their answers";
         Refusal::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
     }
 
-    /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such.
+    /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such values.
     pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
         match parsed(message) {
             Ok(message) => self.answer_to(&message, mirrored, &Cancellation::default()),
@@ -138,8 +138,8 @@ impl Server {
         }
     }
 
-    /// Answers a message, or a batch of messages, which the revision 2025-03-26 has. Blocks as long as a tool takes that
-    /// is not given up.
+    /// Answers a message, or a batch of messages, which revision 2025-03-26 allows. Blocks as long as a tool takes,
+    /// unless it is cancelled.
     pub fn answer_to(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
         match message.as_array() {
             Some(batch) if !batch.is_empty() => {
@@ -158,7 +158,7 @@ impl Server {
     fn answer_one(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
-            // An answer to what was never asked, or no message at all.
+            // An answer without a request, or not a valid message.
             return match id {
                 Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
                     Answer { status: 202, body: None }
@@ -246,7 +246,7 @@ impl Server {
         mirrored: Option<&Mirrored>,
         cancellation: &Cancellation,
     ) -> Result<Value, Refusal> {
-        // Whoever claims to be modern must say so in the message too.
+        // A client that claims a modern revision in the transport must name it in the message too.
         let claimed = mirrored.and_then(|mirrored| mirrored.version.as_deref());
         if method == "server/discover" || claimed.is_some_and(|version| MODERN.contains(&version)) {
             return Err(Refusal::parameters(format!("_meta needs {VERSION} and {CAPABILITIES}")));
@@ -266,12 +266,12 @@ impl Server {
             "ping" => Ok(json!({})),
             "tools/list" => Ok(json!({ "tools": self.listed() })),
             "tools/call" => self.called(parameters, cancellation),
-            // Not a status of its own: older clients take 404 for a session that ended.
+            // The HTTP status is 200, because older clients take 404 for the end of a session.
             _ => Err(Refusal::new(200, -32601, format!("there is no method {method:?}"))),
         }
     }
 
-    /// What a tool makes of its arguments; `None` where there is no such tool.
+    /// Calls a tool and returns its result; `None` if there is no such tool.
     pub fn call(&self, name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) -> Option<Value> {
         let tool = self.tools.iter().find(|tool| tool.name == name)?;
         Some((tool.call)(arguments, cancellation))
@@ -316,10 +316,10 @@ impl Server {
     }
 }
 
-/// The message in bytes.
+/// Parses a message.
 ///
 /// # Errors
-/// The answer to what is no message.
+/// Returns the answer to an invalid message.
 fn parsed(message: &[u8]) -> Result<Value, Answer> {
     serde_json::from_slice(message)
         .map_err(|error| Refusal::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null))

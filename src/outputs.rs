@@ -1,5 +1,5 @@
-//! The files of pipelines, looked up on this machine: directories that are missing, outputs that are inputs by another
-//! name, outputs that are files of the service, and pipelines that feed each other in a circle.
+//! Checks of the files that pipelines use on this machine: missing directories, outputs that are inputs under another
+//! name, outputs that are files of the service, and pipelines that feed each other in a cycle.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -19,7 +19,8 @@ use crate::files::{is_pipeline_file, parent_directory};
 use crate::paths;
 use crate::pipelines::Pipeline;
 
-/// A file by whatever name: of one that exists its number, of one that does not its name in its directory.
+/// Identity of a file regardless of its name: device and inode if it exists, otherwise its name in its canonical
+/// directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     Numbered(u64, u64),
@@ -32,7 +33,7 @@ thread_local! {
 }
 
 impl Identity {
-    /// Of a regular file, or of one that is not there yet; devices and pipes have none.
+    /// Returns the identity of a regular or missing file; `None` for devices and pipes.
     fn of(path: &Path) -> Option<Identity> {
         #[cfg(test)]
         LOOK_UPS.set(LOOK_UPS.get() + 1);
@@ -46,7 +47,7 @@ impl Identity {
     }
 }
 
-/// The file that a node writes.
+/// Returns the file that a node writes.
 fn written(node: &Node) -> Option<&str> {
     match &node.kind {
         NodeKind::Destination(write) => write.destination.file(),
@@ -55,7 +56,7 @@ fn written(node: &Node) -> Option<&str> {
     }
 }
 
-/// The file that a node reads.
+/// Returns the file that a node reads.
 fn read(node: &Node) -> Option<&str> {
     match &node.kind {
         NodeKind::Source(read) => read.source.file(),
@@ -63,7 +64,7 @@ fn read(node: &Node) -> Option<&str> {
     }
 }
 
-/// Where the file of a node is given.
+/// Returns the place of the file name of a node.
 fn place(node: &Node) -> Span {
     node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span)
 }
@@ -72,18 +73,18 @@ fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
     finding.with_span(place(node)).with_path(format!("{}/settings/path", node.path))
 }
 
-/// The files that declare pipelines, and their scripts: no pipeline may write them.
+/// The files that declare pipelines, and their scripts: pipelines must not write them.
 pub struct OwnFiles(HashMap<Identity, &'static str>);
 
 impl OwnFiles {
-    /// Of their paths, with what each is. A look-up per file.
+    /// Creates the set from paths with their descriptions. One look-up per file.
     pub fn of<'p>(paths: impl Iterator<Item = (&'p Path, &'static str)>) -> Self {
         let files = paths.filter(|(path, _)| path.is_file());
         OwnFiles(files.filter_map(|(path, what)| Some((Identity::of(path)?, what))).collect())
     }
 }
 
-/// What is wrong with the files that a pipeline reads and writes. A few look-ups per file connector.
+/// Checks the files that a pipeline reads and writes. A few look-ups per file connector.
 pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagnostics {
     let mut findings = paths::check(compiled);
     let nodes = || compiled.lowered.node_weights();
@@ -119,7 +120,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
             let shown = missing.display();
             let message = format!("there is no directory {shown} to write the file in");
             let finding = Diagnostic::warning("plan.no_directory", message);
-            // Of `~` it is said elsewhere that it stands for no directory.
+            // Another check reports that `~` does not stand for a directory.
             if !missing.starts_with("~") {
                 let hint = format!("make it before the pipeline starts: mkdir -p {shown}");
                 findings.push(about(finding, node).with_hint(hint));
@@ -129,7 +130,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
     findings
 }
 
-/// What a file is that no pipeline may write; `None` where it may be written.
+/// Returns the description of a file that pipelines must not write; `None` if they may.
 fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'static str> {
     let path = Path::new(written);
     let identity = Identity::of(path)?;
@@ -156,14 +157,14 @@ fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'st
     is_store.then_some("a state store")
 }
 
-/// Dead letters that are written into the file of a destination: nobody could tell them from its records.
+/// Reports dead letters that go to the file of a destination, where they cannot be told apart from its records.
 fn letters_beside_records<'a>(
     queue: &Node,
     written: &str,
     mut nodes: impl Iterator<Item = &'a Node>,
 ) -> Option<Diagnostic> {
     let NodeKind::DeadLetter(_) = queue.kind else { return None };
-    // A terminal may show both, whatever it is redirected to.
+    // A terminal may show both, also when it is redirected.
     if written.starts_with("/dev/") {
         return None;
     }
@@ -183,7 +184,7 @@ fn letters_beside_records<'a>(
     )
 }
 
-/// A destination that writes the file of one before it: the pipeline gives both every record that their filters leave.
+/// Reports a destination that writes the file of an earlier one: both receive every record that passes their filters.
 fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnostic> {
     let NodeKind::Destination(_) = node.kind else { return None };
     if written.starts_with("/dev/") {
@@ -209,7 +210,7 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
     )
 }
 
-/// A source that reads the file of one before it.
+/// Reports a source that reads the file of an earlier one.
 fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
     let identity = Identity::of(Path::new(read(node)?))?;
     let first = first_of(&identity, node, nodes, read)?;
@@ -221,7 +222,7 @@ fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<
     )
 }
 
-/// The first node before `node` that has the same file.
+/// Returns the first node before `node` with the same file.
 fn first_of<'a>(
     identity: &Identity,
     node: &Node,
@@ -232,24 +233,24 @@ fn first_of<'a>(
     nodes.take_while(|other| other.id != node.id).find(is_same)
 }
 
-/// Whether a pipeline writes records to the standard output of this process.
+/// Returns `true` if a pipeline writes records to the standard output of this process.
 pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
     pipeline.compiled.lowered.node_weights().filter_map(written).any(|path| STANDARD_OUTPUT.contains(&path))
 }
 
-/// The names of standard output among files.
+/// File names of standard output.
 const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// The circle that a pipeline closes with others that are there, as [`circles`] says it. The places of the others are
-/// not in the text of this one.
+/// Returns the finding of [`circles`] for a pipeline, if it forms a cycle with others. Places in the text of the other
+/// pipelines are removed.
 pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnostic> {
     let all: Vec<&Pipeline> = std::iter::once(pipeline).chain(others.iter().map(Arc::as_ref)).collect();
     let (_, finding) = circles(&all).into_iter().find(|(index, _)| *index == 0)?;
     Some(Diagnostic { related: Vec::new(), ..finding })
 }
 
-/// For each of some pipelines that join others, in their order: the circle that it closes with the others and those that
-/// joined before it. One that closes a circle does not join. A look-up per file connector where there is no circle.
+/// Checks pipelines that join others, in order. Returns for each the cycle that it forms with the others and those that
+/// joined before it. A pipeline that forms a cycle does not join. One look-up per file connector if there is no cycle.
 pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Option<Diagnostic>> {
     let all: Vec<&Pipeline> = others.iter().chain(joining).map(Arc::as_ref).collect();
     if circles(&all).iter().all(|(index, _)| *index < others.len()) {
@@ -266,8 +267,8 @@ pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Optio
     joining.iter().map(join).collect()
 }
 
-/// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
-/// pipeline of a circle, with its index in `pipelines`.
+/// Finds pipelines that feed each other in a cycle, so that each of their records would come again endlessly. Returns
+/// one finding per pipeline in a cycle, with its index in `pipelines`.
 pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
     let identified = |path: &str| Identity::of(Path::new(path));
     let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
@@ -278,21 +279,21 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
             }
         }
     }
-    // Sources of things that have names beside files.
+    // Sources of named resources other than files.
     let mut by_name: Vec<(usize, &Node)> = Vec::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
         let nodes = pipeline.compiled.lowered.node_weights();
         let named = |node: &&Node| matches!(&node.kind, NodeKind::Source(read) if !read.source.reads().is_empty());
         by_name.extend(nodes.filter(named).map(|node| (index, node)));
     }
-    // Which pipelines each one feeds, by which node, and the source there.
+    // The pipelines that each one feeds, with the destination and the source.
     let mut fed: Vec<Vec<(usize, &Node, &Node)>> = Vec::with_capacity(pipelines.len());
     for (from, pipeline) in pipelines.iter().enumerate() {
         let mut edges = Vec::new();
         let destinations = pipeline.compiled.lowered.node_weights();
         for node in destinations.filter(|node| matches!(node.kind, NodeKind::Destination(_))) {
             let sources = written(node).and_then(identified).and_then(|file| readers.get(&file));
-            // One that feeds itself was refused before.
+            // A pipeline that feeds itself was refused by an earlier check.
             let others = sources.into_iter().flatten().filter(|(to, _)| *to != from);
             edges.extend(others.map(|(to, source)| (*to, node, *source)));
             edges.extend(
@@ -306,7 +307,7 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
     }
     let mut findings = Vec::new();
     for start in (0..pipelines.len()).filter(|start| !fed[*start].is_empty()) {
-        // Which pipelines a record of this one comes to, from which, and by which source.
+        // The pipelines that a record of this one reaches, each with its predecessor and source.
         let mut came: HashMap<usize, (usize, &Node)> = HashMap::new();
         let mut next = vec![start];
         while let Some(from) = next.pop() {
@@ -341,7 +342,7 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
     findings
 }
 
-/// Whether a destination writes what a source reads, as far as names tell.
+/// Returns `true` if a destination writes what a source reads, judging by names.
 fn feeds_by_name(destination: &Node, source: &Node) -> bool {
     match (&destination.kind, &source.kind) {
         (NodeKind::Destination(write), NodeKind::Source(read)) => feeds(&*write.destination, &*read.source).is_some(),
@@ -349,7 +350,7 @@ fn feeds_by_name(destination: &Node, source: &Node) -> bool {
     }
 }
 
-/// The setting that names what a node reads or writes.
+/// Returns the setting that names what a node reads or writes.
 fn setting_of(node: &Node) -> &'static str {
     let extents = match &node.kind {
         NodeKind::Source(read) => read.source.reads(),
@@ -359,7 +360,7 @@ fn setting_of(node: &Node) -> &'static str {
     extents.first().map_or("path", |extent| extent.setting)
 }
 
-/// The directory of a file, if it is not there.
+/// Returns the directory of a file, if it does not exist.
 fn missing_directory(path: &Path) -> Option<&Path> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty())?;
     (!directory.is_dir()).then_some(directory)

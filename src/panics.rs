@@ -1,4 +1,4 @@
-//! Panics: defects of this program. They are reported where the user looks, and end nothing by themselves.
+//! Panics, which are defects of this program. They are logged, and do not end the process by themselves.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
@@ -9,7 +9,7 @@ thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reports every panic of the process as a line of the service log, or on standard error before there is one.
+/// Installs a hook that reports every panic as a line of the service log, or on standard error before there is a log.
 pub fn report() {
     set_hook(Box::new(|panic| {
         if EXPECTED.get() {
@@ -25,7 +25,7 @@ pub fn report() {
     }));
 }
 
-/// Runs what may panic on input that nobody can check beforehand; `None` if it did.
+/// Runs code that may panic on input that cannot be checked beforehand. Returns `None` if it panicked.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Option<T> {
     let before = EXPECTED.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(run));

@@ -1,4 +1,5 @@
-//! Paths of files that name none: patterns, addresses and directories. A plugin takes them as the name of a file.
+//! Checks of paths that do not name a file: patterns, addresses and directories. A plugin would use them as the name of
+//! a file.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +9,10 @@ use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::place_of;
 use anabranch_graph::plan::graph::{Node, NodeKind};
 
-/// The setting of the connectors of files.
+/// The setting with the path of file connectors.
 const PATH: &str = "path";
 
-/// What is wrong with the paths that a pipeline reads and writes. A look-up per file connector.
+/// Checks the paths that a pipeline reads and writes. One look-up per file connector.
 pub fn check(compiled: &Compiled) -> Diagnostics {
     let mut findings = Diagnostics::new();
     for node in compiled.lowered.node_weights() {
@@ -30,9 +31,9 @@ pub fn check(compiled: &Compiled) -> Diagnostics {
 }
 
 fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
-    // What is there is meant, whatever it is called.
+    // An existing file is meant, whatever its name is.
     if let Ok(found) = fs::metadata(path) {
-        // Of an output that is a directory it is said elsewhere.
+        // Another check reports an output that is a directory.
         return (is_read && found.is_dir()).then(|| {
             let message = format!("path: {path} is a directory, and a source reads one file");
             Diagnostic::error("settings.invalid", message).with_hint("name a file in it")

@@ -1,4 +1,4 @@
-//! From pipeline files to compiled pipelines, with everything that is wrong with them.
+//! Compilation of pipeline files, with all findings.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -16,49 +16,49 @@ use anabranch_graph::text::Str;
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};
 
-/// What is at the paths that were given.
+/// The pipelines of the given paths.
 pub struct Pipelines {
-    /// The files that could be read.
+    /// Readable files.
     pub files: Files,
     /// Pipelines that can run, in the order of files, documents and lists.
     pub good: Vec<Pipeline>,
     /// Pipelines with errors.
     pub invalid: Vec<Invalid>,
-    /// Files that could not be read, and why.
+    /// Unreadable files, with the reason.
     pub unreadable: Vec<(PathBuf, Diagnostic)>,
-    /// Files that were read but not understood as a whole: which pipelines they declare is not known.
+    /// Files that were read but could not be parsed completely: they may declare unknown pipelines.
     pub broken: Vec<FileId>,
     /// All findings with a place, in the order of files and places.
     pub findings: Diagnostics,
-    /// The scripts that the files name, those of pipelines with errors too.
+    /// The scripts that the files name, including those of pipelines with errors.
     pub scripts: Vec<Script>,
 }
 
 /// A pipeline that can run.
 pub struct Pipeline {
-    /// As its file declares it.
+    /// The configuration in its file.
     pub config: PipelineConfig,
-    /// As it runs.
+    /// The compiled form.
     pub compiled: Compiled,
 }
 
-/// Why a pipeline cannot be read again.
+/// Why the values of a pipeline cannot be reloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReadAgain {
-    /// A file with a value of a setting cannot be read.
+    /// A file with the value of a setting cannot be read.
     #[error(transparent)]
     Unreadable(#[from] config::Unreadable),
-    /// With the values that files have now it does not compile.
+    /// The pipeline does not compile with the current values of the files.
     #[error("with the values that files have now it has errors: {0}")]
     Invalid(String),
 }
 
 impl Pipeline {
-    /// The same pipeline with the values that files have now (`${file:PATH}`), compiled; `None` where they are as they
-    /// were. Reads the files.
+    /// Recompiles the pipeline with the current values of its files (`${file:PATH}`); returns `None` if they did not
+    /// change. Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read, or the pipeline has errors with what it says.
+    /// A file cannot be read, or the pipeline has errors with its content.
     pub fn read_again(&self, registry: &Registry, options: &CompileOptions) -> Result<Option<Pipeline>, NotReadAgain> {
         let environment = Environment::default();
         let Some(config) = self.config.read_again(&environment)? else { return Ok(None) };
@@ -80,22 +80,22 @@ impl Pipeline {
 /// A pipeline with errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// Its id, where it has one.
+    /// Its id, if it has one.
     pub id: Option<Str>,
-    /// Where it stands.
+    /// Its place.
     pub span: Span,
 }
 
-/// Pipelines that name standalone processors, while these are not loaded.
+/// Pipelines that use standalone processors that are not loaded yet.
 pub struct Unloaded {
-    /// As their files declare them.
+    /// The configurations in their files.
     pub configs: Vec<PipelineConfig>,
     files: Files,
     environment: Environment,
 }
 
 impl Unloaded {
-    /// Loads what they need, which may take long, and compiles them.
+    /// Loads the processors, which may take long, and compiles the pipelines.
     pub fn compile(self, registry: &Registry, options: &CompileOptions) -> Pipelines {
         let mut pipelines = Pipelines {
             files: self.files,
@@ -112,7 +112,7 @@ impl Unloaded {
 }
 
 impl Pipelines {
-    /// Reads and compiles everything at `paths`. Opens nothing but the files.
+    /// Reads and compiles everything at `paths`. Opens only these files.
     pub fn load<P: AsRef<Path>>(paths: &[P], registry: &Registry, options: &CompileOptions) -> Pipelines {
         Pipelines::of(find_pipelines(paths), registry, options)
     }
@@ -122,14 +122,14 @@ impl Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }
 
-    /// Compiles a text that is no file; `name` stands for it in findings.
+    /// Compiles a text that is not a file; `name` is its name in findings.
     pub fn of_text(name: &str, text: String, registry: &Registry, options: &CompileOptions) -> Pipelines {
         let mut files = Files::new();
         files.add(name, text);
         Pipelines::of(Found { files, unreadable: Vec::new() }, registry, options)
     }
 
-    /// Everything at `paths`, without the pipelines that would have to wait for standalone processors to be loaded.
+    /// Reads and compiles everything at `paths`, except pipelines that have to wait for standalone processors.
     pub fn load_ready<P: AsRef<Path>>(
         paths: &[P],
         registry: &Registry,
@@ -161,7 +161,7 @@ impl Pipelines {
             findings: loaded.diagnostics,
             scripts: environment.scripts.borrow().clone(),
         };
-        // The sound parts of pipelines that have errors are checked too: all mistakes are reported in one go.
+        // The valid parts of pipelines with errors are checked too, so that all errors are reported together.
         for config in loaded.invalid.into_iter().filter_map(|i| i.sound_parts).filter(|config| !is_for_later(config)) {
             if let Err(findings) = compile(&config, registry, options) {
                 let of_a_part = |d: &Diagnostic| d.severity == Severity::Error && !OF_THE_WHOLE.contains(&d.code);
@@ -210,18 +210,18 @@ impl Pipelines {
         environment.hide(&mut self.findings);
     }
 
-    /// The files that declare these pipelines, and their scripts.
+    /// Returns the files that declare these pipelines, and their scripts.
     fn own_files(&self) -> OwnFiles {
-        // A text that came over HTTP has the id of its pipeline for a name, which is no file.
+        // A text from HTTP has the id of its pipeline as its name, which is not a file.
         let named = self.files.iter().filter(|(_, declaring)| is_pipeline_file(Path::new(declaring.name.as_str())));
         let declaring = named.map(|(_, declaring)| (Path::new(declaring.name.as_str()), "a pipeline file"));
         let scripts =
             self.scripts.iter().map(|script| (Path::new(script.content.path.as_str()), "a script of a pipeline"));
-        // A file of a pipeline that is a script too is called the former.
+        // A pipeline file that is also a script counts as a pipeline file.
         OwnFiles::of(scripts.chain(declaring))
     }
 
-    /// Every finding about a pipeline gets a place: its id, where it has none of its own.
+    /// Adds findings of a pipeline. A finding without a place gets the place of the id.
     fn take(&mut self, config: &PipelineConfig, findings: Diagnostics) {
         for finding in findings {
             let placed = if finding.label.is_some() { finding } else { finding.with_span(config.id.span) };
@@ -229,7 +229,7 @@ impl Pipelines {
         }
     }
 
-    /// Adds a warning about each file that was understood and declares no pipeline: nothing was checked in it.
+    /// Adds a warning for each parsed file without a pipeline: nothing was checked in it.
     pub fn warn_of_empty_files(&mut self) {
         let good = self.good.iter().map(|pipeline| pipeline.config.span.file);
         let declaring: Vec<FileId> = good.chain(self.invalid.iter().map(|invalid| invalid.span.file)).collect();
@@ -244,23 +244,23 @@ impl Pipelines {
         }
     }
 
-    /// Whether every file was read and understood.
+    /// Returns `true` if every file was read and parsed.
     pub fn is_complete(&self) -> bool {
         self.unreadable.is_empty() && self.broken.is_empty()
     }
 
-    /// Whether anything is wrong that keeps a pipeline from running.
+    /// Returns `true` if there is an error that keeps a pipeline from running.
     pub fn has_errors(&self) -> bool {
         !self.is_complete() || !self.invalid.is_empty() || self.findings.has_errors()
     }
 
-    /// Number of findings of a severity.
+    /// Returns the number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let unreadable = if severity == Severity::Error { self.unreadable.len() } else { 0 };
         self.findings.iter().filter(|d| d.severity == severity).count() + unreadable
     }
 
-    /// The first error of a pipeline in a line, with its place.
+    /// Returns the first error of a pipeline in one line, with its place.
     pub fn first_error(&self, invalid: &Invalid) -> Str {
         let inside = |span: Span| {
             span.file == invalid.span.file && (invalid.span.start..=invalid.span.end).contains(&span.start)
@@ -274,7 +274,7 @@ impl Pipelines {
         found.map_or_else(|| "its file has errors".into(), |d| self.placed(d).into())
     }
 
-    /// A finding in a line, with its place where it has one.
+    /// Returns a finding in one line, with its place if it has one.
     fn placed(&self, finding: &Diagnostic) -> String {
         match finding.label.as_ref().and_then(|label| self.files.locate(label.span)) {
             Some(place) => format!("{}:{}:{}: {}", place.file, place.line, place.column, finding.message),
@@ -282,13 +282,14 @@ impl Pipelines {
         }
     }
 
-    /// All findings: those about files that could not be read first.
+    /// Returns all findings; those about unreadable files come first.
     pub fn all_findings(&self) -> Diagnostics {
         Diagnostics(self.unreadable.iter().map(|(_, d)| d).chain(self.findings.iter()).cloned().collect())
     }
 }
 
-/// Makes errors of the warnings in pipeline files. A warning outside of all pipelines refuses those of its file.
+/// Turns the warnings in pipeline files into errors. A warning outside of all pipelines refuses all pipelines of its
+/// file.
 fn refuse_warnings(loaded: &mut Loaded) {
     let spans: Vec<Span> = loaded.pipelines.iter().map(|pipeline| pipeline.span).collect();
     let contains = |span: Span, place: Span| span.file == place.file && (span.start..=span.end).contains(&place.start);
@@ -309,10 +310,10 @@ fn refuse_warnings(loaded: &mut Loaded) {
     }));
 }
 
-/// Findings that say nothing about a pipeline of which some parts could not be read.
+/// Findings that do not apply to a pipeline with unreadable parts.
 const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
 
-/// The value of a setting as it is written in a file, by the environment of this process; `None` where a variable in
+/// Returns the value of a setting as written in a file, with the environment of this process; `None` if a variable in
 /// it is not set.
 pub fn value_of(written: &str) -> Option<Written> {
     config::value_of(&written.into(), &Environment::default())
@@ -328,20 +329,20 @@ pub fn declared_ids(path: &Path) -> Vec<Str> {
 /// Variables of the process, and files named by `${file:PATH}`.
 #[derive(Default)]
 struct Environment {
-    /// The values that were given out, each with what stands for it in the file.
+    /// The values that were substituted, each with its text in the file.
     given: RefCell<BTreeMap<String, String>>,
-    /// The scripts that were asked for.
+    /// The scripts that were read.
     scripts: RefCell<Vec<Script>>,
 }
 
-/// The largest file that a value may be read from.
+/// Maximum bytes of a file with a value.
 const MAX_VALUE_FILE: u64 = 1 << 20;
 
 impl Environment {
     fn give(&self, value: String, written: String) -> String {
         let text = value.trim();
         if text.len() >= MASKED_FROM {
-            // Messages quote with escapes.
+            // Messages quote values with escapes.
             let quoted = format!("{text:?}");
             let mut given = self.given.borrow_mut();
             given.insert(quoted[1..quoted.len() - 1].to_owned(), written.clone());
@@ -350,8 +351,8 @@ impl Environment {
         value
     }
 
-    /// Findings quote what they are about. Where that came out of the environment, they show `${NAME}` instead:
-    /// it may be a credential, and the name says more about the file.
+    /// Replaces substituted values in findings with `${NAME}`: a value may be a credential, and its name says more
+    /// about the file.
     fn hide(&self, findings: &mut Diagnostics) {
         let given = self.given.borrow();
         // The longest first: one value may be the beginning of another.
@@ -372,25 +373,26 @@ impl Environment {
     }
 }
 
-/// The largest script that is read.
+/// Maximum bytes of a script.
 const MAX_SCRIPT: u64 = 4 << 20;
 
-/// A script beside a pipeline file.
+/// A script that a pipeline file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Name of the pipeline file that refers to it.
+    /// Name of the pipeline file.
     pub pipeline_file: String,
     /// Path and content.
     pub content: Content,
 }
 
-/// Where a script is: beside the pipeline file that names it or, if it is not there, below the working directory.
+/// Returns the path of a script: relative to the pipeline file that names it or, if it does not exist there, to the
+/// working directory.
 pub fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
     let beside = Path::new(pipeline_file).parent().map(|directory| directory.join(path));
     beside.filter(|beside| beside.exists()).unwrap_or_else(|| PathBuf::from(path))
 }
 
-/// The script that a pipeline file names.
+/// Reads the script that a pipeline file names.
 pub fn read_script(path: &str, pipeline_file: &str) -> Content {
     let found = script_path(path, pipeline_file);
     let read = read_text(&found, MAX_SCRIPT);

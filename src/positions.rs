@@ -1,4 +1,4 @@
-//! Where sources go on, as people see it and change it.
+//! Positions of sources in user-facing form: display, reset, rewind and import.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,14 @@ use utoipa::ToSchema;
 use crate::pipelines::Pipeline;
 use crate::store::Store;
 
-/// Bytes that are not text are written with this prefix, and read by it.
+/// Prefix of positions that are not text: their bytes follow in base64.
 const BASE64: &str = "base64:";
-/// The empty position, as people see it.
+/// Text of the empty position.
 const BEGINNING: &str = "(the beginning)";
-/// Most characters of a position in a message.
+/// Maximum characters of a position in a message.
 const LONGEST_TOLD: usize = 200;
 
-/// A position as people see it: its text, or its bytes in base64.
+/// Formats a position: its text, or its bytes in base64.
 pub fn shown(position: &Position) -> String {
     match std::str::from_utf8(&position.0) {
         Ok("") => BEGINNING.to_owned(),
@@ -34,7 +34,7 @@ pub fn shown(position: &Position) -> String {
     }
 }
 
-/// A position as [`shown`] writes it, for a message: a long one is cut.
+/// Shortens a position in the format of [`shown`] for a message.
 pub fn brief(shown: &str) -> Cow<'_, str> {
     match shown.char_indices().nth(LONGEST_TOLD) {
         Some((end, _)) => format!("{}… ({} bytes)", &shown[..end], shown.len()).into(),
@@ -42,10 +42,10 @@ pub fn brief(shown: &str) -> Cow<'_, str> {
     }
 }
 
-/// A position as people write it.
+/// Parses a position that a user wrote.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Description of the error in the text.
 pub fn parse(text: &str) -> Result<Position, String> {
     let bytes = match text.strip_prefix(BASE64) {
         Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("this is not base64: {error}"))?,
@@ -58,15 +58,15 @@ pub fn parse(text: &str) -> Result<Position, String> {
     }
 }
 
-/// A position as [`shown`] writes it, the beginning included.
+/// Parses a position in the format of [`shown`], including the beginning.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Description of the error in the text.
 pub fn parse_shown(text: &str) -> Result<Position, String> {
     if text == BEGINNING { Ok(Position::copy_from(b"")) } else { parse(text) }
 }
 
-/// Which sources are meant.
+/// Selection of sources.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
     /// Only this connector.
@@ -75,50 +75,50 @@ pub struct Chosen {
     pub partition: Option<String>,
 }
 
-/// Why nothing was moved.
+/// Why no position changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
-    /// There is no such position.
+    /// No such position exists.
     #[error("pipeline {pipeline} has no such position")]
     None {
         /// The pipeline.
         pipeline: Str,
-        /// What there is.
+        /// The existing positions.
         known: Vec<String>,
     },
-    /// A position belongs to one source and partition.
+    /// The selection matches several lanes, but a position belongs to one source and partition.
     #[error("a position belongs to one source and partition, here are {}", .0.join(", "))]
     Ambiguous(Vec<String>),
-    /// The pipeline has no source of this id.
+    /// The pipeline does not have this source.
     #[error("pipeline {pipeline} has no source {connector:?}")]
     NoSource {
         /// The pipeline.
         pipeline: Str,
-        /// The id that was given.
+        /// The given id.
         connector: String,
         /// Its sources.
         known: Vec<String>,
     },
-    /// The source has no partitions.
+    /// The source does not have partitions.
     #[error("{pipeline}:{connector} has no partition {partition:?}: its source has only one")]
     NoPartition {
         /// The pipeline.
         pipeline: Str,
         /// The source.
         connector: Str,
-        /// The partition that was given.
+        /// The given partition.
         partition: Str,
     },
-    /// A source says that it cannot resume there.
+    /// A source cannot resume from the position.
     #[error("{pipeline}:{connector} cannot resume after {position}: {reason}")]
     Refused {
         /// The pipeline.
         pipeline: Str,
         /// The source.
         connector: Str,
-        /// The position, cut for a message.
+        /// The position, shortened for a message.
         position: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The store failed.
@@ -126,11 +126,11 @@ pub enum MoveError {
     Store(#[from] StoreError),
 }
 
-/// Asks sources whether they can resume after positions, before these replace others. `plan`: what the pipeline runs,
-/// where that is known. Gives the sources that cannot be asked, as those of plugin programs. Opens nothing.
+/// Checks whether sources can resume from positions, before these replace others. `plan` is the compiled pipeline, if
+/// known. Returns the sources that cannot check positions, such as those of plugin programs. Opens nothing.
 ///
 /// # Errors
-/// One of them cannot.
+/// A source cannot resume from its position.
 pub fn check<'a>(
     plan: Option<&Pipeline>,
     pipeline: &Str,
@@ -171,15 +171,15 @@ pub fn check<'a>(
     Ok(unasked)
 }
 
-/// Sets the positions from which sources of a pipeline resume, each in a new generation; with `really` unset it only
+/// Sets the positions from which sources of a pipeline resume, each in a new generation. If `really` is false, it only
 /// returns what would change. The caller makes sure that the pipeline does not run.
 ///
-/// `sources`: the sources of the pipeline; `None` where it may be given others before it has them.
+/// `sources`: the sources of the pipeline; `None` to allow sources that it does not have yet.
 /// `given`: the lane, its position, and the generation from which the position was exported (0: unknown). The new
-/// generation is above it, so that a destination that stored marks for the same ids takes none of them for newer.
+/// generation is higher, so that a destination that stored marks for the same ids does not consider them newer.
 ///
 /// # Errors
-/// A lane is not of one of the sources, or the store failed. Nothing was changed.
+/// A lane does not belong to one of the sources, or the store failed. Nothing was changed.
 pub async fn resume_from(
     store: &Store,
     pipeline: &Str,
@@ -212,11 +212,11 @@ pub async fn resume_from(
     Ok(given.iter().map(moved).collect())
 }
 
-/// Lets sources go on after another position, the beginning if it is empty; with `really` unset it only says which, and
-/// where they are. Nobody runs the pipeline.
+/// Moves sources to another position, or to the beginning if `to` is empty. Returns the lanes with their previous
+/// marks. If `really` is false, nothing changes. The pipeline must not run.
 ///
 /// # Errors
-/// There is no such source, or there are several; the store failed. Nothing was moved.
+/// No lane matches, several match and `to` is not the beginning, or the store failed. Nothing was moved.
 pub async fn go_on_after(
     store: &Store,
     pipeline: &Str,
@@ -238,7 +238,7 @@ pub async fn go_on_after(
     }
     if really {
         let epoch = store.claim(pipeline).await?;
-        // Whoever had the claim before may have moved them until now.
+        // The previous holder of the claim may have moved them until now.
         let latest = store.load(&epoch).await?;
         for (lane, mark) in &mut moves {
             *mark = latest.get(lane).unwrap_or(mark).clone();
@@ -252,39 +252,40 @@ pub async fn go_on_after(
     Ok(moves)
 }
 
-/// A source, or a partition of it, that goes on elsewhere.
+/// A source or partition whose position changes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Moved {
     /// Its connector.
     pub connector: String,
-    /// Empty where the source has only one.
+    /// Empty if the source has only one partition.
     pub partition: String,
-    /// Of the position that it had.
+    /// Generation of the previous position.
     pub generation: u64,
     /// Records of that generation that were delivered and acknowledged.
     pub records: u64,
-    /// The position that it had.
+    /// The previous position.
     pub from: String,
-    /// The position that it goes on after.
+    /// The position to resume after.
     pub to: String,
-    /// Whether its source said that it can resume there. Otherwise it is asked when it is opened.
+    /// True if its source confirmed that it can resume there. Otherwise the source checks the position when it is
+    /// opened.
     #[serde(default)]
     pub checked: bool,
 }
 
 impl Moved {
-    /// Lanes with the marks that they had, and where all of them go on.
+    /// Combines lanes with their previous marks and the new position of all of them.
     pub fn all(moves: &BTreeMap<LaneId, Mark>, to: &Position) -> Vec<Moved> {
         moves.iter().map(|(lane, mark)| Moved::one(lane, mark, to)).collect()
     }
 
-    /// With what the sources said; `unasked`: those that could not be asked.
+    /// Sets `checked`; `unasked` are the sources that cannot check positions.
     pub fn checked(mut all: Vec<Moved>, unasked: &BTreeSet<Str>) -> Vec<Moved> {
         all.iter_mut().for_each(|moved| moved.checked = !unasked.iter().any(|source| **source == *moved.connector));
         all
     }
 
-    /// What a message adds where the source could not be asked.
+    /// Returns the suffix of a message if the position was not checked.
     pub fn remark(&self) -> &'static str {
         if self.checked { "" } else { "; the position was not checked: the source reads it when it is opened" }
     }
@@ -302,7 +303,7 @@ impl Moved {
     }
 }
 
-/// A lane by its connector, and its partition where it has one.
+/// Returns the connector of a lane, with the partition if it has one.
 pub fn name(lane: &LaneId) -> String {
     match lane.partition.0.as_str() {
         "" => lane.connector.to_string(),

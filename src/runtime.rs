@@ -1,4 +1,4 @@
-//! Runtimes of tokio, from the builders of those who need them, and work that must not run on the control runtime.
+//! Tokio runtimes, and threads for work that must not run on the control runtime.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use tokio::task::spawn_blocking;
 
 use crate::panics::caught;
 
-/// Threads for work whose length is decided by the text of a client.
+/// Threads for work whose duration depends on the text of a client.
 ///
 /// The control runtime has one thread, for signals, timers, probes and the lives of pipelines. A template, a regular
-/// expression or a pipeline file never runs there. Each kind of work has a bounded number of threads, so that no client
-/// takes those that the state store needs.
+/// expression or a pipeline file never runs there. Each kind of work has a bounded number of threads, so that clients
+/// cannot occupy those that the state store needs.
 pub struct Threads(Semaphore);
 
 /// For expressions over records: conditions and regular expressions of requests.
@@ -21,8 +21,8 @@ pub static EXPRESSIONS: Threads = Threads(Semaphore::const_new(2));
 pub static TEXTS: Threads = Threads(Semaphore::const_new(4));
 
 impl Threads {
-    /// Runs `work` on one of the threads, once one is free. `None`: it panicked, or the runtime ends. Work that has begun
-    /// goes on to its end, even if the future is dropped.
+    /// Runs `work` on one of the threads, once one is free. Returns `None` if it panicked or the runtime ends. Work
+    /// that has begun continues to its end, even if the future is dropped.
     pub async fn run<T: Send + 'static>(&'static self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let turn = self.0.acquire().await.ok()?;
         let done = spawn_blocking(move || {
@@ -36,8 +36,8 @@ impl Threads {
 /// Builds a runtime with timers, sockets and signals.
 ///
 /// # Errors
-/// The system refuses. Tokio says so by a panic where it is the pair of sockets for signals that it cannot have, the only
-/// panic of a build; here it is an error like the others.
+/// The operating system refuses a resource. Tokio panics if the socket pair for signals cannot be created; this
+/// function converts the panic, which is the only one of a build, to an error.
 pub fn start(builder: &mut Builder) -> io::Result<Runtime> {
     let refused = || io::Error::other("no socket for signals; too many open files, raise the limit (ulimit -n)");
     caught(|| builder.enable_all().build()).unwrap_or_else(|| Err(refused()))

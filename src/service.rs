@@ -1,4 +1,4 @@
-//! The service: starts all good pipelines, watches over them, and stops them.
+//! The service: starts all valid pipelines, supervises them, and stops them.
 //!
 //! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
 //! current-thread runtime, so that a busy executor cannot delay a stop.
@@ -58,21 +58,21 @@ use roster::Plan;
 use signals::{Signals, hung_up};
 use tasks::{Done, Job, Overdue, Task, Tasks};
 
-/// How the service is run.
+/// The configuration of a service run.
 pub struct Service {
-    /// Its settings.
+    /// The settings of the service.
     pub settings: Settings,
-    /// The plugins.
+    /// The plugin registry.
     pub registry: Registry,
-    /// What pipelines are compiled for.
+    /// The options that pipelines are compiled with.
     pub compile: CompileOptions,
-    /// Its log.
+    /// The log of the service.
     pub log: Arc<Log>,
-    /// Whether to end when there is nothing more to read.
+    /// True if the service ends when all sources have ended.
     pub once: bool,
-    /// What to do before the process ends at once: a second signal leaves no time for destructors.
+    /// Called before the process ends immediately: after a second signal there is no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
-    /// Called with the address once HTTP is served.
+    /// Called with the address once the HTTP listener accepts requests.
     pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
     /// A task that runs beside the service until the service stops.
     pub companion: Option<Companion>,
@@ -81,89 +81,89 @@ pub struct Service {
 /// A task that runs beside a service and uses its [`Control`].
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
-/// Pipelines that are started when what they need is loaded.
+/// Pipelines that start once their plugins are loaded.
 pub struct Later {
-    /// What the files say of them.
+    /// These pipelines as their files declare them.
     pub stored: Vec<StoredPipeline>,
-    /// Loads, compiles, and says what is wrong. Runs on a thread of its own.
+    /// Loads the plugins, compiles the pipelines and reports the findings. Runs on its own thread.
     pub compile: Box<dyn FnOnce() -> Pipelines + Send>,
 }
 
-/// The service ended.
+/// Summary of a service run that has ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Pipelines by outcome.
+    /// Outcome of each pipeline, by id.
     pub outcomes: Vec<(Str, Outcome)>,
     /// Totals of each of those pipelines.
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
     pub invalid: Vec<Str>,
-    /// Whether it was stopped by a signal.
+    /// True if a signal stopped the service.
     pub signalled: bool,
-    /// Whether a degraded pipeline ended it.
+    /// True if a degraded pipeline ended the service.
     pub gave_up: bool,
-    /// Why it lost its store for good, where that ended it.
+    /// Why the service lost its store permanently, if that ended it.
     pub taken: Option<String>,
 }
 
 impl Ended {
-    /// A signal came before anything was started.
+    /// Returns the summary of a service that a signal stopped before any pipeline started.
     fn signalled() -> Ended {
         Ended { signalled: true, ..Ended::default() }
     }
 }
 
-/// The service could not run.
+/// An error that keeps the service from running.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The store cannot be used.
+    /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// HTTP cannot be served.
+    /// The HTTP listener cannot start.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The schema registry cannot be used.
     #[error("schema-registry.confluent: {0}")]
     Schemas(String),
-    /// Traces cannot be sent.
+    /// Traces cannot be exported.
     #[error("traces.endpoint: {0}")]
     Traces(String),
-    /// The system refuses.
+    /// A call of the operating system failed.
     #[error("cannot {what}: {error}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The system's message.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }
 
-/// How long a signal that ends the process at once waits for the last line of the log.
+/// How long a signal that ends the process immediately waits until the last line of the log is written.
 const STATUS_CLEARED: Duration = Duration::from_millis(100);
-/// How long a pipeline may take beyond its budget before it is left behind.
+/// How long the service waits for a pipeline beyond its drain budget before it abandons it.
 const GRACE: Duration = Duration::from_secs(2);
-/// Waits between two attempts to open the store: from this one, doubling, to the longest.
+/// The first pause between two attempts to open the store. It doubles up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// Shortest time between two lines of the log that say the same about waiting for the store.
+/// Minimum time between two identical log lines about waiting for the store.
 const WAITING_LINE: Duration = Duration::from_secs(60);
-/// Time between two looks at the file of the store.
+/// Time between two checks that the file of the store still exists.
 const LOOK: Duration = Duration::from_secs(5);
-/// What the first signal is answered with.
+/// Log message for the first signal.
 const STOPPING: &str = "stopping; a second signal ends at once";
-/// How many pipelines open at the same time: hundreds that open at once would need a thread each for their files.
+/// Maximum number of pipelines that open at the same time: each may need a thread for its files.
 const OPENING: usize = 8;
-/// How long a thread for blocking calls waits for the next one.
+/// How long an idle blocking thread is kept.
 const IDLE_THREAD: Duration = Duration::from_secs(2);
 
 impl Service {
-    /// Runs until everything has ended, or a signal stops it.
+    /// Runs until every pipeline has ended or a signal stops the service.
     ///
     /// # Errors
-    /// The store or the system refuses; nothing was started.
+    /// The store cannot be opened or a system call failed. No pipeline was started.
     pub fn run(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
@@ -208,14 +208,15 @@ impl Service {
             }
             ended
         });
-        // A call that hangs in the system must not keep the process from ending.
+        // A system call that hangs must not keep the process from ending.
         executor.shutdown_background();
         control.shutdown_background();
         signals::end_the_process_again();
         ended
     }
 
-    /// The store, and the listener where it was opened meanwhile to say that the service waits for the store.
+    /// Opens the store. Also returns the HTTP listener if it was started early to report that the service waits for the
+    /// store.
     async fn open(&self) -> Result<(Store, Option<Api>), ServiceError> {
         let (tell, mut why) = watch::channel(String::new());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -225,7 +226,7 @@ impl Service {
             }
             let api = match self.listen().await {
                 Ok(api) => api?,
-                // Another service on this machine may have the address as long as it has the store.
+                // Another service on this machine may hold the address as long as it holds the store.
                 Err(error) => {
                     tracing::warn!(
                         "probes are not answered while this service waits for the state store: {error}; it tries again \
@@ -246,8 +247,8 @@ impl Service {
         Ok((store?, api))
     }
 
-    /// The store, opened on a thread of its own: a server or a disk may take long, and signals are heard meanwhile. Waits
-    /// for it as long as the settings say, and tells why.
+    /// Opens the store on a blocking thread, because a server or a disk may take long and signals must be handled
+    /// meanwhile. Retries for as long as the settings allow, and sends the reason for each retry to `tell`.
     async fn open_store(&self, tell: &watch::Sender<String>) -> Result<Store, ServiceError> {
         let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
@@ -276,8 +277,8 @@ impl Service {
         }
     }
 
-    /// Does something that comes before pipelines run. A signal asks to stop, which leaves it a moment; a second one
-    /// ends the process. `None`: it was stopped, whether or not it was done.
+    /// Runs work that precedes the start of pipelines. The first signal gives the work a moment to finish; a second
+    /// signal ends the process. Returns `None` if a signal stopped the work, even if it finished.
     async fn attended<T>(&self, signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         tokio::select! {
@@ -304,7 +305,7 @@ impl Service {
     }
 
     async fn listen(&self) -> Result<Option<Api>, ServiceError> {
-        // Many may run to their end beside each other: none takes a port that nobody asked for.
+        // Several runs with `once` may share a machine: none of them takes a port unless it was requested.
         let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
         let Some(settings) = wanted else { return Ok(None) };
         self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
@@ -313,7 +314,7 @@ impl Service {
         Ok(Some(api))
     }
 
-    /// The exporter of traces, if traces are configured.
+    /// Starts the exporter of traces, if traces are configured.
     fn trace(&self, executor: &Handle) -> Result<Option<Arc<Exporter>>, ServiceError> {
         let Some(settings) = &self.settings.traces else { return Ok(None) };
         self.log.mask(settings.secrets());
@@ -355,7 +356,7 @@ impl Service {
         let read = async {
             let mut read = Vec::new();
             for pipeline in made {
-                // What cannot be read is not started; the service ends.
+                // If a pipeline cannot be read, it is not started; the service is ending.
                 if let Ok(text) = Read::stored(control.shared(), &pipeline).await {
                     read.push((pipeline, text));
                 }
@@ -381,7 +382,7 @@ impl Service {
 
         let store = control.shared().store.clone();
         let mut holding = store.holding();
-        // Pipelines that are idle write nothing, and would not notice that the file is gone.
+        // Idle pipelines do not write, and would not notice that the file is missing.
         let mut looking = pin!(async {
             loop {
                 sleep(LOOK).await;
@@ -396,13 +397,13 @@ impl Service {
         let mut reading = progress::Reading::default();
         let mut reported = interval_at(tokio::time::Instant::now() + progress::PERIOD, progress::PERIOD);
         reported.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // When what still runs is left behind; `None` = not stopping, or waiting for ever.
+        // When the service abandons what still runs. `None`: the service is not stopping, or waits without a limit.
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
         let mut hangups = signals.hangups.take();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // A program reads them, also where a person sees the status line beside it.
+        // Programs read these objects, even if a person sees the status line beside them.
         let logs_objects = self.settings.log.format == LogFormat::Json;
         let output = self.log.output().clone();
         let mut reader_gone = pin!(output.reader_gone());
@@ -428,7 +429,8 @@ impl Service {
                     for id in ids_of(&pipelines.invalid) {
                         ended.invalid.push(id.clone());
                         let store = control.shared().store.clone();
-                        // The pipelines that run do not depend on it, and a store that hangs must not keep the loop.
+                        // Running pipelines do not depend on this status, and a store that hangs must not block the
+                        // loop.
                         control.see_to(Task::Errand("storing the status", id.clone()), async move {
                             if let Err(error) = store.set_status(&id, Status::Invalid).await {
                                 tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
@@ -450,7 +452,7 @@ impl Service {
                 }
                 () = hung_up(&mut hangups), if !stopping => {
                     if is_terminal(Stream::Out) {
-                        // The terminal is gone, and who started the service with it.
+                        // The terminal was closed, and with it the session that started the service.
                         ended.signalled = true;
                         stopping = true;
                         deadline = self.stop(control);
@@ -460,12 +462,13 @@ impl Service {
                     }
                 }
                 () = &mut reader_gone, if !stopping => {
-                    // As `anabranch run | head` ends: with nobody to read the log there is nothing to wait for.
+                    // Same behavior as `anabranch run | head`: without a reader of the log there is nothing to wait
+                    // for.
                     ended.signalled = true;
                     stopping = true;
                     deadline = self.stop(control);
                 }
-                // Until the end: what it holds still must be let go.
+                // Polled until the end, because it may hold resources that it still has to release.
                 () = &mut companion => {}
                 () = until(deadline) => break,
                 () = overdue.next(), if stopping => doing.tell(&control.all()),
@@ -508,13 +511,13 @@ impl Service {
         Ok(ended)
     }
 
-    /// The pipelines that were made through the API.
+    /// Returns the pipelines that were created through the API.
     async fn made(&self, control: &Control) -> Result<Vec<StoredPipeline>, ServiceError> {
         let stored = control.shared().store.pipelines().await?;
         Ok(stored.into_iter().filter(|pipeline| pipeline.origin == Origin::Api).collect())
     }
 
-    /// Has the pipelines again that were made through the API, and starts those that nobody stopped.
+    /// Restores the pipelines that were created through the API, and starts those that no user had stopped.
     fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) {
         let mut made: Vec<(StoredPipeline, Plan)> =
             made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
@@ -530,7 +533,7 @@ impl Service {
         }
     }
 
-    /// Makes the store say what the files say.
+    /// Stores the configuration that the files declare.
     async fn provision(
         &self,
         pipelines: &Pipelines,
@@ -538,7 +541,7 @@ impl Service {
         control: &Control,
     ) -> Result<(), ServiceError> {
         let provision = Provision {
-            // Those that come later count as good until more is known.
+            // Pipelines that are loaded later count as valid until they are compiled.
             good: pipelines
                 .good
                 .iter()
@@ -567,7 +570,7 @@ impl Service {
         Ok(())
     }
 
-    /// Starts the good ones that their files want started, and remembers what is wrong with the others.
+    /// Starts the valid pipelines whose files ask for it, and records the errors of the others.
     fn take_in(&self, pipelines: Pipelines, control: &Control) {
         for invalid in &pipelines.invalid {
             let Some(id) = &invalid.id else { continue };
@@ -595,7 +598,7 @@ impl Service {
         }
     }
 
-    /// Tells all pipelines to stop, and says when those that do not are left behind.
+    /// Orders all pipelines to stop. Returns the time when the service abandons those that still run.
     fn stop(&self, control: &Control) -> Option<Instant> {
         let budget = self.settings.shutdown_timeout;
         control.stop_all(budget);
@@ -603,7 +606,7 @@ impl Service {
     }
 }
 
-/// Runs the service, and answers requests meanwhile.
+/// Runs the service and answers HTTP requests meanwhile.
 async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Output = T>) -> T {
     let Some(api) = api else { return service.await };
     let (stop, stopped) = oneshot::channel::<()>();
@@ -620,8 +623,8 @@ async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Outp
     ended
 }
 
-/// Makes plans invalid that close a circle with each other or with the pipelines that the service has: those of files were
-/// compared with each other before, those that were made through the API or are loaded later were not.
+/// Marks plans as invalid that form a cycle with each other or with the running pipelines. Pipelines of files were
+/// compared with each other before; pipelines of the API and pipelines that load later were not.
 fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut Plan)>) {
     let good = plans.filter_map(|(id, plan)| match &*plan {
         Plan::Good(pipeline) => Some((id, pipeline.clone(), plan)),
@@ -641,7 +644,8 @@ fn ids_of(invalid: &[Invalid]) -> Vec<Str> {
     invalid.iter().filter_map(|invalid| invalid.id.clone()).collect()
 }
 
-/// What was loaded; `None` where that failed.
+/// Waits for the pipelines that are being loaded. Returns `None` if loading panicked; never returns if nothing is being
+/// loaded.
 async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelines> {
     match loading {
         Some(loading) => match loading.await {
@@ -655,7 +659,7 @@ async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelin
     }
 }
 
-/// Waits until this service has lost its store for good; returns the reason.
+/// Waits until this service has lost its store permanently. Returns the reason.
 async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
     let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
     match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {

@@ -1,4 +1,4 @@
-//! The service's own settings: flags over environment variables over `anabranch.yaml` over defaults.
+//! Settings of the service. Flags take precedence over environment variables, then `anabranch.yaml`, then defaults.
 
 mod credential;
 pub mod declaration;
@@ -23,60 +23,60 @@ pub(crate) use listener::token_in;
 pub use listener::{ApiSettings, Compatibility, ServedSchemas};
 pub use traces::TraceSettings;
 
-/// The settings with their types. Built only by [`Layers::resolve`], so every value has passed its checks.
+/// The typed settings. Only [`Layers::resolve`] builds them, so every value has passed its checks.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The configuration file, whether or not it exists.
+    /// Path of the configuration file, whether or not it exists.
     pub config_path: PathBuf,
-    /// Where state is stored.
+    /// The state store.
     pub database: Database,
-    /// How long the start of a service waits for the store; 0 = not at all.
+    /// How long the start of the service waits for the store; 0 = not at all.
     pub store_wait: Duration,
-    /// Where schemas live.
+    /// The schema registry.
     pub schemas: Schemas,
-    /// Where HTTP is served; `None` = nowhere.
+    /// The HTTP listener; `None` = HTTP is not served.
     pub api: Option<ApiSettings>,
-    /// Where traces of records go; `None` = no record is traced.
+    /// Export of traces; `None` = no record is traced.
     pub traces: Option<TraceSettings>,
-    /// What is logged, and how.
+    /// Level and format of the log.
     pub log: LogSettings,
-    /// Pipeline files and what happens when a pipeline fails.
+    /// Pipeline files, and the behaviour when a pipeline fails.
     pub pipelines: PipelineSettings,
     /// Standalone connectors.
     pub connectors: ConnectorSettings,
     /// Standalone processors.
     pub processors: ProcessorSettings,
-    /// Bounds of a running pipeline.
+    /// Limits of a running pipeline.
     pub limits: Limits,
-    /// How long a stop waits for records in flight; `None` = for ever.
+    /// How long a stop waits for records in flight; `None` = without a limit.
     pub shutdown_timeout: Option<Duration>,
-    /// Whether `split` and `clone` are allowed.
+    /// Whether processors that split records, such as `split` and `clone`, are allowed.
     pub arch_v2: bool,
-    /// Whether a pipeline that runs may be restarted to apply a change that a client sends.
+    /// Whether a running pipeline may be restarted to apply a change from a client.
     pub live_restart: bool,
-    /// Whether pipeline files that are saved are taken up.
+    /// Whether saved pipeline files are applied.
     pub dev: bool,
-    /// Every setting as text with the layer it comes from, in the order of the declaration.
+    /// Every setting as text with the layer of its value, in the order of the declaration.
     pub resolved: Vec<Resolved>,
 }
 
-/// Where state is stored.
+/// The state store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
-    /// In one file, used by one process.
+    /// One file, used by one process.
     Embedded(PathBuf),
-    /// In memory: nothing survives the process.
+    /// Memory: nothing survives the process.
     InMemory,
-    /// In a table of PostgreSQL.
+    /// A PostgreSQL table.
     Postgres(PostgresDatabase),
 }
 
-/// A table of PostgreSQL. Its address holds a password: it is shown to nobody.
+/// A PostgreSQL table. `Debug` leaves out the connection, which contains a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresDatabase {
     /// Connection URL, or `key=value` pairs.
     pub connection: Credential,
-    /// Name of the table, with its schema where it has one.
+    /// Name of the table, optionally with its schema.
     pub table: String,
 }
 
@@ -86,21 +86,21 @@ impl std::fmt::Debug for PostgresDatabase {
     }
 }
 
-/// Where schemas live.
+/// The schema registry.
 #[derive(Clone, Debug)]
 pub enum Schemas {
-    /// In the state store.
+    /// The built-in registry, in the state store.
     BuiltIn,
-    /// In a registry that speaks Confluent's protocol.
+    /// A registry with the Confluent protocol.
     Confluent(ConfluentSettings),
 }
 
-/// A registry that speaks Confluent's protocol. Its address may hold a password: it is shown to nobody.
+/// A registry with the Confluent protocol. `Debug` leaves out its URL, which can contain a password.
 #[derive(Clone)]
 pub struct ConfluentSettings {
     /// URL.
     pub url: Credential,
-    /// How to log in.
+    /// Authentication.
     pub login: ConfluentLogin,
 }
 
@@ -110,10 +110,10 @@ impl std::fmt::Debug for ConfluentSettings {
     }
 }
 
-/// How to log in to a schema registry.
+/// Authentication at a schema registry.
 #[derive(Clone)]
 pub enum ConfluentLogin {
-    /// Not at all, or with what the URL says.
+    /// None, or as in the URL.
     None,
     /// User and password.
     Basic {
@@ -129,36 +129,36 @@ pub enum ConfluentLogin {
     },
 }
 
-/// What is logged, and how.
+/// Level and format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Lines below it are left out.
+    /// Lines below this level are left out.
     pub level: LogLevel,
-    /// Form of the lines.
+    /// Format of the lines.
     pub format: LogFormat,
 }
 
-/// Form of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Cli,
     /// One JSON object per line.
     Json,
 }
 
-/// Pipeline files and what happens when a pipeline fails.
+/// Pipeline files, and the behaviour when a pipeline fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineSettings {
     /// A file or a directory.
     pub path: PathBuf,
     /// Whether saved pipeline files are applied.
     pub watch: bool,
-    /// Whether a pipeline with warnings is refused, as one with errors is.
+    /// Whether a pipeline with warnings is refused like one with errors.
     pub strict: bool,
-    /// Whether a degraded pipeline ends the service.
+    /// Whether a degraded pipeline stops the service.
     pub exit_on_degraded: bool,
-    /// When a failed pipeline is started again.
+    /// Restarts of failed pipelines.
     pub recovery: RecoveryPolicy,
 }
 
@@ -167,56 +167,57 @@ pub struct PipelineSettings {
 pub struct ConnectorSettings {
     /// The directory.
     pub path: PathBuf,
-    /// Bytes of the largest record that one is given.
+    /// Maximum size of a record for a connector, in bytes.
     pub record_limit: usize,
-    /// How long one may take for a call.
+    /// Time limit of a call.
     pub timeout: Duration,
-    /// How many records in a row one may refuse with the same error before that is its own; 0 = any number.
+    /// Number of consecutive records that a connector can refuse with the same error before the error counts as the
+    /// connector's own; 0 = any number.
     pub equal_refusals: usize,
 }
 
-/// Standalone processors: where they are and what they may use.
+/// Standalone processors: their directory and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessorSettings {
-    /// Their directory.
+    /// Directory of the modules.
     pub path: PathBuf,
-    /// Longest time of one call; `None` = no limit.
+    /// Time limit of one call; `None` = no limit.
     pub timeout: Option<Duration>,
-    /// Most memory of one instance, in bytes: all memories and tables of a module together, the heap of a script.
+    /// Memory limit of one instance, in bytes: all memories and tables of a module together, or the heap of a script.
     pub max_memory: usize,
     /// HTTP requests.
     pub egress: EgressSettings,
 }
 
-/// What standalone processors may reach at most.
+/// Limits of HTTP requests of standalone processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressSettings {
-    /// Whether there may be requests.
+    /// Whether requests are allowed.
     pub enabled: bool,
-    /// The hosts; none = any.
+    /// The allowed hosts; empty = any.
     pub allow: Vec<String>,
     /// Names of secrets.
     pub secret_refs: Vec<String>,
-    /// Longest time of a request; `None` = no limit.
+    /// Time limit of a request; `None` = no limit.
     pub timeout: Option<Duration>,
-    /// Largest answer in bytes; `None` = no limit.
+    /// Maximum size of a response in bytes; `None` = no limit.
     pub max_response_bytes: Option<u64>,
 }
 
-/// When a failed pipeline is started again.
+/// Restarts of failed pipelines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecoveryPolicy {
-    /// Shortest wait.
+    /// Shortest delay.
     pub min_delay: Duration,
-    /// Longest wait, at least `min_delay`.
+    /// Longest delay, at least `min_delay`.
     pub max_delay: Duration,
-    /// Growth of the wait with each attempt.
+    /// Growth factor of the delay with each attempt.
     pub backoff_factor: u32,
-    /// Attempts that are made; `None` = no limit.
+    /// Maximum number of attempts; `None` = no limit.
     pub max_retries: Option<u32>,
-    /// An attempt is forgotten this long after it was made.
+    /// A pipeline that runs this long after an attempt gets the attempt back.
     pub max_retries_window: Duration,
-    /// How long a pipeline whose login is refused is started again before it counts as failed for good.
+    /// How long a pipeline whose login is refused is restarted before it counts as failed for good.
     pub login_patience: Duration,
 }
 
@@ -233,7 +234,7 @@ impl Default for RecoveryPolicy {
     }
 }
 
-/// `path` below `base`, without a leading `./`.
+/// Returns `path` below `base`, without a leading `./`.
 fn below(base: &Path, path: &str) -> PathBuf {
     let path = path.strip_prefix("./").unwrap_or(path);
     if base == Path::new(".") { PathBuf::from(path) } else { base.join(path) }

@@ -1,8 +1,9 @@
-//! The state store: marks of every lane, pipelines as they were last provisioned and their statuses, and what
-//! operators remember, and schemas. In one file, in memory (`embedded`), or in a table of PostgreSQL (`postgres`).
+//! The state store: the positions (marks) of every lane, pipelines as they were last provisioned with their statuses,
+//! cached results of operators, dead letters and schemas. It is one file or memory (`embedded`), or a table in
+//! PostgreSQL (`postgres`).
 //!
-//! Writers queue up and one of them commits for all that came in the meantime (group commit): a commit costs one
-//! `fsync`, or one transaction, however many pipelines wait for it.
+//! Writes queue up, and one commit covers all that arrived in the meantime (group commit): a commit costs one `fsync`,
+//! or one transaction, however many pipelines wait for it.
 
 mod backup;
 mod compare;
@@ -49,17 +50,17 @@ use failure::{Known, LastWrite};
 use letters::Evictions;
 pub use meter::{OperationNumbers, StoreNumbers};
 
-/// What the files say, to be compared with what is stored.
+/// The configuration that the files declare, to be compared with the stored one.
 #[derive(Clone, Debug)]
 pub struct Provision {
-    /// Pipelines that compile.
+    /// Pipelines without errors.
     pub good: Vec<StoredPipeline>,
-    /// Ids of pipelines that have errors: what is stored of them stays, and they are marked invalid.
+    /// Ids of pipelines with errors. Their stored configuration stays, and they are marked invalid.
     pub invalid: Vec<Str>,
-    /// Whether every file was read and parsed. If not, no stored pipeline counts as vanished: it may stand in
-    /// the file that was not understood.
+    /// True if every file was read and parsed. Otherwise a missing pipeline does not count as deleted: a file that
+    /// could not be parsed may declare it.
     pub complete: bool,
-    /// When it is.
+    /// The current time.
     pub at: Moment,
 }
 
@@ -71,12 +72,12 @@ pub struct Store {
     meter: meter::Meter,
     evictions: Evictions,
     holding: watch::Receiver<Holding>,
-    /// The session that shows that this process owns a store in PostgreSQL.
+    /// The session that proves that this process owns a store in PostgreSQL.
     #[cfg(feature = "postgres")]
     ownership: Option<Arc<postgres::Ownership>>,
 }
 
-/// Where it is.
+/// The storage back end.
 #[derive(Clone)]
 enum Place {
     Embedded(Embedded),
@@ -84,7 +85,8 @@ enum Place {
     Postgres(postgres::Postgres),
 }
 
-/// What is written, all or nothing. A trial changes nothing, and is written like everything that must be durable.
+/// A write, which is applied entirely or not at all. A trial has no lasting effect, but is written as durably as other
+/// writes.
 #[derive(Debug)]
 enum Write {
     Claim(Str),
@@ -135,14 +137,14 @@ enum Write {
         pipeline: Str,
         change: letters::Change,
     },
-    /// So many bytes, which are removed again.
+    /// Writes this number of bytes and removes them again.
     Trial(usize),
 }
 
 impl Write {
-    /// Bytes that it writes, roughly.
+    /// Returns the approximate number of bytes written.
     fn weight(&self) -> usize {
-        /// A mark, a status, a claim.
+        /// Approximate size of a mark, a status or a claim.
         const SMALL: usize = 128;
         match self {
             Write::Marks { moves, .. } => moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum(),
@@ -172,13 +174,13 @@ enum Written {
     Letters(letters::Changed),
 }
 
-/// What is read.
+/// A read.
 #[derive(Debug)]
 enum Read {
     Pipelines,
     Marks(Epoch),
     Receipts(Epoch),
-    /// As they are now, whoever has the latest claim.
+    /// The current positions, regardless of which run has the latest claim.
     Positions(Str),
     DetachedMarks(Str),
     Recall {
@@ -207,11 +209,10 @@ enum Found {
 }
 
 impl Store {
-    /// Compares the files with what is stored and makes the store say what the files say, in one transaction.
-    /// Settings, plugins, conditions, processors, their order and workers change in place and keep the
-    /// position; a connector whose type or id changed starts anew and its old state is kept detached; a
-    /// pipeline that vanished is detached. What was running when the process ended is now stopped by the
-    /// system.
+    /// Compares the files with the stored configuration and stores what the files say, in one transaction. Settings,
+    /// plugins, conditions, processors, their order and workers change in place and keep the position. A connector
+    /// whose type or id changed starts from its beginning, and its old state is kept as detached. A pipeline that is
+    /// missing in the files is detached. A pipeline that ran when the process ended becomes stopped by the system.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
@@ -222,8 +223,8 @@ impl Store {
         }
     }
 
-    /// Stores a pipeline in the place of what is stored of it, in one transaction, and says what is different; how it
-    /// is doing stays. Connectors that are gone are set aside with their marks, and taken back where they return.
+    /// Replaces a stored pipeline in one transaction and returns the differences. Its status stays. Connectors that are
+    /// missing are set aside with their marks, and get them back if they return.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
@@ -234,28 +235,29 @@ impl Store {
         }
     }
 
-    /// Deletes all that is stored of a pipeline, marks included. Nobody runs it. A source of which a transactional
-    /// destination has a position starts anew if the pipeline comes again: see [`Store::start_anew`].
+    /// Deletes everything that is stored of a pipeline, including its marks. The pipeline must not run. If a
+    /// transactional destination has a position of a source, that source starts from its beginning if the pipeline is
+    /// created again: see [`Store::start_anew`].
     ///
     /// # Errors
-    /// The store cannot be written; the pipeline is still there.
+    /// The store cannot be written; the pipeline still exists.
     pub async fn delete(&self, pipeline: &Str) -> Result<(), StoreError> {
         self.start_anew(pipeline, |_| true).await?;
         self.write(Write::Delete { pipeline: pipeline.clone() }).await.map(drop)
     }
 
-    /// Forgets a connector that is set aside: its marks, and with which settings it was last active.
+    /// Removes a connector that is set aside: its marks and its last active settings.
     ///
     /// # Errors
-    /// The store cannot be written; the connector is still known.
+    /// The store cannot be written; the connector still exists.
     pub async fn forget(&self, pipeline: &Str, connector: &Str) -> Result<(), StoreError> {
         self.start_anew(pipeline, |lane| lane.connector == *connector).await?;
         let write = Write::Forget { pipeline: pipeline.clone(), connector: connector.clone() };
         self.write(write).await.map(drop)
     }
 
-    /// Begins a generation of each lane for which a transactional destination has confirmed a mark. Without it the mark
-    /// of the destination would outlive that of the store, and a source under the same id would resume there.
+    /// Begins a generation of each lane for which a transactional destination has confirmed a mark. Otherwise the mark
+    /// of the destination would outlive the mark of the store, and a source with the same id would resume from it.
     async fn start_anew(&self, pipeline: &Str, concerned: impl Fn(&LaneId) -> bool) -> Result<(), StoreError> {
         let epoch = self.claim(pipeline).await?;
         let confirmed = self.receipts(&epoch).await?;
@@ -273,15 +275,15 @@ impl Store {
         self.commit(&epoch, &anew.into_iter().collect::<Vec<_>>()).await
     }
 
-    /// One stored pipeline.
+    /// Returns one stored pipeline.
     ///
     /// # Errors
-    /// As for all of them.
+    /// The errors of [`Store::pipelines`].
     pub async fn pipeline(&self, id: &str) -> Result<Option<StoredPipeline>, StoreError> {
         Ok(self.pipelines().await?.into_iter().find(|pipeline| *pipeline.id == *id))
     }
 
-    /// Stores the status of a pipeline; nothing happens if there is no such pipeline.
+    /// Stores the status of a pipeline; does nothing if the pipeline does not exist.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -289,10 +291,10 @@ impl Store {
         self.write(Write::Status { pipeline: pipeline.clone(), status }).await.map(drop)
     }
 
-    /// All stored pipelines, in the order of their ids, detached ones included.
+    /// Returns all stored pipelines in the order of their ids, including detached ones.
     ///
     /// # Errors
-    /// The store cannot be read, or holds what cannot be understood.
+    /// The store cannot be read or is damaged.
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         match self.read(Read::Pipelines).await? {
             Found::Pipelines(pipelines) => Ok(pipelines),
@@ -300,10 +302,10 @@ impl Store {
         }
     }
 
-    /// Whether it does its work: it is read, and where the last write failed, it is tried whether one succeeds.
+    /// Checks the health of the store: reads it and, if the last write failed, tries a write.
     ///
     /// # Errors
-    /// It cannot be read, or could not be written when that was last tried.
+    /// The store cannot be read, or the last attempt to write failed.
     pub async fn check(&self) -> Result<(), StoreError> {
         match self.last_write.known() {
             Known::Works => {}
@@ -314,11 +316,11 @@ impl Store {
         if let Some(why) = self.holding.borrow().refusal() {
             return Err(StoreError::Unavailable(why.into()));
         }
-        // A read that costs the same however many pipelines there are.
+        // The cost of this read does not depend on the number of pipelines.
         self.positions(&Str::default()).await.map(drop)
     }
 
-    /// How far the lanes of a pipeline are, for people to see: nothing is claimed, so a run of the pipeline may move
+    /// Returns the marks of the lanes of a pipeline, for display: nothing is claimed, so a run of the pipeline may move
     /// them at any time.
     ///
     /// # Errors
@@ -327,7 +329,7 @@ impl Store {
         self.marks(Read::Positions(pipeline.clone())).await
     }
 
-    /// The marks kept for connectors that were detached.
+    /// Returns the marks of detached connectors.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -342,7 +344,7 @@ impl Store {
         }
     }
 
-    /// Durations, errors and health of the store.
+    /// Returns durations, errors and health of the store.
     pub async fn numbers(&self) -> Option<StoreNumbers> {
         let meter = self.meter.clone();
         tokio::task::spawn_blocking(move || meter.numbers()).await.ok()
@@ -359,12 +361,12 @@ impl Store {
         found
     }
 
-    /// Whether this process may run pipelines with the store, and when that changes.
+    /// Returns a receiver of whether this process may run pipelines with the store.
     pub fn holding(&self) -> watch::Receiver<Holding> {
         self.holding.clone()
     }
 
-    /// Looks whether the file of an embedded store is still there; [`Store::holding`] changes if it is not.
+    /// Checks whether the file of an embedded store still exists; [`Store::holding`] changes if it does not.
     pub async fn look(&self) {
         match &self.place {
             Place::Embedded(embedded) => embedded.look().await,
@@ -373,7 +375,8 @@ impl Store {
         }
     }
 
-    /// Lets the next owner begin at once: this process runs no pipeline any more.
+    /// Releases the store, so that the next owner can begin immediately. This process must not run pipelines after
+    /// this.
     pub async fn release(&self) {
         #[cfg(feature = "postgres")]
         if let Some(ownership) = &self.ownership {
@@ -381,7 +384,7 @@ impl Store {
         }
     }
 
-    /// The same store, of which a test says who holds it.
+    /// Returns the same store with a given holding, for tests.
     #[cfg(test)]
     pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
         #[cfg(feature = "postgres")]
@@ -395,7 +398,7 @@ impl Store {
         if let Holding::Paused(why) | Holding::Taken(why) = &*self.holding.borrow() {
             return Err(StoreError::Unavailable(why.clone().into()));
         }
-        // What need not be durable may succeed where nothing else does.
+        // A write that does not have to be durable may succeed even if others fail.
         let tells = !matches!(write, Write::Keep { .. });
         let bytes = write.weight();
         let since = Instant::now();
@@ -421,8 +424,8 @@ fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {
     Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs })
 }
 
-/// The store answered another question than it was asked. Whatever stood in the place of the answer could be wrong: no
-/// marks, say, would start every source from its beginning.
+/// Returns the error for an answer that does not match the question. Any default in its place could be wrong: without
+/// marks, for example, every source would start from its beginning.
 fn contradiction(answer: &dyn std::fmt::Debug) -> StoreError {
     // The content of an answer may hold secrets; its kind does not.
     let kind: String = format!("{answer:?}").chars().take_while(|c| c.is_alphanumeric()).collect();

@@ -1,9 +1,10 @@
-//! Everything that is printed for people goes through here, and so nothing that a record, a plugin or a server says can
-//! give a terminal orders.
+//! Output for people. All of it goes through this module, so that no text from a record, a plugin or a server can
+//! control the terminal.
 //!
 //! Control characters, bidirectional overrides and zero-width characters are printed as `\u{1b}`; line feeds and tabs
-//! stay, since the layout is ours. Styles of ours are marked in the text with a number that is drawn at the start of the
-//! process and that nothing from outside can know; the marks become escape sequences when the text is printed.
+//! stay, because this program lays out the text. Styles are marked in the text with a random number that is drawn at
+//! the start of the process, so that texts from outside cannot contain valid marks. The marks become escape sequences
+//! when the text is printed.
 
 mod escape;
 mod status;

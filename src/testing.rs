@@ -1,9 +1,10 @@
-//! Tests of pipelines: files of YAML that lie beside the pipelines and say which records go in, what goes wrong
-//! meanwhile, and what must come of it.
+//! Tests of pipelines: YAML files next to the pipelines that define input records, injected faults and expected
+//! results.
 //!
-//! A test runs the whole compiled graph with the executor that ships: real processors between scripted sources and
-//! destinations, no position stored outside of the test, no connection to anywhere ([`run`]). `case` reads the files,
-//! `script` has the ends, `stub` the HTTP services, `check` compares, `update` writes what came into the file.
+//! A test runs the whole compiled graph with the production executor: real processors between scripted sources and
+//! destinations. No position is stored outside of the test, and no network connection is made ([`run`]). `case` reads
+//! the files, `script` contains the scripted ends, `stub` the HTTP services, `check` compares, `update` writes actual
+//! results to the files.
 
 pub mod case;
 mod check;
@@ -45,82 +46,83 @@ use coverage::Coverage;
 use run::Play;
 pub use update::{Updated, update};
 
-/// Test files, with all that is wrong with them.
+/// Test files, with all findings about them.
 #[derive(Default)]
 pub struct Suite {
     /// The texts of the test files.
     pub files: Files,
-    /// Those that could be understood.
+    /// The test files that could be parsed.
     pub tests: Vec<TestFile>,
-    /// What is wrong with the files.
+    /// Findings about the files.
     pub findings: Diagnostics,
 }
 
-/// How tests are run.
+/// Options of a test run.
 pub struct Options<'a> {
-    /// The plugins there are.
+    /// The available plugins.
     pub registry: &'a Registry,
-    /// What pipelines are compiled for.
+    /// Options of the compiler.
     pub compile: CompileOptions,
-    /// When a pipeline that failed is started again.
+    /// Restarts of failed pipelines.
     pub recovery: RecoveryPolicy,
-    /// Only tests with this text in their name are run.
+    /// Run only tests whose name contains this text.
     pub filter: Option<&'a str>,
-    /// Most tests at a time.
+    /// Maximum number of tests that run at the same time.
     pub jobs: usize,
-    /// The pipeline, where the test came without a file.
+    /// The pipeline, if the test has no file.
     pub pipeline: Option<&'a str>,
 }
 
-/// What became of all tests that were run.
+/// The results of all tests that were run.
 #[derive(Default)]
 pub struct Outcome {
-    /// In the order of the files and of their tests.
+    /// The tests, in the order of the files.
     pub tests: Vec<Tested>,
-    /// What the tests of each pipeline covered.
+    /// The coverage of each pipeline.
     pub coverage: Vec<Coverage>,
-    /// How long all took.
+    /// Total duration.
     pub elapsed: Duration,
 }
 
-/// What became of a test.
+/// The result of a test.
 pub struct Tested {
     /// Index of its file in [`Suite::tests`].
     pub file: usize,
     /// Its name.
     pub name: Str,
-    /// Where its name stands.
+    /// Place of its name.
     pub span: Span,
-    /// How it went.
+    /// Its verdict.
     pub verdict: Verdict,
-    /// How long it took.
+    /// Duration.
     pub elapsed: Duration,
     /// Whether its time was virtual.
     pub virtual_time: bool,
-    /// How often the pipeline was started in it.
+    /// Number of starts of the pipeline.
     pub starts: usize,
-    /// What is hardly meant in the pipeline, though no record failed over it; with the files that it stands in.
+    /// Probable mistakes in the pipeline that made no record fail; their places are in `files`.
     pub doubts: Vec<Doubtful>,
     /// The pipeline's files.
     pub files: Files,
 }
 
-/// How a test went.
+/// The verdict of a test.
 pub enum Verdict {
-    /// All is as expected.
+    /// All expectations are met.
     Passed,
-    /// Something is not.
+    /// Some expectations are not met.
     Failed(Vec<Failure>),
-    /// It could not be run: the test does not fit the pipeline (places in [`Suite::files`]), or the pipeline has errors
+    /// The test could not run: it does not match the pipeline (places in [`Suite::files`]), or the pipeline has errors
     /// (places in these files).
     Invalid(Diagnostics, Option<Files>),
 }
 
-/// Deepest nesting of directories that tests are looked for in.
+/// Maximum depth of directories that are searched for tests.
 const DEEPEST: usize = 16;
 
 impl Suite {
-    /// Reads the test files at paths: a test file itself, the tests beside a pipeline file, or all below a directory.
+    /// Reads the test files at the paths. A path is a test file, a pipeline file with tests next to it, or a directory
+    /// that is searched recursively.
     pub fn find(paths: &[PathBuf]) -> Suite {
         let mut suite = Suite::default();
         let mut found = Vec::new();
@@ -152,7 +154,7 @@ impl Suite {
         suite
     }
 
-    /// A test file that is a text: it names no files.
+    /// Reads a test file from a text, which cannot name files.
     pub fn of_text(name: &str, text: &str) -> Suite {
         let mut suite = Suite::default();
         let file = suite.files.add(name, text);
@@ -160,7 +162,7 @@ impl Suite {
         suite
     }
 
-    /// Runs the tests, several at a time; each is independent of the others.
+    /// Runs the tests concurrently; they are independent of each other.
     pub fn run(&self, options: &Options<'_>) -> Outcome {
         let begin = Instant::now();
         let wanted = |case: &TestCase| options.filter.is_none_or(|text| case.name.value.contains(text));
@@ -273,7 +275,7 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
 
 type Refused = (Diagnostics, Option<Files>);
 
-/// The pipeline of a test, compiled with the variables of the test and none else.
+/// Compiles the pipeline of a test with the variables of the test only.
 fn pipeline(
     file: &TestFile,
     case: &TestCase,
@@ -342,7 +344,7 @@ fn pipeline(
     }
 }
 
-/// Variables of a test: none of the process, so that it gives the same everywhere.
+/// Variables of a test. Those of the process are not visible, so that the result is the same everywhere.
 struct Given<'a> {
     env: &'a BTreeMap<String, String>,
     reads_files: bool,
@@ -373,7 +375,7 @@ impl Variables for Given<'_> {
     }
 }
 
-/// The connectors and steps of a pipeline, as a test may name them.
+/// The connectors and processors of a pipeline that a test can name.
 struct Parts<'a> {
     sources: Vec<&'a Str>,
     destinations: Vec<&'a Str>,
@@ -399,7 +401,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// By id what a test says of connectors.
+    /// Assigns entries for connectors to ids.
     fn resolved<'t, T, U>(
         &self,
         of: &'t PerConnector<T>,
@@ -500,20 +502,20 @@ fn unknown<'i>(name: &Spanned<Str>, what: &str, ids: impl Iterator<Item = &'i st
     finding.with_span(name.span).with_hint(hint)
 }
 
-/// The test file beside a pipeline file.
+/// Returns the path of the test file for a pipeline file.
 fn tests_beside(path: &Path) -> PathBuf {
     let extension =
         path.extension().map_or_else(|| "yaml".into(), |extension| extension.to_string_lossy().into_owned());
     path.with_extension(format!("test.{extension}"))
 }
 
-/// All test files below a directory; hidden directories are left out.
+/// Collects all test files below a directory, except hidden directories.
 fn below(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
-        // Not through links: they may lead in circles.
+        // Links are not followed, because they may form cycles.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() && !hidden && depth > 0 => below(&path, depth - 1, found),
             Ok(kind) if !kind.is_dir() && is_test(&path) => found.push(path),
@@ -522,13 +524,13 @@ fn below(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Where a place is, as `file:line:column`.
+/// Formats a place as `file:line:column`.
 pub fn placed(files: &Files, span: Span) -> String {
     let place = files.locate(span);
     place.map_or_else(String::new, |place| format!("{}:{}:{}", place.file, place.line, place.column))
 }
 
-/// The file of a place.
+/// Returns the text of a file.
 pub(crate) fn text_of(files: &Files, file: FileId) -> &str {
     files.get(file).map_or("", |file| file.text.as_str())
 }

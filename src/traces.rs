@@ -1,7 +1,7 @@
-//! Traces of records, on their way to a collector.
+//! Export of traces to a collector.
 //!
-//! Pipelines give their spans to a queue that is bounded: what it has no room for is dropped and counted, so that a
-//! collector that is slow or away holds up no record. One task takes spans from the queue and posts them, some at a time.
+//! Pipelines put their spans into a bounded queue. Spans that do not fit are dropped and counted, so that a slow or
+//! unreachable collector does not delay records. One task takes spans from the queue and posts them in batches.
 
 #[cfg(feature = "traces")]
 mod collector;
@@ -22,47 +22,47 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use self::collector::Collector;
 use crate::settings::TraceSettings;
 
-/// Spans that wait to be sent.
+/// Maximum number of spans that wait to be sent.
 const QUEUE: usize = 16_384;
-/// Most spans of a request.
+/// Maximum number of spans per request.
 const BATCH: usize = 512;
 /// How long a span waits for others to be sent with it.
 const LINGER: Duration = Duration::from_millis(500);
 /// Waits between the attempts of a request.
 const WAITS: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
-/// How often it is said that spans cannot be sent.
+/// Minimum time between two log lines about spans that cannot be sent.
 const SAID: Duration = Duration::from_secs(60);
-/// How long the end waits for what has not been sent.
+/// How long the end of the service waits until pending spans are sent.
 pub const FLUSH: Duration = Duration::from_secs(3);
 
-/// What became of spans so far.
+/// Counts of spans so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCounts {
-    /// The collector has them.
+    /// Spans that the collector accepted.
     pub sent: u64,
-    /// There was no room, or the collector did not take them.
+    /// Spans that did not fit into the queue or that the collector did not accept.
     pub dropped: u64,
 }
 
-/// Why spans were not taken.
+/// Why spans were not accepted.
 #[derive(Debug, PartialEq)]
 struct Refusal {
-    /// In words; nothing of what headers hold.
+    /// Description, without values of headers.
     what: String,
-    /// How many; `None` = all of the request.
+    /// Number of rejected spans; `None` = all of the request.
     spans: Option<u64>,
-    /// Whether the same request may be taken later.
+    /// True if the same request may succeed later.
     is_passing: bool,
-    /// How long the collector wants to be left alone.
+    /// How long the collector asks the client to wait.
     wait: Option<Duration>,
 }
 
-/// The counters, and the way in.
+/// The counters, and the sender of the queue.
 struct Queue {
     spans: mpsc::Sender<Span>,
-    /// Spans that found no room.
+    /// Spans that did not fit into the queue.
     refused: AtomicU64,
-    /// Spans that found room: each is sent or lost in the end.
+    /// Spans that entered the queue: each is either sent or lost.
     taken: AtomicU64,
     sent: AtomicU64,
     lost: AtomicU64,
@@ -75,7 +75,7 @@ impl SpanSink for Queue {
     }
 }
 
-/// Sends the spans of all pipelines.
+/// Exports the spans of all pipelines.
 pub struct Exporter {
     queue: Arc<Queue>,
     share: Share,
@@ -84,10 +84,10 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Begins to send, on this runtime. Connects to nothing before there is a span.
+    /// Starts the export on this runtime. Does not connect before the first span.
     ///
     /// # Errors
-    /// No requests can be made at all.
+    /// The HTTP client cannot be created.
     pub fn start(settings: &TraceSettings, runtime: &Handle) -> Result<Arc<Exporter>, String> {
         let collector = Collector::new(settings)?;
         let (spans, to_send) = mpsc::channel(QUEUE);
@@ -106,18 +106,18 @@ impl Exporter {
         Ok(Arc::new(Exporter { queue, share: settings.share, stopping, task: Mutex::new(Some(task)) }))
     }
 
-    /// How runs are traced.
+    /// Returns the tracing options of runs.
     pub fn tracing(&self) -> Tracing {
         Tracing { sink: self.queue.clone(), share: self.share, past: None }
     }
 
-    /// What became of spans so far.
+    /// Returns the counts of spans so far.
     pub fn counts(&self) -> SpanCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         SpanCounts { sent: count(&self.queue.sent), dropped: count(&self.queue.refused) + count(&self.queue.lost) }
     }
 
-    /// Sends what waits, for so long at most; later spans are dropped.
+    /// Sends the pending spans for at most `within`. Later spans are dropped.
     pub async fn close(&self, within: Duration) {
         self.stopping.send_replace(true);
         let Some(mut task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
@@ -135,16 +135,16 @@ impl Exporter {
     }
 }
 
-/// The task that sends.
+/// The task that sends spans.
 struct Sending {
     collector: Collector,
     queue: Arc<Queue>,
     stopping: watch::Receiver<bool>,
-    /// No more spans come, and nothing is waited for.
+    /// True if the queue is closed and the task sends without waits.
     ending: bool,
-    /// When it was said last that spans cannot be sent.
+    /// Time of the last log line about spans that cannot be sent.
     said: Option<Instant>,
-    /// Spans that were lost since.
+    /// Lost spans since that log line.
     unsaid: u64,
 }
 
@@ -157,7 +157,7 @@ impl Sending {
         }
     }
 
-    /// Waits for a span, then for others to go with it; says whether there is any.
+    /// Waits for a span, then for others to be sent with it. Returns `true` if there is any.
     async fn gather(&mut self, spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) -> bool {
         let mut due: Option<Instant> = None;
         while batch.len() < BATCH {
@@ -180,7 +180,7 @@ impl Sending {
         !batch.is_empty()
     }
 
-    /// Posts spans, more than once if need be; what is not taken then is lost.
+    /// Posts spans, with retries. Spans that are not accepted then are lost.
     async fn send(&mut self, batch: &[Span]) {
         let body = self.collector.encode(batch);
         let mut waits = WAITS.into_iter();
@@ -206,7 +206,7 @@ impl Sending {
         }
     }
 
-    /// Says now and then that spans are lost, and why.
+    /// Logs that spans are lost, and why, at most once a minute.
     fn complain(&mut self, refusal: &Refusal, lost: u64) {
         self.unsaid += lost;
         if self.said.is_none_or(|said| said.elapsed() >= SAID) {
@@ -217,7 +217,7 @@ impl Sending {
     }
 }
 
-/// Waits for the word to stop; nobody being left to say it is the end as well.
+/// Waits for the signal to stop. A dropped sender counts as a signal.
 async fn said(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }

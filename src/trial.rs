@@ -1,5 +1,5 @@
-//! Trials: runs of a plan that leave nothing behind. Their ends are given instead of looked up, no position is
-//! stored, and nothing is acknowledged.
+//! Trials: runs of a plan without side effects. Sources and destinations are passed in, no position is stored, and
+//! nothing is acknowledged.
 
 pub mod bound;
 pub mod lines;
@@ -27,14 +27,14 @@ use async_trait::async_trait;
 
 use crate::terminal::{Stream, data};
 
-/// An end of a plan that is there already, as the registry wants it.
+/// An existing source or destination, wrapped for the registry.
 pub struct Given<T: ?Sized> {
     specification: Specification,
     end: Arc<T>,
 }
 
 impl<T: ?Sized> Given<T> {
-    /// The end under a plugin name.
+    /// Wraps the source or destination under a plugin name.
     pub fn new(name: &'static str, summary: &'static str, end: Arc<T>) -> Arc<Self> {
         Arc::new(Given { specification: Specification::builtin(name, summary), end })
     }
@@ -60,12 +60,12 @@ impl DestinationKind for Given<dyn Destination> {
     }
 }
 
-/// What a trial reaches outside of its plan: a store that forgets, schemas, and standard error for lines of processors.
+/// Returns the services of a trial: a store that keeps nothing, schemas, and standard error for lines of processors.
 pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
     Services { store: Arc::new(Forgetful), log: Arc::new(Notes), memo: Arc::new(Oblivion), schemas }
 }
 
-/// A store that takes everything and keeps nothing.
+/// A store that accepts everything and keeps nothing.
 struct Forgetful;
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl StateStore for Forgetful {
     }
 }
 
-/// Lines of processors for people, on standard error.
+/// Writes the log lines of processors to standard error.
 pub struct Notes;
 
 impl LogSink for Notes {

@@ -1,32 +1,34 @@
-//! The allocator of the binaries, and how soon it gives memory back.
+//! The global allocator of the binaries, configured to return free memory soon.
 
 use std::ffi::{c_int, c_long};
 
 use libmimalloc_sys::{mi_option_get, mi_option_set_default};
 
-/// To be declared as the global allocator.
+/// The allocator type, to be declared as the global allocator.
 pub use mimalloc::MiMalloc as Allocator;
 
-/// `mi_option_purge_delay` of `mimalloc.h`, which `libmimalloc-sys` does not name: for how many milliseconds free pages
-/// are kept.
+/// Number of `mi_option_purge_delay` in `mimalloc.h`, which `libmimalloc-sys` does not define: the milliseconds for
+/// which free pages are kept.
 const PURGE_DELAY: c_int = 15;
 
-/// What it is when nobody says anything. By it the option is known to be the right one.
+/// Default value of the option. It serves to check that the option is the right one.
 const USUAL_DELAY: c_long = 1000;
 
-/// In a second, workers leave free pages behind in ever new places: a pipeline that needs 5 MB held 20 to 40. After
-/// 50 ms it holds 8, and records cost no more (`docs/performance.md`); given back at once they cost a third more.
+/// Value that is set. In a second, workers free pages in ever new places: a pipeline that needs 5 MB then holds 20 to
+/// 40. With 50 ms it holds 8, and records cost no more (`docs/performance.md`). Returning pages immediately makes
+/// records a third more expensive.
 const DELAY: c_long = 50;
 
-/// Tells the allocator how a service wants its memory. To be called once, first of all. `MIMALLOC_PURGE_DELAY`
-/// (milliseconds) says otherwise, as do all variables of mimalloc.
+/// Configures the allocator for a service. Call it once, at the start of `main`. The variable `MIMALLOC_PURGE_DELAY`
+/// (milliseconds) and all other variables of mimalloc take precedence.
 pub fn settle() {
     small_pages();
     give_back_soon();
 }
 
-/// The allocator spreads its blocks by size: with huge pages each size costs 2 MiB, zeroed at the first touch, which is
-/// half of the memory and most of the start of a small service. Records gain nothing from them.
+/// Disables huge pages. The allocator separates blocks by size: with huge pages, each size costs 2 MiB, zeroed on first
+/// access. That is half of the memory and most of the start-up time of a small service, and records gain nothing from
+/// it.
 fn small_pages() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
@@ -46,8 +48,8 @@ fn option(option: c_int) -> c_long {
 
 #[allow(unsafe_code, reason = "there is no safe way to say it")]
 fn set_default(option: c_int, value: c_long) {
-    // SAFETY: sets a word that the allocator reads whole each time it frees a page, and which any value suits; an option
-    // that does not exist is left alone.
+    // SAFETY: sets a word that the allocator reads atomically whenever it frees a page, and for which any value is
+    // valid. An option that does not exist is ignored.
     unsafe { mi_option_set_default(option, value) }
 }
 

@@ -1,8 +1,8 @@
-//! The parts on the way of a record, one by one: `cargo bench -p anabranch-bench`. A name selects:
-//! `cargo bench -p anabranch-bench -- ledger`.
+//! Benchmarks of individual parts of the engine: `cargo bench -p anabranch-bench`. A name selects one: `cargo bench -p
+//! anabranch-bench -- ledger`.
 //!
-//! Times are of the wall: for choosing between two ways of doing something on a quiet machine. What decides about a
-//! change is the whole, measured by `cargo run --release -p anabranch-bench`.
+//! They measure real time, to choose between two implementations on a quiet machine. Changes are judged by the whole,
+//! as measured by `cargo run --release -p anabranch-bench`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 #![allow(missing_docs, reason = "the entry point that divan makes")]
@@ -34,7 +34,7 @@ fn main() {
     divan::main();
 }
 
-/// A strip is opened, comes back whole or in two parts, and leaves.
+/// Opens a strip, returns it whole or in two parts, and settles it.
 #[divan::bench(args = [1, 2])]
 fn ledger(bencher: Bencher<'_, '_>, parts: usize) {
     let positions: Vec<Position> = (0..STRIP_ROWS as u64).map(position).collect();
@@ -49,7 +49,7 @@ fn ledger(bencher: Bencher<'_, '_>, parts: usize) {
     });
 }
 
-/// Records through the executor and this many processors, to a destination that forgets them.
+/// Sends records through the executor and this many processors to a destination that discards them.
 #[divan::bench(args = [0, 1, 10, 100], sample_count = 20)]
 fn chain(bencher: Bencher<'_, '_>, operators: usize) {
     const RECORDS: usize = 10_000;
@@ -64,7 +64,7 @@ fn chain(bencher: Bencher<'_, '_>, operators: usize) {
     });
 }
 
-/// A condition on every record of a strip.
+/// Evaluates a condition on every record of a strip.
 #[divan::bench(args = [
     r#"{{ eq (index .Metadata "x") "0" }}"#,
     r#"{{ eq (printf "%v" (index .Payload.After "active")) "true" }}"#,
@@ -82,7 +82,7 @@ fn predicate(bencher: Bencher<'_, '_>, text: &str) {
     });
 }
 
-/// A template on every record of a strip.
+/// Renders a template for every record of a strip.
 #[divan::bench(args = ["x-{{ .Payload.After.city }}", r#"{{ printf "%s/%v" .Payload.After.name .Payload.After.id }}"#])]
 fn template(bencher: Bencher<'_, '_>, text: &str) {
     let records = records();
@@ -96,7 +96,7 @@ fn template(bencher: Bencher<'_, '_>, text: &str) {
     });
 }
 
-/// Records of a strip as JSON.
+/// Encodes the records of a strip as JSON.
 #[divan::bench]
 fn encoder(bencher: Bencher<'_, '_>) {
     let records = records();
@@ -110,7 +110,7 @@ fn encoder(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Records made by the generator.
+/// Generates records.
 #[divan::bench]
 fn generator(bencher: Bencher<'_, '_>) {
     let runtime = runtime();
@@ -122,7 +122,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The generator of the workloads, processors that set a metadata field, a destination that forgets.
+/// Compiles a pipeline with the generator of the workloads, processors that set a metadata field, and a destination
+/// that discards records.
 fn compiled(operators: usize, records: usize) -> Arc<StagePlan> {
     let mut text = format!(
         r#"version: "2.2"
@@ -186,7 +187,7 @@ fn read(runtime: &Runtime, reader: &mut dyn Reader) -> Vec<Record> {
     }
 }
 
-/// A strip of records as the workloads have them.
+/// Returns a strip of records as in the workloads.
 fn records() -> Vec<Record> {
     let runtime = runtime();
     read(&runtime, &mut *reader(&runtime))

@@ -1,13 +1,13 @@
-//! What is measured.
+//! Options of a measurement.
 
 use std::path::PathBuf;
 
-/// The binary, and how much is asked of it.
+/// The binaries and the amount of work.
 pub(crate) struct Bench {
     pub(crate) binary: PathBuf,
     pub(crate) against: Option<PathBuf>,
     pub(crate) records: u64,
     pub(crate) repeat: u64,
-    /// Whether instructions are counted.
+    /// Whether to count instructions.
     pub(crate) counting: bool,
 }

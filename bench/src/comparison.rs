@@ -1,4 +1,4 @@
-//! The workloads, each run interleaved with itself and, where asked, with another binary.
+//! Runs the workloads, interleaved with a second run of the same binary and, if requested, with another binary.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::samples::{Samples, difference, verdict};
 use crate::webhook;
 use crate::workload::{Destination, Workload};
 
-/// What all workloads cost.
+/// The costs of all workloads.
 #[derive(Serialize)]
 pub(crate) struct Comparison {
-    /// The largest difference of a binary from itself, as a share.
+    /// The largest difference between the two series of the same binary, as a share.
     noise_floor: f64,
-    /// The same of instructions per record, where they were counted.
+    /// The same for instructions per record, if they were counted.
     instruction_noise_floor: Option<f64>,
     workloads: Vec<Measured>,
 }
@@ -29,17 +29,17 @@ struct Measured {
     name: &'static str,
     what: &'static str,
     measured: Samples,
-    /// The same once more.
+    /// The second series of the same binary.
     control: Samples,
     against: Option<Samples>,
     instructions_per_record: Option<f64>,
     instructions_control: Option<f64>,
     instructions_against: Option<f64>,
-    /// Microseconds of CPU per row that the database server spent, and that it spends on plain upserts.
+    /// CPU time of the database server per row, and its CPU time for plain upserts, in microseconds.
     server: Option<[f64; 2]>,
 }
 
-/// Servers that workloads need, started when one does.
+/// Servers for the workloads, started on demand.
 #[derive(Default)]
 struct Ends {
     http: Option<u16>,
@@ -70,7 +70,7 @@ pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comp
                 anyhow::Ok(())
             };
             let Measured { measured, control, against, server, .. } = result;
-            // Who goes first changes from turn to turn.
+            // The order alternates between turns.
             let mut names = [measured, control];
             if turn % 2 == 1 {
                 names.reverse();
@@ -87,8 +87,8 @@ pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comp
         if let (Some(postgres), Some(server)) = (&ends.postgres, &mut result.server) {
             server[1] = postgres.plain_upserts(result.measured.records)? * 1e6 / result.measured.records as f64;
         }
-        // What waits for another process is no steady count, and its table would have to be cleared between.
-        // The processes of scripts end without a count.
+        // If the process waits for another one, the count is not stable, and the table would have to be cleared in
+        // between. The processes of scripts end without a count.
         let is_alone = !workload.needs_http() && workload.needs != Some("custom.javascript");
         if bench.counting && workload.destination != Destination::Table && is_alone {
             let count = |binary: &Path| {
@@ -166,7 +166,7 @@ impl Measured {
 }
 
 impl Comparison {
-    /// As a table for people.
+    /// Prints a table.
     pub(crate) fn print(&self) {
         if self.workloads.is_empty() {
             return;
@@ -214,7 +214,7 @@ impl Comparison {
         }
     }
 
-    /// As bars, if anything was measured.
+    /// Draws bars, if anything was measured.
     pub(crate) fn plot(&self) -> Option<String> {
         let row = |m: &Measured| (m.name.to_owned(), m.measured.best(), m.what.to_owned());
         let rows: Vec<_> = self.workloads.iter().map(row).collect();

@@ -17,7 +17,7 @@ pub(crate) struct Grown {
     points: Vec<Point>,
     noise_floor: f64,
     cost: Growth,
-    /// What the judgement of the cost is drawn from.
+    /// The measure that the verdict on the cost is based on.
     by: &'static str,
     memory: Growth,
 }
@@ -35,7 +35,7 @@ const COUNT_NOISE: f64 = 0.012;
 /// Relative error of a peak of memory.
 const MEMORY_NOISE: f64 = 0.05;
 
-/// Runs a series, every point interleaved with itself and the others.
+/// Runs a series, with all points interleaved with each other and with a second run of each.
 pub(crate) fn grow(bench: &Bench, series: &Series) -> anyhow::Result<Grown> {
     let point = |x: &u64| Point {
         x: *x,
@@ -76,14 +76,14 @@ pub(crate) fn grow(bench: &Bench, series: &Series) -> anyhow::Result<Grown> {
 }
 
 impl Point {
-    /// Of all repetitions under both names.
+    /// Returns the best cost of all repetitions in both series.
     fn best(&self) -> f64 {
         self.measured.best().min(self.control.best())
     }
 }
 
 impl Grown {
-    /// As a table for people.
+    /// Prints a table.
     pub(crate) fn print(&self) {
         println!("\n{} (cost {})", self.name, self.y);
         println!("{:>24} {:>10} {:>7} {:>12} {:>9}", self.x, "µs CPU", "A/A", "instructions", "peak MB");
@@ -100,7 +100,7 @@ impl Grown {
         println!("  cost: {} (by {})\n  memory: {}", self.cost, self.by, self.memory);
     }
 
-    /// As two curves.
+    /// Draws two curves.
     pub(crate) fn plot(&self) -> String {
         let points = |y: &dyn Fn(&Point) -> f64| self.points.iter().map(|p| (p.x as f64, y(p))).collect();
         let cost = format!("µs of CPU {}", self.y);

@@ -1,4 +1,4 @@
-//! Growth series: what happens to the cost when there is more of something.
+//! Growth series: cost as the number of something grows.
 
 use crate::job::Job;
 
@@ -8,14 +8,16 @@ pub(crate) struct Series {
     pub(crate) x: &'static str,
     pub(crate) y: &'static str,
     pub(crate) points: Vec<u64>,
-    /// Records so that a run takes about as long at every point; `scale` is the number asked for.
+    /// Number of records at a point, so that runs take about the same time at every point. `scale` is the requested
+    /// number.
     pub(crate) records: fn(point: u64, scale: u64) -> u64,
     pub(crate) job: fn(point: u64, records: u64) -> Job,
-    /// Lengths for counting instructions, which then decide: they do not depend on the machine's load.
+    /// Lengths of the runs whose instructions are counted. If given, the counts decide, because they do not depend on
+    /// the load of the machine.
     pub(crate) counted: Option<[u64; 2]>,
 }
 
-/// All of them.
+/// Returns all series.
 pub(crate) fn series() -> Vec<Series> {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get) as u64;
     let mut workers: Vec<u64> =
@@ -146,15 +148,15 @@ fn workers_of_one(workers: u64, records: u64) -> Job {
     one(format!("{workers} workers"), records, pipeline)
 }
 
-/// What a series says about growth.
+/// The growth of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Growth {
-    /// Each unit more costs at most what the units before it cost.
+    /// Each additional unit costs at most as much as the units before it.
     LinearOrBetter,
-    /// Units cost more, the more of them there are.
+    /// The cost of a unit grows with their number.
     WorseThanLinear,
-    /// The noise leaves both open.
+    /// The noise allows both.
     Undecided,
 }
 
@@ -168,12 +170,12 @@ impl std::fmt::Display for Growth {
     }
 }
 
-/// A unit may cost so many times the units before it and still count as costing the same.
+/// A unit may cost this many times as much as the units before it and still count as costing the same.
 const SLACK: f64 = 1.15;
 
-/// Compares what a unit more costs between the last two points with what it cost between the two before. With costs of
-/// the form `a + b·x` both are `b`, whatever `a`; x·log x gives 1.3 over steps of three. `noise` is the relative error
-/// of a cost.
+/// Compares the cost of a unit between the last two points with that between the two points before. For costs of the
+/// form `a + b·x`, both are `b`, for any `a`; x·log x gives 1.3 with steps of factor three. `noise` is the relative
+/// error of a cost.
 pub(crate) fn judge(points: &[(f64, f64)], noise: f64) -> Growth {
     let [.., a, b, c] = points else { return Growth::Undecided };
     let slope = |p: &(f64, f64), q: &(f64, f64)| {
@@ -188,7 +190,7 @@ pub(crate) fn judge(points: &[(f64, f64)], noise: f64) -> Growth {
     } else if last_high <= SLACK * before_low || last_high <= 0.0 || c.1 / c.0 < 0.5 * b.1 / b.0 {
         Growth::LinearOrBetter
     } else if (last_low + last_high) / 2.0 <= SLACK * (before_low + before_high) / 2.0 {
-        // The measured values say so, and the noise does not say otherwise.
+        // The measured values show it, and the noise does not contradict them.
         Growth::LinearOrBetter
     } else {
         Growth::Undecided

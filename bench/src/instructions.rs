@@ -1,7 +1,7 @@
-//! Instructions per record, counted by callgrind.
+//! Counts instructions per record with callgrind.
 //!
-//! One worker thread: valgrind runs one thread at a time anyway, and with several of them the hand-over between them
-//! would be counted, which differs from run to run. A run is made at two lengths, so that start-up falls out.
+//! The binary has one worker thread: valgrind runs one thread at a time anyway, and with several threads it would also
+//! count their switches, which differ between runs. The binary runs at two lengths, so that start-up cancels out.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,19 +10,19 @@ use anyhow::{Context as _, ensure};
 
 use crate::job::Job;
 
-/// Whether instructions can be counted here.
+/// Returns `true` if valgrind is installed.
 pub(crate) fn available() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// What a record more costs: `job` makes a run of so many records.
+/// Returns the cost of an additional record. `job` builds a run of that many records.
 pub(crate) fn per_record(binary: &Path, lengths: [u64; 2], job: impl Fn(u64) -> Job) -> anyhow::Result<f64> {
     let [short, long] = lengths;
     let difference = count(binary, &job(long))? as f64 - count(binary, &job(short))? as f64;
     Ok(difference / (long - short) as f64)
 }
 
-/// Instructions of a whole run.
+/// Counts the instructions of a run.
 fn count(binary: &Path, job: &Job) -> anyhow::Result<u64> {
     let prepared = job.prepare(binary)?;
     let mut command = Command::new("valgrind");

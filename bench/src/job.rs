@@ -1,4 +1,4 @@
-//! One run of the binary: what it is given, what must arrive, what it cost.
+//! One run of the binary: its input, its expected output, and its cost.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,33 +14,33 @@ use tempfile::TempDir;
 
 use crate::workload::guest;
 
-/// A line of an input file, by its number.
+/// Returns the line of an input file with this number.
 pub(crate) type Line = Box<dyn Fn(u64) -> String>;
 
-/// What is run.
+/// The input and expected output of a run.
 #[derive(Default)]
 pub(crate) struct Job {
     pub(crate) name: String,
     /// The pipeline files.
     pub(crate) pipelines: Vec<String>,
-    /// Line of the input file by number, and how many there are.
+    /// The lines of the input file, and their number.
     pub(crate) input: Option<(Line, u64)>,
-    /// `$N` of the pipelines.
+    /// The variable `N` of the pipelines.
     pub(crate) records: u64,
-    /// Files that come into being, with the lines that must be in each.
+    /// Output files, with the expected number of lines of each.
     pub(crate) outputs: Vec<(String, u64)>,
-    /// Standard output goes to the first of these files.
+    /// Whether standard output is redirected to the first of these files.
     pub(crate) to_log: bool,
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
-/// What one run cost.
+/// The cost of one run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// User and system time of the whole process.
     pub(crate) cpu_seconds: f64,
     pub(crate) wall_seconds: f64,
-    /// From the start of the process to the first byte at the destination.
+    /// Time from the start of the process to the first byte at the destination.
     pub(crate) first_record_seconds: Option<f64>,
     pub(crate) peak_kib: i64,
     #[serde(skip_serializing, default)]
@@ -54,7 +54,7 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl Job {
-    /// Writes everything it reads, in memory-backed storage where there is some.
+    /// Writes all input files, to memory-backed storage if available.
     pub(crate) fn prepare(&self, binary: &Path) -> anyhow::Result<Prepared<'_>> {
         let base = Path::new("/dev/shm");
         let directory = if base.is_dir() { tempfile::tempdir_in(base)? } else { tempfile::tempdir()? };
@@ -77,7 +77,7 @@ impl Job {
         Ok(Prepared { job: self, directory })
     }
 
-    /// Runs it once and counts what arrived.
+    /// Runs the job once and checks its output.
     pub(crate) fn run(&self, binary: &Path) -> anyhow::Result<Cost> {
         let prepared = self.prepare(binary)?;
         let (stdout, first) = match self.outputs.first() {
@@ -102,7 +102,7 @@ impl Prepared<'_> {
         self.directory.path().join(name)
     }
 
-    /// Gives a command the arguments, variables and directory of the run.
+    /// Sets the arguments, variables and directory of the run.
     pub(crate) fn arguments<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command
             .args(["run", "--once", "--preview.pipeline-arch-v2", "--log.level=warn"])
@@ -114,7 +114,7 @@ impl Prepared<'_> {
             .stdin(Stdio::null())
     }
 
-    /// Counts what arrived.
+    /// Checks the number of records in the output.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         for (name, expected) in &self.job.outputs {
             let arrived = lines(&self.path(name)).with_context(|| format!("{}: {name}", self.job.name))?;
@@ -123,7 +123,7 @@ impl Prepared<'_> {
         Ok(())
     }
 
-    /// Where standard output goes under a tool that has the process to itself.
+    /// Returns the standard output of a run under a tool that starts the process itself.
     pub(crate) fn standard_output(&self) -> anyhow::Result<Stdio> {
         Ok(match self.job.outputs.first() {
             Some((name, _)) if self.job.to_log => File::create(self.path(name))?.into(),
@@ -132,7 +132,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Lines of a file, without holding it.
+/// Counts the lines of a file without loading it.
 fn lines(path: &Path) -> anyhow::Result<u64> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; 1 << 20];
@@ -145,8 +145,8 @@ fn lines(path: &Path) -> anyhow::Result<u64> {
     }
 }
 
-/// In a process of its own, so that the usage of its children is that of one run:
-/// `--measure STDOUT FIRST_OUTPUT PROGRAM ARGS..`
+/// Runs in a process of its own, so that the resource usage of its children is that of one run: `--measure STDOUT
+/// FIRST_OUTPUT PROGRAM ARGS..`
 pub(crate) fn measure(arguments: &[OsString]) -> anyhow::Result<()> {
     let [stdout, first, program, arguments @ ..] = arguments else {
         bail!("--measure STDOUT FIRST_OUTPUT PROGRAM ARGS..")
@@ -155,7 +155,7 @@ pub(crate) fn measure(arguments: &[OsString]) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut child = Command::new(program).args(arguments).stdout(stdout).spawn()?;
     let mut first_record_seconds = None;
-    // Only until the first record: what comes after is not disturbed.
+    // Polls only until the first record, so that the rest of the run is not disturbed.
     while first_record_seconds.is_none() && !first.is_empty() && child.try_wait()?.is_none() {
         if fs::metadata(first).is_ok_and(|file| file.len() > 0) {
             first_record_seconds = Some(start.elapsed().as_secs_f64());

@@ -1,8 +1,8 @@
-//! Measures what a record costs: workloads, and what happens when there is more of something.
+//! Measures the cost of a record: workloads, and growth series.
 //!
-//! CPU time of the whole process (user and system) divided by the records counted at the destination is the figure,
-//! since it holds on a busy machine. Everything is run interleaved with itself under a second name: what the two differ
-//! by is the noise floor, and no smaller difference is called a change.
+//! The cost is the CPU time of the whole process (user and system) divided by the number of records at the destination,
+//! because it is stable on a busy machine. Everything is run interleaved with a second run under another name. The
+//! difference between the two is the noise floor; smaller differences do not count as changes.
 
 mod bench;
 mod comparison;
@@ -26,20 +26,19 @@ use clap::Parser;
 
 use workload::WORKLOADS;
 
-/// Measure what a record costs.
+/// Measure the cost of a record.
 #[derive(Parser)]
 struct Arguments {
-    /// Workloads (w1, w2, …) and growth series (chain, pipelines, record-size, destinations, workers); all of them
-    /// where none is named
+    /// Workloads (w1, w2, …) and growth series (chain, pipelines, record-size, destinations, workers). Default: all
     #[arg(value_name = "NAME", value_parser = known)]
     names: Vec<String>,
-    /// Records of a run; of workloads with dear records a fixed part of it
+    /// Number of records of a run; workloads with expensive records use a fixed fraction of it
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     records: u64,
-    /// Repetitions; the best counts
+    /// Number of repetitions; the best one counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     repeat: u64,
-    /// Binary to measure, instead of building this workspace's
+    /// Binary to measure, instead of building this workspace
     #[arg(long)]
     binary: Option<PathBuf>,
     /// Binary to compare with
@@ -48,7 +47,7 @@ struct Arguments {
     /// Directory for results.json and the plots
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench"))]
     out: PathBuf,
-    /// Do not count instructions, which takes longer than all the rest
+    /// Do not count instructions, which takes longer than everything else
     #[arg(long)]
     no_instructions: bool,
 }
@@ -116,19 +115,19 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the binary of this workspace as it is released.
+/// Builds the release binary of this workspace.
 fn build() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--release", "-p", "anabranch"]).current_dir(&root).status()?;
     ensure!(status.success(), "the binary does not build");
-    // Where this program was built to, so that a target directory of one's own is respected.
+    // The binary is next to this program, so that a custom target directory is respected.
     let here = std::env::current_exe()?.with_file_name("anabranch");
     let there = root.join("target/release/anabranch");
     Ok(if here.is_file() { here } else { there }.canonicalize()?)
 }
 
-/// Names of the processors and connectors that a binary has.
+/// Returns the names of the processors and connectors of a binary.
 fn plugins(binary: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for list in ["processors", "connectors"] {

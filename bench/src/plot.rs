@@ -1,4 +1,4 @@
-//! Plots as SVG, by hand: bars and logarithmic curves are all there is to draw.
+//! Plots as SVG: bars and logarithmic curves.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ const INK: &str = "#1f2933";
 const FAINT: &str = "#cbd2d9";
 const BLUE: &str = "#2f6fab";
 
-/// A curve over logarithmic axes.
+/// A curve with logarithmic axes.
 pub(crate) struct Curve<'a> {
     pub(crate) title: &'a str,
     pub(crate) x: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct Curve<'a> {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Curves side by side. The dashed line of each grows linearly from its first point.
+/// Draws curves side by side. The dashed line of each curve grows linearly from its first point.
 pub(crate) fn curves(curves: &[Curve<'_>]) -> String {
     const WIDTH: f64 = 400.0;
     const HEIGHT: f64 = 300.0;
@@ -52,7 +52,7 @@ fn draw(svg: &mut String, curve: &Curve<'_>, left: f64, width: f64, height: f64)
     }
     let Some(&(first_x, first_y)) = curve.points.first() else { return };
     let last_x = curve.points.last().map_or(first_x, |p| p.0);
-    // As far as the frame goes.
+    // Up to the edge of the frame.
     let end = (last_x / first_x).min(10f64.powf(to_y) / first_y);
     let (a, b) = ((place_x(first_x), place_y(first_y)), (place_x(first_x * end), place_y(first_y * end)));
     line(svg, a, b, INK, " stroke-dasharray=\"4 4\"");
@@ -71,7 +71,7 @@ fn draw(svg: &mut String, curve: &Curve<'_>, left: f64, width: f64, height: f64)
     let _ = writeln!(svg, "<polyline points=\"{}\" fill=\"none\" stroke=\"{BLUE}\" stroke-width=\"2\"/>", path.trim());
 }
 
-/// Horizontal bars with a name, a value and a remark each.
+/// Draws horizontal bars with a name, a value and a remark each.
 pub(crate) fn bars(title: &str, rows: &[(String, f64, String)]) -> String {
     const WIDTH: f64 = 800.0;
     const ROW: f64 = 24.0;
@@ -117,7 +117,7 @@ fn line(svg: &mut String, a: (f64, f64), b: (f64, f64), stroke: &str, more: &str
     );
 }
 
-/// A number as short as it can be said.
+/// Formats a number as short as possible.
 fn number(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", round(v / 1e6)),

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the benchmark's own, and what it spends.
+//! The benchmark's own PostgreSQL server, and its CPU time.
 
 #[path = "../../tests/it/servers/installed.rs"]
 mod installed;
@@ -16,18 +16,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-/// A server, stopped on drop.
+/// A server, which is stopped when it is dropped.
 pub(crate) struct Server {
     programs: PathBuf,
     directory: TempDir,
-    /// Whom it runs as: it refuses to run as root.
+    /// The user of the server, which refuses to run as root.
     user: Option<(u32, u32)>,
     port: u16,
     process: Child,
 }
 
 impl Server {
-    /// Starts one; `None` where PostgreSQL is not installed.
+    /// Starts a server; returns `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> anyhow::Result<Option<Server>> {
         let Some(programs) = installed::programs() else { return Ok(None) };
         let base = Path::new("/dev/shm");
@@ -60,7 +60,7 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// An empty table for the workload.
+    /// Creates an empty table for the workload.
     pub(crate) fn clear(&self) -> anyhow::Result<()> {
         self.query(
             "DROP TABLE IF EXISTS bench; CREATE TABLE bench \
@@ -69,13 +69,13 @@ impl Server {
         Ok(())
     }
 
-    /// Rows of that table.
+    /// Returns the number of rows of that table.
     pub(crate) fn rows(&self) -> anyhow::Result<u64> {
         Ok(self.query("SELECT count(*) FROM bench")?.trim().parse()?)
     }
 
-    /// CPU seconds of the server that so many rows cost as plain upserts, a thousand to a statement: what a
-    /// destination is measured against.
+    /// Returns the CPU seconds of the server for this many rows as plain upserts, a thousand per statement.
+    /// Destinations are compared with it.
     pub(crate) fn plain_upserts(&self, rows: u64) -> anyhow::Result<f64> {
         self.clear()?;
         let mut sql = String::new();
@@ -100,15 +100,15 @@ impl Server {
         Ok(spent)
     }
 
-    /// CPU time of all its processes, those that ended included.
+    /// Returns the CPU time of all its processes, including those that have ended.
     pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        // A connection's process is counted once the server has reaped it.
+        // The process of a connection is counted after the server has reaped it.
         std::thread::sleep(Duration::from_millis(100));
         let server = self.process.id();
         let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children"))?;
         let mut ticks = ticks_of(server, 4)?;
         for child in children.split_whitespace() {
-            // One that ends meanwhile is counted as ended the next time.
+            // A process that ends now is counted in the next call.
             ticks += ticks_of(child.parse()?, 2).unwrap_or(0);
         }
         Ok(ticks as f64 / 100.0)
@@ -129,7 +129,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // At once, without waiting for connections.
+        // Immediate shutdown, which does not wait for connections.
         let _ = kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGQUIT);
         let _ = self.process.wait();
     }
@@ -144,7 +144,8 @@ fn as_user(program: PathBuf, user: Option<(u32, u32)>, directory: &Path) -> Comm
     command
 }
 
-/// User and system ticks of a process, a hundredth of a second each; `fields` 4 counts children it has reaped too.
+/// Returns the user and system time of a process, in hundredths of a second. With 4 `fields`, it includes reaped
+/// children.
 fn ticks_of(process: u32, fields: usize) -> anyhow::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let after_name = stat.rsplit_once(')').context("no process name")?.1;

@@ -1,4 +1,4 @@
-//! Repetitions, and which differences between them mean anything.
+//! Repetitions of a measurement, and the significance of differences.
 
 use crate::job::Cost;
 
@@ -10,12 +10,12 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Microseconds of CPU per record: of the best repetition, since what disturbs a run only adds to it.
+    /// Returns the CPU time per record of the best repetition, in microseconds: disturbances only add to it.
     pub(crate) fn best(&self) -> f64 {
         self.micros().into_iter().fold(f64::MAX, f64::min)
     }
 
-    /// The same of the median repetition.
+    /// Returns the CPU time per record of the median repetition, in microseconds.
     pub(crate) fn median(&self) -> f64 {
         let mut micros = self.micros();
         micros.sort_by(f64::total_cmp);
@@ -26,28 +26,29 @@ impl Samples {
         self.runs.iter().map(|run| run.cpu_seconds * 1e6 / self.records as f64).collect()
     }
 
-    /// Records per second of wall time, of the fastest repetition.
+    /// Returns the records per second of real time of the fastest repetition.
     pub(crate) fn rate(&self) -> f64 {
         self.records as f64 / self.runs.iter().map(|run| run.wall_seconds).fold(f64::MAX, f64::min)
     }
 
-    /// The highest peak of resident memory, in MB.
+    /// Returns the highest peak of resident memory, in MB.
     pub(crate) fn peak(&self) -> f64 {
         self.runs.iter().map(|run| run.peak_kib as f64 / 1024.0).fold(0.0, f64::max)
     }
 
-    /// Milliseconds from the start of the process to the first record at the destination, of the fastest repetition.
+    /// Returns the milliseconds from the start of the process to the first record at the destination, of the fastest
+    /// repetition.
     pub(crate) fn first_record(&self) -> Option<f64> {
         self.runs.iter().filter_map(|run| run.first_record_seconds).map(|s| s * 1e3).min_by(f64::total_cmp)
     }
 }
 
-/// How far the best repetitions are apart, as a share of the first.
+/// Returns the relative difference between the best repetitions.
 pub(crate) fn difference(a: &Samples, b: &Samples) -> f64 {
     b.best() / a.best() - 1.0
 }
 
-/// What a difference amounts to, given that of the same binary from itself.
+/// Returns the meaning of a difference, given the noise floor.
 pub(crate) fn verdict(difference: f64, floor: f64) -> &'static str {
     if difference.abs() <= floor {
         "no change shown"

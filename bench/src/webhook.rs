@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 11\r\n\r\n{\"ok\":true}";
 
-/// Starts it on a free port, which is returned. It serves until the process ends.
+/// Starts the server on a free port and returns the port. It runs until the process ends.
 pub(crate) fn serve() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -17,7 +17,7 @@ pub(crate) fn serve() -> io::Result<u16> {
     Ok(port)
 }
 
-/// Answers the requests of one connection until it ends.
+/// Answers the requests of one connection until it is closed.
 fn answer(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut requests = BufReader::new(stream);

@@ -7,29 +7,29 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, ensure};
 
-/// One measured pipeline.
+/// A measured pipeline.
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) pipeline: &'static str,
-    /// Lines of the input file, where it has one.
+    /// Lines of the input file, if there is one.
     pub(crate) input: Option<fn(u64) -> String>,
-    /// Records at the destination for each record or line read.
+    /// Number of records at the destination for each record or line that is read.
     pub(crate) copies: u64,
     pub(crate) destination: Destination,
-    /// A plugin that not every build has.
+    /// A plugin that some builds lack.
     pub(crate) needs: Option<&'static str>,
-    /// How many times fewer records than of the others are enough, since one costs so much more.
+    /// Divisor of the number of records, for workloads with expensive records.
     pub(crate) fewer: u64,
 }
 
-/// Where records are counted.
+/// The place where records are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Destination {
     File,
-    /// The service log.
+    /// The log of the service.
     Log,
-    /// Table `bench` of the benchmark's own PostgreSQL server.
+    /// The table `bench` of the benchmark's own PostgreSQL server.
     Table,
 }
 
@@ -38,7 +38,7 @@ impl Workload {
         Workload { name, what, pipeline, input: None, copies: 1, destination: Destination::File, needs: None, fewer: 1 }
     }
 
-    /// Whether it sends requests to the benchmark's own HTTP server.
+    /// Returns `true` if the workload sends requests to the benchmark's own HTTP server.
     pub(crate) fn needs_http(&self) -> bool {
         self.pipeline.contains("${STUB_PORT}")
     }
@@ -96,15 +96,15 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// The module of the processor `test.gst` that w10 runs: it copies each record into its answer.
+/// Returns the module of the processor `test.gst` of w10, which returns each record unchanged.
 fn copying_guest() -> anyhow::Result<Vec<u8>> {
     let text = include_str!("../../tests/guests/guest.wat");
     let text = text.replacen("08NAME", "08test.gst", 1).replacen("08VERSION", "08v0.01.00", 1);
     Ok(wat::parse_str(text.replacen("    PROCESS", "call $all_kept", 1))?)
 }
 
-/// The module of the processor that `processors new` of this binary makes, which w10rust runs: it puts a text before
-/// another one.
+/// Returns the module of the processor that `processors new` of this binary creates, for w10rust. It adds a prefix to a
+/// text.
 fn guest_in_rust(binary: &Path) -> anyhow::Result<Vec<u8>> {
     static MODULE: OnceLock<Vec<u8>> = OnceLock::new();
     if let Some(module) = MODULE.get() {
@@ -122,7 +122,7 @@ fn guest_in_rust(binary: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(MODULE.get_or_init(|| module).clone())
 }
 
-/// The module that a pipeline names, if it names one.
+/// Returns the module that a pipeline names, if any.
 pub(crate) fn guest(pipeline: &str, binary: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(match pipeline {
         _ if pipeline.contains("standalone:test.gst") => Some(copying_guest()?),

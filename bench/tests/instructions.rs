@@ -1,16 +1,17 @@
-//! The gate on the cost of a record: instructions per record must not grow.
+//! The gate on the cost of a record: instructions per record must not increase.
 //!
 //! Instructions are counted by callgrind, in a process of its own that runs the compiler, the executor and the
-//! operators on one thread and with a paused clock, so that a count does not depend on the machine's load. Each workload
-//! is run at two lengths; the difference of the counts, divided by the difference of the lengths, is free of start-up.
+//! operators on one thread with a paused clock, so that a count does not depend on the load of the machine. Each
+//! workload runs at two lengths; the difference of the counts, divided by the difference of the lengths, does not
+//! include start-up.
 //!
-//! Scripts run in processes of their own, which are counted, too: what they did for all strips but the first and the
-//! last, since the count of that one may be lost with the process. The workloads with scripts are the sum of both.
+//! Scripts run in processes of their own, which are counted too, except for the first strip and the last: the count of
+//! the last can be lost with the process. Workloads with scripts are the sum of both.
 //!
-//! The code is that of the tests, not optimised: a count is some ten times that of a release build, and says nothing
-//! about what the optimiser makes of a change, but work that is added or left out shows. The counts expected stand in
-//! `instructions.json`, per compiler, since another one makes other code. To record them anew, with the reason in the
-//! commit:
+//! The code is not optimised, like that of the tests. A count is about ten times that of a release build and does not
+//! show the effect of the optimiser on a change, but it shows added and removed work. The expected counts are in
+//! `instructions.json`, per compiler, because compilers generate different code. To record new counts, with the reason
+//! in the commit message:
 //!
 //! ```sh
 //! ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions
@@ -33,10 +34,10 @@ use anabranch_graph::registry::Registry;
 use anabranch_graph::testing::{Journal, MemoryStore, services};
 use anabranch_graph::trace::{Share, Span, SpanKind, SpanSink, Tracing};
 
-/// A count may be so much above the expected one, in percent: some six times what repeated runs differ by, since other
-/// machines have other versions of the C library, which chooses by the processor besides.
+/// Tolerance above the expected count, in percent: about six times the difference between repeated runs, because other
+/// machines have other versions of the C library, which also selects code by the CPU.
 const ABOVE: f64 = 2.0;
-/// From here on a lower count must be recorded, in percent: else it could be lost again unseen.
+/// A lower count must be recorded if it is below by this percentage, so that the improvement cannot be lost unnoticed.
 const BELOW: f64 = 5.0;
 /// Lengths in records read, multiples of a strip.
 const SHORT: u64 = STRIP;
@@ -64,13 +65,13 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
 
 const LIST: &str = r#"{"id":1,"name":"name","list":[{"n":1,"v":"a"},{"n":2,"v":"b"},{"n":3,"v":"c"}]}"#;
 
-/// W1 with somebody who looks at every place of it.
+/// W1 with an inspection at every place.
 const INSPECTED: &str = "w1inspected";
-/// How much more that may cost, in percent.
+/// Maximum additional cost of inspections, in percent.
 const INSPECTION: f64 = 5.0;
 /// W1 with one record in a hundred traced.
 const TRACED: &str = "w1traced";
-/// How much more that may cost, in percent.
+/// Maximum additional cost of traces, in percent.
 const TRACES: f64 = 5.0;
 
 /// Expected counts: compiler → workload → instructions per record read.
@@ -84,7 +85,7 @@ fn main() -> ExitCode {
         work(Path::new(&directory));
         return ExitCode::SUCCESS;
     }
-    // The arguments of the usual test harness: a name that does not match leaves the gate out.
+    // The arguments of the usual test harness: a name that does not match excludes the gate.
     let mut arguments = std::env::args().skip(1);
     if arguments
         .any(|argument| argument == "--list" || !argument.starts_with('-') && !"instructions".contains(&argument))
@@ -128,7 +129,7 @@ fn gate() -> Result<(), String> {
         return Ok(());
     }
     let Some(expected) = expected.get(&compiler) else {
-        // Nothing was compared: the check counts it as skipped, so that nobody takes it for a pass.
+        // Nothing was compared: the message makes the check count as skipped, not passed.
         eprintln!(
             "skipped: no instructions per record are recorded for {compiler}; ANABRANCH_BENCH_RECORD=1 records them"
         );
@@ -172,7 +173,7 @@ fn gate() -> Result<(), String> {
     ))
 }
 
-/// Version and target of the compiler.
+/// Returns the version and target of the compiler.
 fn compiler() -> String {
     let output = Command::new("rustc").arg("-vV").current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -180,7 +181,7 @@ fn compiler() -> String {
     format!("rustc {} {}", line("release: "), line("host: "))
 }
 
-/// Instructions per record of every workload.
+/// Counts the instructions per record of every workload.
 fn count() -> BTreeMap<String, f64> {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new("valgrind")
@@ -196,7 +197,7 @@ fn count() -> BTreeMap<String, f64> {
     let (this, scripts): (Vec<_>, Vec<_>) = processes.iter().partition(|process| process.script.is_none());
     let [this] = this[..] else { panic!("{} processes were counted", this.len()) };
     let per_record = |(i, (name, pipeline, _)): (usize, &(&str, &str, &str))| {
-        // A dump per boundary holds what was executed since the one before.
+        // Each dump contains the instructions since the previous one.
         let more = this.dumps[3 * i + 2] - this.dumps[3 * i + 1];
         let of_script = scripts.iter().filter(|process| process.script.as_deref() == Some(*name));
         // The worker of the long run has the most orders.
@@ -208,8 +209,8 @@ fn count() -> BTreeMap<String, f64> {
     WORKLOADS.iter().enumerate().map(per_record).collect()
 }
 
-/// What a worker executed for a record read. It is asked for the first order once it is opened, and may be ended while it
-/// asks for the one after the last; those of the first and the last strip are left out.
+/// Returns the instructions of a worker per record read. It receives the first order after it is opened, and may be
+/// ended while it asks for the one after the last. The first strip and the last are left out.
 fn of_worker(dumps: &[f64]) -> f64 {
     let strips = (LONG / STRIP) as usize;
     // The last order may be missing.
@@ -223,18 +224,18 @@ fn of_worker(dumps: &[f64]) -> f64 {
 struct Counted {
     /// The pipeline whose script it runs, if it is a worker.
     script: Option<String>,
-    /// Instructions up to each place where they are written down, since the one before.
+    /// Instructions of each dump since the previous one.
     dumps: Vec<f64>,
 }
 
 impl Counted {
-    /// All processes.
+    /// Reads the output for all processes.
     fn read(directory: &Path) -> Vec<Counted> {
         let mut dumps: BTreeMap<(u32, u32), PathBuf> = BTreeMap::new();
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-            // Instructions after the last place, as at the end of a process, have no number.
+            // Instructions after the last boundary, for example at the end of a process, have no dump number.
             let Some((process, dump)) = name.strip_prefix("counts.").and_then(|name| name.split_once('.')) else {
                 continue;
             };
@@ -244,7 +245,7 @@ impl Counted {
         for ((process, _), path) in dumps {
             let text = fs::read_to_string(&path).unwrap();
             let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-            // One that was not written to its end.
+            // The dump is incomplete.
             let Some(count) = line("summary: ") else { continue };
             let found = processes.entry(process).or_default();
             found.dumps.push(count.parse().unwrap());
@@ -257,10 +258,10 @@ impl Counted {
     }
 }
 
-/// What is counted: every workload short and long, with a boundary before, between and after.
+/// Runs the counted work: every workload short and long, with a boundary before, between and after.
 fn work(directory: &Path) {
     for (name, pipeline, line) in WORKLOADS {
-        // What is done once in a process is done here.
+        // The first run includes work that is done once per process.
         run(name, pipeline, line, SHORT, directory);
         section_boundary();
         run(name, pipeline, line, SHORT, directory);
@@ -270,13 +271,13 @@ fn work(directory: &Path) {
     }
 }
 
-/// Where callgrind writes down and starts anew.
+/// The function at which callgrind writes a dump and resets its counters.
 #[inline(never)]
 fn section_boundary() {
     std::hint::black_box(());
 }
 
-/// Takes spans, and counts the traces.
+/// Receives spans, and counts the traces.
 #[derive(Default)]
 struct Spans(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Data of any schema are refused, or decoded into what is encoded as the same data again.
+//! Data with any schema is refused, or decoded to a value that encodes to the same data.
 
 use anabranch_graph::value::Value;
 use anabranch_ops_avro::codec::Codec;
@@ -24,10 +24,10 @@ pub(crate) fn check(input: &[u8]) {
     stays(&codec, &decoded);
 }
 
-/// Encoding a value and decoding it changes nothing. The bytes are compared: not every number equals itself.
+/// Checks that encoding and decoding a value changes nothing. Compares bytes, because not every number equals itself.
 fn stays(codec: &Codec, value: &Value) {
     let mut data = Vec::new();
-    // A default or a member of a union may be ambiguous; then it is refused.
+    // A default or a member of a union may be ambiguous and is then refused.
     if codec.encode(value, &mut data).is_err() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Any text is a pipeline file or is refused with findings that can be printed.
+//! Any text is a valid pipeline file, or is refused with findings that can be printed.
 
 use anabranch_graph::config::load;
 use anabranch_graph::diagnostic::Files;

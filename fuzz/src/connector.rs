@@ -1,4 +1,4 @@
-//! What connectors that are programs send and print: anything at all.
+//! Messages and output of standalone connectors: any bytes.
 
 use anabranch_ops_grpc::untrusted;
 

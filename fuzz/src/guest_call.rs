@@ -1,4 +1,4 @@
-//! What a guest asks of its host: schemas and HTTP requests.
+//! Calls of a guest to its host: schemas and HTTP requests.
 
 use anabranch_ops_opencdc::{http, wire};
 use prost::Message;

@@ -1,4 +1,4 @@
-//! What a guest prints is a line with a level, whatever it is.
+//! Any output of a guest is parsed to a line with a level.
 
 use anabranch_ops_opencdc::line::read_line;
 

@@ -1,4 +1,4 @@
-//! What a guest answers, and what is made of it.
+//! Responses of a guest, and the records decoded from them.
 
 use anabranch_ops_opencdc::decode_record;
 use anabranch_ops_opencdc::specification::parameters;

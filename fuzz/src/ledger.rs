@@ -1,13 +1,13 @@
-//! Whatever becomes of the copies of rows, and in whatever order: the ledger gives out the positions that counting copies
-//! says are settled, in read order, each once, and refuses nothing that is owed.
+//! For any fate of the copies of rows, in any order: the ledger returns the positions that are settled according to a
+//! count of the copies, in read order, each once, and accepts every valid operation.
 
 use anabranch_graph::ack::{LaneIndex, Ledger, Run};
 use anabranch_graph::record::Position;
 
-/// A copy of some rows, on its way or at a destination.
+/// A copy of some rows, in flight or at a destination.
 struct Copy {
     run: Run,
-    /// Number of the row that each of its rows is a copy of.
+    /// For each of its rows, the number of the original row.
     rows: Vec<usize>,
     landed: bool,
 }
@@ -15,13 +15,13 @@ struct Copy {
 struct Model {
     ledger: Ledger,
     copies: Vec<Copy>,
-    /// Per position in read order: copies that are not settled; `None` where the position moved without a row.
+    /// Number of unsettled copies per position in read order; `None` if the position moved without a row.
     open: Vec<Option<usize>>,
-    /// Positions that left.
+    /// Number of positions that the ledger has returned.
     left: usize,
 }
 
-/// Rows of all copies together, beyond which none are made: what is counted one by one must stay small.
+/// Maximum number of rows of all copies together, because they are counted one by one.
 const MOST: usize = 4096;
 
 pub(crate) fn check(input: &[u8]) {
@@ -45,7 +45,7 @@ fn position(number: usize) -> Position {
 }
 
 impl Model {
-    /// What `of` does to the copy number `which`, or how many.
+    /// Applies operation `of` to copy number `which`; `many` is its size.
     fn act(&mut self, of: u8, which: usize, many: usize) {
         let copies = self.copies.len();
         let at = which % copies.max(1);
@@ -182,7 +182,7 @@ impl Model {
         assert_eq!(Some(&advance.mark.position), expected.last());
     }
 
-    /// What the ledger says without being changed.
+    /// Compares the state of the ledger with the model.
     fn agrees(&mut self) {
         let open = self.open.iter().flatten().filter(|open| **open > 0).count();
         assert_eq!((self.ledger.in_flight(), self.ledger.open_rows()), (open, open));

@@ -1,4 +1,4 @@
-//! What the fuzz targets and the test that replays their seeds check: one function per target, over any bytes.
+//! The checks of the fuzz targets and of the test that replays their seeds: one function per target, for any bytes.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ mod reference;
 mod script;
 mod template;
 
-/// A target: its name, and what must hold of any input.
+/// A target: its name and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -42,13 +42,13 @@ pub const TARGETS: &[Target] = &[
 /// Checks one input of the target `name`.
 ///
 /// # Panics
-/// What must hold does not hold, or there is no such target.
+/// The check fails, or the target does not exist.
 pub fn check(name: &str, input: &[u8]) {
     let (_, check) = TARGETS.iter().find(|(target, _)| *target == name).expect("a target of this name");
     check(input);
 }
 
-/// The input up to where it stops being text.
+/// Returns the input up to the first byte that is not valid text.
 fn text(input: &[u8]) -> &str {
     input.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }

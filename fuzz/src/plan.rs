@@ -1,4 +1,4 @@
-//! What is read compiles or is refused; compiling twice gives the same plan.
+//! Any valid pipeline compiles or is refused; compiling it twice gives the same plan.
 
 use anabranch_graph::config::load;
 use anabranch_graph::diagnostic::Files;

@@ -1,4 +1,4 @@
-//! What a plugin gives as a record is refused, or written and read back the same.
+//! A record from a plugin is refused, or can be written and read back without a change.
 
 use anabranch_ops_opencdc::{decode_record, encode_record, keep_types};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ pub(crate) fn check(input: &[u8]) {
     encode_record(&record, &mut written);
     let mut again = decode_record(&Bytes::copy_from_slice(&written)).expect("what was written can be read");
     keep_types(&record, &mut again);
-    // Not the records: a number that is none is not equal to itself.
+    // The bytes are compared, because NaN is not equal to itself.
     let mut twice = Vec::new();
     encode_record(&again, &mut twice);
     assert_eq!(written, twice);

@@ -1,4 +1,4 @@
-//! What is read as a record is written, and read back the same.
+//! Any record that can be read can be written and read back without a change.
 
 use anabranch_graph::json::write_record;
 use anabranch_graph::record::Record;

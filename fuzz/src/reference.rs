@@ -1,4 +1,4 @@
-//! Any text is a reference or is refused; reading changes nothing, and what was set is read.
+//! Any text is a valid reference or is refused; reading changes nothing, and a value that was set can be read.
 
 use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::reference::Reference;

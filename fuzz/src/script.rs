@@ -1,4 +1,4 @@
-//! Any text is a script or is refused, at a place that it has; the parser never overflows its stack.
+//! Any text is a valid script, or is refused at a place within it; the parser never overflows its stack.
 
 use super::text;
 

@@ -1,4 +1,4 @@
-//! Any text is a template or is refused, and any template renders or fails.
+//! Any text is a valid template or is refused, and any template renders or fails.
 
 use anabranch_graph::record::{Data, Position, Record};
 use anabranch_graph::template::{Allowance, MissingKey, Template};
@@ -6,7 +6,8 @@ use anabranch_graph::value::{Object, Value};
 
 use super::text;
 
-/// Code that is watched takes twenty times as long: a template that goes to its limits would look like one without.
+/// Lower limits than usual: instrumented code takes twenty times as long, so that a template at its limits would look
+/// like one without limits.
 const ALLOWANCE: Allowance = Allowance { bytes: 4 << 20, steps: 300_000 };
 
 pub(crate) fn check(input: &[u8]) {

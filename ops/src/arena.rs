@@ -1,19 +1,19 @@
-//! Many small byte strings in few allocations: positions, keys, short payloads.
+//! Packs many small byte strings into few allocations: positions, keys, short payloads.
 
 use bytes::{Bytes, BytesMut};
 
-/// Size of one allocation. A string that is kept keeps its whole allocation.
+/// Bytes of one allocation. A string that is kept alive keeps its whole allocation alive.
 const BLOCK: usize = 8 << 10;
 
-/// Hands out copies of bytes that share allocations with their neighbours.
+/// Copies byte strings into shared allocations.
 #[derive(Debug, Default)]
 pub(crate) struct Arena(BytesMut);
 
 impl Arena {
-    /// A copy of `bytes`.
+    /// Returns a copy of `bytes`.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Bytes {
         if self.0.capacity() < bytes.len() {
-            // A new one: growing the old one would copy it.
+            // Allocate a new block: growing the old one would copy it.
             self.0 = BytesMut::with_capacity(bytes.len().max(BLOCK));
         }
         self.0.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Processors that turn a field into base64 text, and back.
+//! Processors that encode a field as base64 text, or decode it.
 
 pub mod decode;
 pub mod encode;
@@ -10,7 +10,7 @@ use anabranch_graph::flow::{Content, Flow, Kinds, Since, Type};
 use anabranch_graph::reference::{Part, Reference, Target};
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
-/// The field that both work on.
+/// Returns the parameter `field`, shared by both processors.
 fn field_parameter(description: &'static str) -> Parameter {
     Parameter::new("field", ParameterKind::Reference, description).required().validate(Validation::Within(vec![
         ".Metadata".into(),
@@ -19,7 +19,7 @@ fn field_parameter(description: &'static str) -> Parameter {
     ]))
 }
 
-/// The field, which must hold one value.
+/// Returns the `field` argument, which must refer to a single value.
 fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
     match arguments.reference("field") {
         Some(field) if *field.target() == Target::Metadata => {
@@ -33,7 +33,7 @@ fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
     }
 }
 
-/// What both make of a field of the kinds they take.
+/// Type-checks the field and sets its type after the processor: input kinds `takes`, output kinds `makes`.
 fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds, content: Option<Content>) {
     let found = flow.need("flow.not_a_text", "field", field, (takes, "text or bytes"), true);
     match field.target() {

@@ -1,4 +1,4 @@
-//! `clone`: makes copies of a record.
+//! `clone`: duplicates records.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use anabranch_graph::text::Str;
 use crate::ordinal::ordinal;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `clone` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("clone", "Makes copies of every record.")
+    let specification = Specification::builtin("clone", "Duplicates records.")
         .describe(
-            "Adds copies to every record. The metadata `clone.index` is `0` in the original and `1` to `count` in the \
-             copies. The original is acknowledged when it and all copies are.\n\n\
+            "Adds `count` copies of every record. The metadata `clone.index` is `0` in the original and `1` to \
+             `count` in the copies. The source gets an acknowledgement when the original and all copies are \
+             acknowledged.\n\n\
              Needs `--preview.pipeline-arch-v2`.",
         )
         .with(
@@ -49,7 +50,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> 
 #[derive(Clone)]
 struct Copies {
     count: usize,
-    /// Whether no variable gives the count.
+    /// True if the count does not come from a variable.
     always: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The `drop` destination: counts records and forgets them, for measuring.
+//! The `drop` destination: discards records and counts them, for benchmarks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_graph::state::LaneId;
 
-/// The kind, for the registry.
+/// Returns the `drop` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("drop", "Counts records and forgets them.")
+    let specification = Specification::builtin("drop", "Discards records and counts them.")
         .describe(
-            "Counts records and forgets them: shows what a pipeline costs without its destination. The count is \
-             logged when the pipeline stops.",
+            "Discards records and counts them, which shows the cost of a pipeline without its destination. The count \
+             is logged when the pipeline stops.",
         )
         .with(
-            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before forgetting it.")
+            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before it is discarded.")
                 .default_value("false"),
         )
         .with_all(format::parameters())

@@ -12,18 +12,18 @@ use anabranch_graph::template::Template;
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `error` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("error", "Fails every record it sees.")
+    let specification = Specification::builtin("error", "Fails records with a custom error.")
         .describe(
-            "Fails every record it sees, so that it goes to the dead-letter queue. Give it a `condition`, so that it \
-             sees only the records that are to fail.",
+            "Fails every record, so that it goes to the dead-letter queue. Set a `condition` to fail only some of the \
+             records.",
         )
         .with(
             Parameter::new(
                 "message",
                 ParameterKind::Template,
-                "The error of the record: a text, or a template over the record where it contains {{.",
+                "The error message. If it contains {{, it is a template over the record.",
             )
             .default_value("error processor triggered"),
         )
@@ -49,7 +49,7 @@ impl Operator for Failing {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             let mut message = String::new();
-            // The record fails either way; a broken template says so in place of its output.
+            // The record fails either way. If the template fails to render, its error is the message.
             if let Err(e) = self.message.render(record, &mut message) {
                 message = e.to_string();
             }

@@ -10,7 +10,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::reference::{Reference, Target};
 
-/// The parameter `field`, which must not be the payload as a whole: that holds two.
+/// Returns the argument `field`. It must not be `.Payload`, which has two sides.
 pub(crate) fn one_side(arguments: &Arguments) -> Result<Reference, Diagnostics> {
     match arguments.reference("field") {
         Some(field) if *field.target() != Target::Payload => Ok(field.clone()),

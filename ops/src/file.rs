@@ -19,5 +19,5 @@ mod watch;
 pub use destination::kind as destination;
 pub use source::kind as source;
 
-/// The first bytes of an embedded state store: a file that begins with them is not one to append lines to.
+/// Magic bytes of an embedded state store. The destination refuses to append lines to such a file.
 pub const STORE_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";

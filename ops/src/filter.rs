@@ -8,12 +8,12 @@ use anabranch_graph::specification::{Specification, shared};
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `filter` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("filter", "Drops every record it sees.")
+    let specification = Specification::builtin("filter", "Drops records.")
         .describe(
-            "Drops every record it sees and acknowledges it to the source. Give it a `condition`, so that it sees \
-             only the records that are to be dropped.",
+            "Drops every record and acknowledges it to the source. Set a `condition` to drop only some of the \
+             records.",
         )
         .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
     crate::prototype::kind(specification, |_| {

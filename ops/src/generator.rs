@@ -34,10 +34,10 @@ use field::{Field, pick};
 use pace::{Due, Pace};
 use settings::{Format, Settings};
 
-/// Most records of one read, whatever the room: the reader must not hold its thread for long.
+/// Maximum number of records per read, so that the reader does not occupy its thread for long.
 const LONGEST_READ: usize = 1024;
 
-/// The kind, for the registry.
+/// Returns the `generator` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
     kind::source(settings::specification(), configure)
 }
@@ -134,7 +134,7 @@ impl Source for ConfiguredGenerator {
     }
 }
 
-/// The number in a position of ours.
+/// Decodes the record number in a generator position.
 fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         Fault::fatal(
@@ -144,12 +144,12 @@ fn number_of(position: &Position) -> Result<u64, Fault> {
     })
 }
 
-/// Most bytes of a file that is the payload of each record.
+/// Maximum size in bytes of a payload file.
 const MOST_BYTES: u64 = 64 << 20;
 
 async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
     let refused = |why: String| Fault::fatal("file_unreadable", format!("cannot read {}: {why}", path.display()));
-    // A device gives bytes without end, and a pipe none until somebody writes it.
+    // A device may be endless, and a pipe without a writer blocks.
     let metadata = tokio::fs::metadata(path).await.map_err(|error| refused(error.to_string()))?;
     if !metadata.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
@@ -163,7 +163,7 @@ async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
     Ok(bytes.into())
 }
 
-/// What the payloads of a collection hold.
+/// Payload content of a collection.
 enum Content {
     Structured(Vec<Field>),
     Raw(Vec<Field>),
@@ -174,12 +174,12 @@ struct Collection {
     name: Option<Str>,
     operations: Vec<Operation>,
     content: Content,
-    /// Of the current read; all its records share it.
+    /// Metadata of the current read, shared by all its records.
     metadata: Metadata,
 }
 
 impl Collection {
-    /// An upper bound of [`Record::weight`].
+    /// Returns an upper bound of [`Record::weight`].
     fn longest(&self) -> usize {
         let of_fields = |fields: &[Field]| -> usize {
             let entry = size_of::<Str>() + size_of::<Value>();
@@ -193,18 +193,18 @@ impl Collection {
     }
 }
 
-/// The reader.
+/// Reader of the source.
 struct Generating {
     collections: Vec<Collection>,
-    /// An upper bound of the weight of a record.
+    /// Upper bound of the weight of one record.
     weight: usize,
     pace: Pace,
     seed: u64,
-    /// Number of the last record, counted over restarts; also its position.
+    /// Number of the last record, counted across restarts. It is also the record's position.
     made: u64,
     count: Option<u64>,
     caught_up: bool,
-    /// Positions and raw payloads are cut from it: an allocation per some hundred records.
+    /// Arena for positions and raw payloads: one allocation for some hundred records.
     arena: Arena,
     text: Vec<u8>,
 }
@@ -240,8 +240,8 @@ impl Reader for Generating {
 }
 
 impl Generating {
-    /// The next records. Each depends on the seed and its number alone, so that it does not matter where a
-    /// read or a run begins. The clock is read once.
+    /// Returns the next records. Each depends only on the seed and its number, so read boundaries and restarts do not
+    /// change the data. Reads the clock once.
     fn records(&mut self, rows: usize) -> Result<Vec<Record>, Fault> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
         let (now, created) = (Timestamp::from_timestamp_nanos(nanos), Str::from(itoa::Buffer::new().format(nanos)));
@@ -292,12 +292,12 @@ impl Generating {
     }
 }
 
-/// Whether a record of this operation has data before the change.
+/// Returns `true` if records of this operation have data before the change.
 fn has_before(operation: Operation) -> bool {
     matches!(operation, Operation::Update | Operation::Delete)
 }
 
-/// Whether a record of this operation has data after the change.
+/// Returns `true` if records of this operation have data after the change.
 fn has_after(operation: Operation) -> bool {
     operation != Operation::Delete
 }
@@ -307,7 +307,7 @@ fn structured(fields: &[Field], random: &mut Rng, now: &Timestamp) -> Data {
     Data::from(Object::from_entries(entries))
 }
 
-/// Makes near numbers far (the finaliser of splitmix64, a bijection).
+/// Maps neighbouring numbers to distant ones (the finaliser of splitmix64, a bijection).
 fn scatter(number: u64) -> u64 {
     let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -315,7 +315,7 @@ fn scatter(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// There is nothing to forget: what was made is gone.
+/// Acknowledges nothing: generated records are not stored anywhere.
 struct Forgetful;
 
 #[async_trait]

@@ -1,11 +1,11 @@
-//! Processors that turn a field from JSON text into fields, and back.
+//! Processors that encode a field as JSON text, or decode it.
 
 pub mod decode;
 pub mod encode;
 
 use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
-/// The field that both work on.
+/// Returns the parameter `field`, shared by both processors.
 fn field_parameter(description: &'static str) -> Parameter {
     Parameter::new("field", ParameterKind::Reference, description)
         .required()

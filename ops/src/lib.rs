@@ -23,7 +23,7 @@ pub mod unwrap;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate: the table of contents.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_source(file::source());
     registry.add_source(generator::kind());

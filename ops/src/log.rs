@@ -30,13 +30,13 @@ const LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
 ];
 
-/// The kind, for the registry.
+/// Returns the `log` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("log", "Writes each record as a line of the service log.")
         .describe(
             "Writes each record as one line of the service log, with time, level, component, connector id, plugin \
-             name and the record. A template's output that is not JSON is written as JSON text. Records of a level \
-             that the service does not log are not formatted and count as delivered.",
+             name and the record. If the output of a template is not JSON, it is written as a JSON string. If the \
+             service does not log the level, records are not formatted and count as delivered.",
         )
         .with(
             Parameter::new("level", ParameterKind::Text, "Level of the lines.")
@@ -69,7 +69,7 @@ struct ConfiguredLog {
 impl Destination for ConfiguredLog {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let output = Output {
-            // Connectors of several pipelines may have one id.
+            // Connectors of different pipelines may have the same id.
             pipeline: host.pipeline.clone(),
             connector: format!("{}:{}", host.pipeline, host.node),
             log: host.log.clone(),
@@ -81,7 +81,7 @@ impl Destination for ConfiguredLog {
     }
 
     fn flow(&self, flow: &mut Flow) {
-        // Where lines of this level are not logged, nothing is formatted.
+        // If this level is not logged, records are not formatted.
         self.format.flow(flow, false);
     }
 
@@ -99,14 +99,14 @@ impl Destination for ConfiguredLog {
     }
 }
 
-/// What a blocking thread works on: the log may be a terminal that was stopped.
+/// State used on a blocking thread: writes to a stopped terminal block.
 struct Output {
     pipeline: Str,
     connector: String,
     log: Arc<dyn LogSink>,
     message: Str,
     bytes: Vec<u8>,
-    /// Where each record ends in `bytes`.
+    /// End of each record in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -154,7 +154,7 @@ impl Writer for Logging {
             let level = self.level;
             let written = self.output.run(move |output| output.write(level)).await.map_err(|_| broken())?;
             written.map_err(|e| {
-                // A reader that went away does not come back; a disk may get room again.
+                // A reader that closed its end does not come back. A full disk may get free space.
                 let gone = e.kind() == std::io::ErrorKind::BrokenPipe;
                 let class = if gone { FaultClass::Fatal } else { FaultClass::Transient };
                 Fault::new(class, "log_unwritable", format!("cannot write the log: {e}"))
@@ -176,7 +176,7 @@ impl Writer for Logging {
     }
 }
 
-/// The record as one line of JSON: a line of the log stays one, and stays readable for programs.
+/// Encodes the record as one line of JSON, so that a log entry stays on one line and stays machine-readable.
 fn encode<'a>(
     format: &RecordFormat,
     encoder: &mut Encoder<'a>,

@@ -1,29 +1,29 @@
-//! Blocking work next to a future that may be dropped at any time.
+//! Blocking work for a future that may be dropped at any time.
 
 use tokio::task::{JoinError, JoinHandle};
 
-/// State that blocking work needs, either here or lent to a blocking thread.
+/// State for blocking work: either present, or moved to a blocking thread.
 ///
-/// A call that is dropped goes on by itself; the next call waits for it and gets its outcome, so nothing is done
-/// twice and nothing is forgotten.
+/// If a call is dropped, its work continues. The next call waits for that work and gets its outcome, so nothing is done
+/// twice and no outcome is lost.
 #[derive(Debug)]
 pub(crate) enum Offload<S, T> {
-    /// At rest.
+    /// No work is running.
     Here(S),
-    /// At work.
+    /// Work is running and owns the state.
     Away(JoinHandle<(S, T)>),
-    /// The work panicked; the state went with it.
+    /// The work panicked, and the state is lost.
     Gone,
 }
 
-/// The work panicked, now or in an earlier call.
+/// The work panicked, in this call or an earlier one.
 #[derive(Debug, thiserror::Error)]
 #[error("an input or output thread panicked")]
 pub(crate) struct Panicked(#[source] Option<JoinError>);
 
 impl<S: Send + 'static, T: Send + 'static> Offload<S, T> {
-    /// Does `work` on a blocking thread, unless earlier work is under way: then it waits for that one's outcome
-    /// instead, and `work` is not done.
+    /// Runs `work` on a blocking thread. If earlier work is still running, waits for it, returns its outcome and does
+    /// not run `work`.
     pub(crate) async fn run(&mut self, work: impl FnOnce(&mut S) -> T + Send + 'static) -> Result<T, Panicked> {
         match std::mem::replace(self, Offload::Gone) {
             Offload::Here(mut state) => {
@@ -37,7 +37,7 @@ impl<S: Send + 'static, T: Send + 'static> Offload<S, T> {
         self.settle().await.ok_or(Panicked(None))?
     }
 
-    /// Waits for work under way; `None` if there is none.
+    /// Waits for running work; returns `None` if there is none.
     pub(crate) async fn settle(&mut self) -> Option<Result<T, Panicked>> {
         let Offload::Away(handle) = self else { return None };
         match handle.await {
@@ -52,7 +52,7 @@ impl<S: Send + 'static, T: Send + 'static> Offload<S, T> {
         }
     }
 
-    /// The state, while no work is under way.
+    /// Returns the state if no work is running.
     pub(crate) fn here(&mut self) -> Option<&mut S> {
         match self {
             Offload::Here(state) => Some(state),

@@ -1,8 +1,8 @@
-//! The numbers of pieces and copies, as metadata hold them.
+//! Texts of piece and copy numbers in metadata.
 
 use anabranch_graph::text::Str;
 
-/// The decimal text of `n`; does not allocate for the small ones.
+/// Returns `n` as decimal text. Small numbers do not allocate.
 pub(crate) fn ordinal(n: usize) -> Str {
     const SMALL: [&str; 32] = [
         "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17", "18", "19",

@@ -1,4 +1,4 @@
-//! Inline processors without resources: configured once, cloned for each worker.
+//! Inline processors without resources: configured once and cloned for each worker.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use anabranch_graph::flow::Flow;
 use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Signature};
 use anabranch_graph::specification::Specification;
 
-/// An operator that is copied for each worker.
+/// An operator that is cloned for each worker.
 pub(crate) trait Prototype: Operator + Clone + Send + Sync + 'static {
-    /// What it makes of records that are as `flow` says; [`Flow::forget`] where nobody can tell.
+    /// Updates `flow` from the shape of the input records to that of the output; calls [`Flow::forget`] if it is
+    /// unknown.
     fn flow(&self, flow: &mut Flow);
 }
 
-/// Makes an operator and its signature from settings that passed the specification.
+/// Builds an operator and its signature from validated arguments.
 pub(crate) type Configure<O> = fn(&Arguments) -> Result<(Signature, O), Diagnostics>;
 
-/// A kind of processor of which every worker gets a copy of one prototype.
+/// Creates a processor kind whose workers each get a clone of one prototype.
 pub(crate) fn kind<O>(specification: Specification, configure: Configure<O>) -> Arc<dyn OperatorKind>
 where
     O: Prototype,

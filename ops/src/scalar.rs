@@ -1,10 +1,10 @@
-//! Numbers, booleans and times as text, as Go prints them.
+//! Formats numbers, booleans and times as Go does.
 
 use std::fmt::Write as _;
 
 use anabranch_graph::value::{Timestamp, Value, timestamp_text};
 
-/// Appends a number, boolean or time; says whether the value is one.
+/// Appends a number, boolean or time. Returns `false` and appends nothing for other values.
 pub(crate) fn push_scalar(value: &Value, out: &mut String) -> bool {
     match value {
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -17,17 +17,17 @@ pub(crate) fn push_scalar(value: &Value, out: &mut String) -> bool {
     true
 }
 
-/// A number without exponent, with as many digits as tell it from its neighbours: `1`, `0.5`, `NaN`, `+Inf`.
+/// Appends a number without exponent, with the shortest digits that identify it: `1`, `0.5`, `NaN`, `+Inf`.
 fn push_float(number: f64, out: &mut String) {
     if number.is_infinite() {
         out.push_str(if number > 0.0 { "+Inf" } else { "-Inf" });
     } else {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, "{number}");
     }
 }
 
-/// RFC 3339 with as many digits of the fraction as are needed: `2026-11-21T06:00:00.5Z`.
+/// Returns RFC 3339 text with only the needed fraction digits: `2026-11-21T06:00:00.5Z`.
 fn time_text(time: &Timestamp) -> String {
     let mut text = timestamp_text(time);
     if text.contains('.') && text.ends_with('Z') {

@@ -1,4 +1,4 @@
-//! `split`: makes a record of every element of a list.
+//! `split`: splits a list into one record per element.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use anabranch_graph::value::Value;
 use crate::ordinal::ordinal;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `split` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("split", "Makes a record of every element of a list.")
+    let specification = Specification::builtin("split", "Splits a list into one record per element.")
         .describe(
-            "Replaces a record by one record for every element of the list in a field. Each is like the original but \
-             for the field, which holds the element, and the metadata `split.index`, which holds its number, from 0. \
-             An empty list drops the record. The original is acknowledged when all its pieces are.\n\n\
+            "Replaces a record with one record for every element of the list in a field. Each is a copy of the \
+             original, with the element in the field and its index, from 0, in the metadata `split.index`. An \
+             empty list drops the record. The source gets an acknowledgement when all pieces are acknowledged.\n\n\
              Needs `--preview.pipeline-arch-v2`.",
         )
         .with(
             Parameter::new(
                 "field",
                 ParameterKind::Reference,
-                "The field with the list, below .Key or a side of the payload: .Payload.After.items.",
+                "The field with the list, within .Key or a side of the payload: .Payload.After.items.",
             )
             .required()
             .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
@@ -78,7 +78,8 @@ impl Operator for Split {
 }
 
 impl Split {
-    /// O(elements · fields of the maps on the way), those of many elements when their records are made.
+    /// Splits a record. Costs O(elements · fields of the maps around the list). For many elements, that cost arises
+    /// when their records are built.
     fn split(&self, record: &Record) -> Result<Decision, Fault> {
         let items = match self.field.get(record)? {
             Some(Part::Value(Value::List(items))) => items.clone(),
@@ -87,7 +88,7 @@ impl Split {
         if items.is_empty() {
             return Ok(Decision::Filter);
         }
-        // Every piece copies the map around the field, so the list is taken out of it once beforehand.
+        // Every piece copies the map around the field, so remove the list from it first.
         let mut rest = record.clone();
         self.field.set(&mut rest, Value::Null)?;
         if items.len() <= Pieces::FEW {
@@ -105,7 +106,8 @@ impl Split {
     }
 }
 
-/// The record of an element. `rest` has a field in the place of the list, so that another one can be set there.
+/// Builds the record of one element. `rest` has a placeholder field in place of the list, so that setting the field
+/// succeeds.
 fn piece(field: &Reference, rest: &Record, item: &Value, i: usize) -> Record {
     let mut piece = rest.clone();
     let set = field.set(&mut piece, item.clone());

@@ -1,6 +1,7 @@
-//! The `store` dead-letter queue: letters in the state store of the service, to be listed, edited and replayed.
+//! The `store` dead-letter queue: keeps dead letters in the state store of the service, where users list, edit and
+//! replay them.
 //!
-//! The executor gives the letters to the store itself; here is what it is told of them.
+//! The executor writes the dead letters to the store itself; this plugin only configures the bounds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +20,31 @@ use anabranch_graph::text::Str;
 const COUNT: u64 = 10_000;
 const BYTES: u64 = 64 << 20;
 
-/// The kind, for the registry.
+/// Returns the `store` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("store", "Keeps dead letters in the state store.")
         .describe(
             "A dead-letter queue that keeps failed records in the state store of the service, as they were when they \
-             failed. `anabranch dlq` and the API list them, and replay them from the step where they failed. When a \
-             bound is reached the pipeline stops, so that no letter is lost; `when-full: drop-oldest` removes the \
-             oldest letters instead, which is counted and logged. Use it with `window-size: 0`: otherwise the first \
-             failure stops the pipeline.",
+             failed. `anabranch dlq` and the API list them, and replay them from the processor or destination that \
+             failed them. When a limit is reached, the pipeline stops, so that no dead letter is lost. With \
+             `when-full: drop-oldest`, the oldest dead letters are removed instead, which is counted and logged. Use \
+             it with `window-size: 0`: otherwise the first failure stops the pipeline.",
         )
         .with(
-            Parameter::new("max-count", ParameterKind::Int, "Most letters of the pipeline.")
+            Parameter::new("max-count", ParameterKind::Int, "Maximum number of dead letters of the pipeline.")
                 .default_value("10000")
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with(
-            Parameter::new("max-bytes", ParameterKind::Bytes, "Most bytes of all its letters.").default_value("64MiB"),
+            Parameter::new("max-bytes", ParameterKind::Bytes, "Maximum size of all its dead letters.")
+                .default_value("64MiB"),
         )
         .with(
             Parameter::new(
                 "when-full",
                 ParameterKind::Text,
-                "What happens when `max-count` or `max-bytes` is reached: `stop` stops the pipeline and loses nothing; \
-                 `drop-oldest` removes the oldest letters.",
+                "Action when `max-count` or `max-bytes` is reached: `stop` stops the pipeline and loses nothing; \
+                 `drop-oldest` removes the oldest dead letters.",
             )
             .default_value("stop")
             .one_of(&["stop", "drop-oldest"]),
@@ -51,8 +53,8 @@ pub fn kind() -> Arc<dyn DestinationKind> {
             Parameter::new(
                 "max-age",
                 ParameterKind::Duration,
-                "How old a letter may become; 0 = any age. Older letters are removed, the newest included, when a \
-                 letter is kept and when the pipeline starts.",
+                "Maximum age of a dead letter; 0 = unlimited. Older ones are removed when a dead letter is added and \
+                 when the pipeline starts, even if no newer ones are left.",
             )
             .default_value("0s"),
         );

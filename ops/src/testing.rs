@@ -1,4 +1,4 @@
-//! Running a processor on one record, for the tests of processors.
+//! Runs a processor on one record, for tests of processors.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl LogSink for Silence {
     }
 }
 
-/// A host that logs nothing.
+/// Returns a host that discards log lines.
 pub(crate) fn host() -> Host {
     Host {
         pipeline: "p".into(),
@@ -50,17 +50,17 @@ fn configure(
         .and_then(|arguments| kind.configure(&arguments))
 }
 
-/// What is wrong with settings.
+/// Returns the messages of the findings about settings.
 pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Vec<String> {
     configure(kind, settings).err().into_iter().flatten().map(|d| d.message).collect()
 }
 
-/// The signature under good settings.
+/// Returns the signature for valid settings.
 pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Signature {
     configure(kind, settings).unwrap().signature()
 }
 
-/// The record afterwards, and the decision on it.
+/// Processes `record`; returns the record afterwards and the decision.
 pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
     run(&*configure(kind, settings).unwrap(), record)
 }
@@ -73,7 +73,7 @@ fn run(configured: &dyn ConfiguredOperator, record: &Record) -> (Record, Decisio
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
 }
 
-/// The JSON text of the record afterwards, or the code and message of its fault.
+/// Returns the JSON text of the processed record, or the code and message of its fault.
 pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], json: &str) -> Result<String, String> {
     let before = record(json);
     match process(kind, settings, &before) {
@@ -86,19 +86,20 @@ pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], j
     }
 }
 
-/// A record from its JSON text.
+/// Parses a record from JSON text.
 pub(crate) fn record(json: &str) -> Record {
     Record::from_json(json.as_bytes()).unwrap()
 }
 
-/// The JSON text of a record.
+/// Returns the JSON text of a record.
 pub(crate) fn text(record: &Record) -> String {
     let mut out = Vec::new();
     write_record(record, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-/// A row that fails is left as it was, pieces keep its position, and no row makes the processor panic.
+/// Checks that a failed record is unchanged, that pieces keep its position, and that no record makes the processor
+/// panic.
 pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
     let configured = configure(kind, settings).unwrap();
     TestRunner::default()
@@ -116,15 +117,15 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
         .unwrap();
 }
 
-/// What the compiler infers is never too small: whatever the processor makes of two records is allowed by what it
-/// says it makes of records that are like either, and where it says that every record fails, both do.
+/// Checks that static inference is sound. The processor's outputs for two records must match the shape it infers for
+/// records like either. If it infers that every record fails, both must fail.
 pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {
     let configured = configure(kind, settings).unwrap();
     TestRunner::default()
         .run(&(records(), records()), |(one, other)| {
             let mut flow = Flow::new(shape(&one).join(&shape(&other)));
             configured.flow(&mut flow);
-            // What is known of the texts by their makers is no part of what a record shows.
+            // A record does not show the content hints about texts.
             flow.record.forget_contents();
             for record in [one, other] {
                 let (after, decision) = run(&*configured, &record);
@@ -142,7 +143,7 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
         .unwrap();
 }
 
-/// What is known of one record: everything.
+/// Returns the exact shape of one record.
 fn shape(record: &Record) -> RecordShape {
     let data = |data: &Data| match data {
         Data::Absent => Shape::ABSENT,
@@ -159,7 +160,7 @@ fn shape(record: &Record) -> RecordShape {
     }
 }
 
-/// Records of all kinds.
+/// Generates records of all kinds.
 pub(crate) fn records() -> impl Strategy<Value = Record> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! Processors that take a record out of the envelope another system has put it in.
+//! Processors that extract a record from the envelope of another system.
 
 pub mod debezium;
 pub mod kafkaconnect;
@@ -23,7 +23,7 @@ fn field_parameter(description: &'static str, roots: &[&'static str]) -> Paramet
         .validate(Validation::Within(roots.iter().map(|root| Str::from_static(root)).collect()))
 }
 
-/// Finds fields that never hold an envelope: one has one of these fields.
+/// Reports a field that can never hold an envelope, because it has none of the fields `needs`.
 fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {
     let wanted = (Kinds::MAP | Kinds::TEXT | Kinds::BYTES, "an envelope");
     let found = flow.need("flow.no_envelope", "field", field, wanted, false);
@@ -37,12 +37,12 @@ fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {
     flow.may_fail();
 }
 
-/// Whole parts of a record.
+/// Returns access to whole parts of a record.
 fn parts(names: &[&'static str]) -> Access {
     Access::These(names.iter().map(|name| vec![Str::from_static(name)]).collect())
 }
 
-/// What is read besides the field: the key, which has an envelope of its own.
+/// Returns access to the field and to the key, which has its own envelope.
 fn with_key(field: &Reference) -> Access {
     match (field.access(), parts(&["Key"])) {
         (Access::These(field), Access::These(key)) => Access::These([field, key].concat()),
@@ -50,13 +50,13 @@ fn with_key(field: &Reference) -> Access {
     }
 }
 
-/// A fault of the record: `what` is wrong with the envelope.
+/// Returns a record fault; `what` describes the problem with the envelope.
 #[cold]
 fn invalid(field: &Reference, what: &str) -> Fault {
     Fault::record("unwrap_failed", format!("cannot unwrap {field}: {what}"))
 }
 
-/// The envelope in a field: structured data or JSON text.
+/// Reads the envelope in a field: structured data or JSON text.
 fn envelope(field: &Reference, record: &Record) -> Result<Arc<Object>, Fault> {
     let text = match field.get(record)? {
         Some(Part::Data(Data::Structured(object)) | Part::Value(Value::Map(object))) => return Ok(object.clone()),
@@ -72,7 +72,7 @@ fn envelope(field: &Reference, record: &Record) -> Result<Arc<Object>, Fault> {
     }
 }
 
-/// Takes an object out of an envelope.
+/// Removes an object from an envelope and returns it.
 fn take_map(field: &Reference, envelope: &mut Object, name: &str) -> Result<Object, Fault> {
     match envelope.remove(name) {
         Some(Value::Map(map)) => Ok(Arc::unwrap_or_clone(map)),
@@ -81,7 +81,7 @@ fn take_map(field: &Reference, envelope: &mut Object, name: &str) -> Result<Obje
     }
 }
 
-/// Takes a text out of an envelope.
+/// Removes a text from an envelope and returns it.
 fn take_text(field: &Reference, envelope: &mut Object, name: &str) -> Result<Str, Fault> {
     match envelope.remove(name) {
         Some(Value::Text(text)) => Ok(text),
@@ -90,12 +90,12 @@ fn take_text(field: &Reference, envelope: &mut Object, name: &str) -> Result<Str
     }
 }
 
-/// What a key becomes whose envelope has a field `payload`; `None` where it has no envelope.
+/// Returns the `payload` of a key with an envelope, or `None` if the key has no envelope.
 fn key_in_envelope(key: &Data) -> Result<Option<Data>, Fault> {
     let payload = match key {
         Data::Absent => None,
         Data::Structured(object) => object.get("payload").cloned(),
-        // Only an object is worth parsing.
+        // Only an object can be an envelope, so other texts are not parsed.
         Data::Raw(bytes) if bytes.trim_ascii_start().first() == Some(&b'{') => match parse_value(bytes) {
             Ok(Value::Map(object)) => Arc::unwrap_or_clone(object).remove("payload"),
             _ => None,

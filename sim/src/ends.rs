@@ -1,4 +1,4 @@
-//! The ends of the graph: sources, destinations and the store, which do to the world what the scenario says.
+//! The simulated sources, destinations and store. They act on the world as the scenario says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
 use crate::transaction::{self, Known};
 use crate::world::{World, first, position};
 
-/// The metadata that holds the mark.
+/// The metadata key of the mark.
 pub const MARK: &str = "mark";
 
-/// The record of a copy.
+/// Builds the record of a copy.
 pub fn record(copy: Copy, at: Position) -> Record {
     let mut record = Record::create(at, Data::Absent, payload(copy.id));
     record.metadata.insert(MARK, [b'0' + copy.mark].map(char::from).iter().collect::<String>());
     record
 }
 
-/// The payload of a number.
+/// Builds the payload with a number.
 pub fn payload(id: u64) -> Data {
     Data::Raw(bytes::Bytes::copy_from_slice(&id.to_le_bytes()))
 }
@@ -38,7 +38,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// The copy of a record.
+/// Returns the copy that a record represents.
 pub fn copy(record: &Record) -> Copy {
     let id = match &record.payload.after {
         Data::Raw(bytes) => number(bytes),
@@ -48,7 +48,7 @@ pub fn copy(record: &Record) -> Copy {
     Copy { id, mark }
 }
 
-/// A fault that goes away by itself.
+/// Creates a transient fault.
 fn passing(what: &'static str) -> Fault {
     Fault::transient("sim_passing", what)
 }
@@ -60,7 +60,7 @@ async fn sleep_up_to(millis: u64, number: u64) {
 }
 
 impl Upstream {
-    /// The position of a row of a lane of this source.
+    /// Returns the position of a row of a lane of this source.
     pub fn position(&self, lane: usize, row: u32) -> Position {
         position(lane, if self.twins { row & !1 } else { row }, b'r')
     }
@@ -70,7 +70,7 @@ impl Upstream {
 pub struct SimSource {
     /// The world.
     pub world: Arc<World>,
-    /// Its number.
+    /// Index of the source.
     pub index: usize,
 }
 
@@ -99,7 +99,7 @@ impl Source for SimSource {
         let mut state = self.world.lock();
         let mut lanes = Vec::new();
         for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
-            // It goes on where the engine says, and only there.
+            // The source resumes only where the engine says.
             lane.next = resume.get(&lane.id.partition).map_or(0, |mark| lane.rows_upto(mark).unwrap_or(0));
             lane.acked = lane.next;
             lanes.push(i);
@@ -117,10 +117,10 @@ struct SimReader {
     lanes: Vec<usize>,
     turn: usize,
     reads: u64,
-    /// A position that comes next, without a record.
+    /// A position to report next, without a record.
     progress: Option<(usize, u32)>,
     caught_up: bool,
-    /// Lanes that are somebody else's, and after how many reads they come back, if they do.
+    /// Lanes that have been revoked, with the number of reads after which they come back, if they do.
     away: BTreeMap<usize, Option<u64>>,
 }
 
@@ -180,7 +180,7 @@ impl Reader for SimReader {
 }
 
 impl SimReader {
-    /// A partition becomes somebody else's; it comes back soon, or in the next run.
+    /// Revokes a partition. It comes back soon, or in the next run.
     fn revoke(&mut self, call: u64) -> Option<Partition> {
         let here: Vec<usize> = self.lanes.iter().copied().filter(|lane| !self.away.contains_key(lane)).collect();
         let lane = *here.get(call as usize % here.len().max(1))?;
@@ -194,14 +194,14 @@ impl SimReader {
         self.away.values().any(Option::is_some)
     }
 
-    /// What there is to read; `None` where there is nothing to wait for.
+    /// Returns the next read; `None` if there is nothing to wait for.
     fn give(&mut self, room: Room) -> Option<Read> {
         let world = self.source.world.clone();
         let spec = self.source.spec();
         self.reads += 1;
         let mut state = world.lock();
         if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
-            // It stays away until it is told where it goes on.
+            // The lane stays revoked until the engine says where it resumes.
             *back = None;
             return Some(Read::Assigned(state.returns(*lane)));
         }
@@ -282,11 +282,11 @@ impl Acker for SimAcker {
     }
 }
 
-/// A destination of the scenario; the one after the last is for letters.
+/// A destination of the scenario. The one after the last is for dead letters.
 pub struct SimDestination {
     /// The world.
     pub world: Arc<World>,
-    /// Its number.
+    /// Index of the destination.
     pub index: usize,
 }
 
@@ -323,12 +323,12 @@ struct SimWriter {
     sink: SimDestination,
     /// The outcome of a call was unknown.
     unknown: bool,
-    /// What it knows of the marks of a transactional destination.
+    /// The marks of a transactional destination that this writer knows.
     known: Known,
 }
 
 impl SimWriter {
-    /// Puts a row down; a letter is known by what it holds.
+    /// Stores a row. A dead letter is identified by its contents.
     fn put(&self, row: &Record, delivered: Delivered, uncertain: bool) {
         let world = &self.sink.world;
         let durable = delivered == Delivered::Durable;
@@ -422,7 +422,7 @@ impl Writer for SimWriter {
         }
         self.unknown |= verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == "sim_passing"));
         for (i, (row, verdict)) in rows.iter().zip(&verdicts).enumerate() {
-            // A crash may come in the middle.
+            // A crash can happen in the middle of a call.
             if i == rows.len() / 2 {
                 world.tick().await;
                 world.may_panic();
@@ -469,14 +469,14 @@ impl Writer for SimWriter {
     }
 }
 
-/// The store.
+/// The simulated state store.
 pub struct SimStore(pub Arc<World>);
 
 #[async_trait]
 impl StateStore for SimStore {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         self.0.tick().await;
-        // It may have been claimed all the same.
+        // The claim can take effect even if the call fails.
         let mut state = self.0.lock();
         state.epoch += 1;
         let call = state.next_call();
@@ -511,7 +511,7 @@ impl StateStore for SimStore {
             return Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs });
         }
         let fails = troubled && hits(5, call, world.scenario.store_fails);
-        // It may have been stored all the same.
+        // The commit can take effect even if the call fails.
         if !fails || mix(call, 1).is_multiple_of(2) {
             world.lock().note(|| format!("stored {moves:?}"));
             world.store(moves, receipts);

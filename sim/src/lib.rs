@@ -1,17 +1,19 @@
-//! Deterministic simulation of Anabranch: random pipelines, random failures, and the promises that hold all the same.
+//! Deterministic simulation of Anabranch: random pipelines, random failures, and the guarantees that must hold in spite
+//! of them.
 //!
-//! A seed makes a [`scenario`]. [`pipeline`] has the compiler make a plan of it, [`run`] has the executor run it on a
-//! paused clock with the [`ends`] and [`steps`] of the scenario, over crashes and restarts until the sources are
-//! exhausted. The [`oracle`] says of every row what must become of it, and the [`world`] checks at every write, commit
-//! and acknowledgement that no promise is broken. Those who look on (`watch`) come and go meanwhile:
+//! A [`scenario`] is generated from a seed. [`pipeline`] compiles it to a plan. [`run`] runs the plan with the executor
+//! on a paused clock, with the [`ends`] and [`steps`] of the scenario, through crashes and restarts until the sources
+//! are exhausted. The [`oracle`] computes the required outcome of every row, and the [`world`] checks at every write,
+//! commit and acknowledgement that no guarantee is broken. Inspections (`watch`) start and end meanwhile. The
+//! guarantees:
 //!
-//! * no row is lost, and none is stored or acknowledged before all that became of it is durable;
+//! * no row is lost, and no row is stored as settled or acknowledged before all its results are durable;
 //! * acknowledgements come in the order of reading, each once in a run;
-//! * a destination is given the rows of a lane in order, each once in a run unless a call's outcome is unknown;
-//! * no more rows of a lane than `replay_rows` are read and not stored, which bounds what a crash repeats;
-//! * letters have the same name in every run;
+//! * a destination receives the rows of a lane in order, each once in a run unless the outcome of a call is unknown;
+//! * no more rows of a lane than `replay_rows` are read and not stored, which limits what a crash repeats;
+//! * dead letters have the same name in every run;
 //! * the counters add up;
-//! * whatever can go on does: nothing stalls.
+//! * everything that can make progress does: nothing stalls.
 
 pub mod ends;
 pub mod mutants;
@@ -26,7 +28,7 @@ pub mod transaction;
 pub mod watch;
 pub mod world;
 
-/// Keeps the panics of simulated processors off the screen.
+/// Suppresses the output of simulated panics.
 pub fn hush() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

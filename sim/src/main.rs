@@ -1,4 +1,4 @@
-//! `anabranch-sim`: simulates until something breaks, the time is up, or there were enough graphs.
+//! `anabranch-sim`: simulates until a guarantee is broken, the time is up, or the number of graphs is reached.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocator;
 
-/// Runs random pipelines through random failures and checks that nothing is lost.
+/// Run random pipelines through random failures and check that nothing is lost.
 #[derive(Parser)]
 struct Options {
-    /// The first seed; with nothing else, only this one, and it is shown.
+    /// The first seed. Without other options, simulate and show only this one.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many graphs.
+    /// Number of graphs.
     #[arg(long)]
     graphs: Option<u64>,
-    /// How long.
+    /// Duration in seconds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Plant every known fault in turn, and look for a graph that shows it; each for so many seconds.
+    /// Inject every planted fault in turn and search for a graph that reveals it, for this many seconds each.
     #[arg(long)]
     mutants: Option<u64>,
-    /// On several threads and the real clock, for what only a race can show.
+    /// Use several threads and the real clock, to find races.
     #[arg(long)]
     race: bool,
-    /// Go on after a failure, and only count them.
+    /// Continue after a failure, and only count failures.
     #[arg(long)]
     all: bool,
 }
@@ -43,7 +43,7 @@ fn show(scenario: &Scenario) {
     println!("{}", failure.what);
 }
 
-/// Graphs at a time: most of them wait for a commit.
+/// Number of concurrent graphs: most of them wait for a commit.
 const AT_A_TIME: u64 = 12;
 
 fn race(first: u64, most: u64, until: Option<Instant>) -> ExitCode {

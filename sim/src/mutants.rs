@@ -1,4 +1,4 @@
-//! Planted faults and the graphs that show them.
+//! Planted faults and the graphs that reveal them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use anabranch_graph::mutant::{Mutant, activate};
 use crate::run::{Failure, simulate};
 use crate::scenario::Scenario;
 
-/// A planted fault and seeds that show it.
+/// Planted faults, and seeds that reveal them.
 ///
-/// A seed takes another course when the executor is changed, or what scenarios are made of. Where a fault is not found
-/// by its seeds any more, put here what `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60` prints.
+/// A change of the executor or of the scenario generator changes the course of a seed. If the seeds of a fault do not
+/// reveal it any more, replace them with the output of `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`.
 pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::AckBeforeStore, &[1, 2, 3]),
     (Mutant::AckDropped, &[2, 7, 22]),
@@ -74,10 +74,10 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::WentBackGoesOn, &[6]),
 ];
 
-/// Simulates a seed with a fault planted.
+/// Simulates a seed with a planted fault.
 ///
 /// # Errors
-/// The promise that the fault breaks.
+/// The guarantee that the fault breaks.
 pub fn simulate_with(mutant: Mutant, seed: u64) -> Result<(), Failure> {
     activate(Some(mutant));
     let result = simulate(&Arc::new(Scenario::generate(seed)), false);
@@ -85,11 +85,12 @@ pub fn simulate_with(mutant: Mutant, seed: u64) -> Result<(), Failure> {
     result
 }
 
-/// Seeds that are recorded for a fault: a change of the executor may make one of them take another course.
+/// Number of seeds that are recorded for a fault, because a change of the executor can change the course of some of
+/// them.
 const RECORDED: usize = 3;
 
-/// Looks for seeds that show each planted fault, each fault for so long, and prints the table as it is recorded here.
-/// Says whether every fault was found.
+/// Searches for seeds that reveal each planted fault, for a limited time per fault, and prints them in the form of the
+/// table above. Returns `true` if every fault was found.
 pub fn hunt(first: u64, patience: Duration) -> bool {
     let mut all = true;
     for &mutant in Mutant::ALL {
@@ -110,11 +111,11 @@ pub fn hunt(first: u64, patience: Duration) -> bool {
     all
 }
 
-/// A seed that shows a fault: one that is recorded, or else one of the first.
+/// Returns a seed that reveals a fault: a recorded one, or else one of the first.
 pub fn killer(mutant: Mutant) -> Option<(u64, Failure)> {
     let recorded = KILLERS.iter().filter(|(killed, _)| *killed == mutant).flat_map(|(_, seeds)| seeds.iter().copied());
     recorded.chain(1..FIRST).find_map(|seed| Some((seed, simulate_with(mutant, seed).err()?)))
 }
 
-/// Seeds that are tried where no recorded one shows a fault any more.
+/// Seeds below this one are tried if no recorded seed reveals a fault.
 const FIRST: u64 = 300;

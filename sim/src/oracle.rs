@@ -1,47 +1,47 @@
-//! What must become of a row, worked out one record at a time and without batches, credit or time.
+//! The required outcome of a row, computed one record at a time, without batches, credit or time.
 
 use crate::scenario::{Action, Place, Scenario, Step, When, hits, mix};
 
-/// A record, as far as the simulation looks at it. Its number tells all that was done to it.
+/// The part of a record that the simulation looks at. Its id encodes all changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Changes with every step that is applied to it.
+    /// Changes with every step that is applied.
     pub id: u64,
-    /// What conditions look at.
+    /// The value that conditions test.
     pub mark: u8,
 }
 
-/// What a processor makes of a record.
+/// The result of a processor for a record.
 pub enum Outcome {
-    /// It stays.
+    /// The record stays.
     Keep(Copy),
-    /// These take its place.
+    /// These records replace it.
     Pieces(Vec<Copy>),
-    /// It goes.
+    /// The record is dropped.
     Filter,
-    /// It fails.
+    /// The record fails.
     Fail,
     /// The processor panics.
     Panic,
 }
 
-/// What must become of a record.
+/// The required outcome of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It arrives at a destination and is durable there.
+    /// It is delivered to a destination and durable there.
     Delivered(usize, u64),
-    /// There is a letter: from this node, on this record; `Some`: it had arrived at this destination.
+    /// A dead letter exists, from this node and for this record; `Some` = the record had reached this destination.
     Letter(String, u64, Option<usize>),
     /// Nothing is left of it.
     Filtered,
-    /// All of these.
+    /// All of these outcomes.
     All(Vec<Fate>),
-    /// One of these.
+    /// One of these outcomes.
     Either(Box<[Fate; 2]>),
 }
 
 impl Step {
-    /// Whether it is applied; `None`: the condition fails.
+    /// Returns `true` if the step is applied to the record; `None` if the condition fails.
     pub fn holds(&self, copy: Copy) -> Option<bool> {
         match self.when {
             When::Always => Some(true),
@@ -51,7 +51,7 @@ impl Step {
         }
     }
 
-    /// What it makes of a record that it is applied to.
+    /// Returns the result for a record that the step is applied to.
     pub fn apply(&self, copy: Copy) -> Outcome {
         let tagged = |n: u64| Copy { id: mix(mix(copy.id, self.salt), n), ..copy };
         if !hits(self.salt, copy.id, self.one_in) {
@@ -71,13 +71,13 @@ impl Step {
         }
     }
 
-    /// What comes out where it does not panic.
+    /// Returns the result if the processor does not panic.
     pub fn unharmed(&self, copy: Copy) -> Copy {
         Copy { id: mix(mix(copy.id, self.salt), 0), ..copy }
     }
 }
 
-/// What must become of a row of a source.
+/// Returns the required outcome of a row of a source.
 pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
     let own = named(&format!("s{source}:p"), &scenario.sources[source].steps);
     let steps: Vec<_> = own.into_iter().chain(named("p", &scenario.steps)).collect();
@@ -111,7 +111,7 @@ fn through(steps: &[(String, &Step)], copy: Copy, then: &dyn Fn(Copy) -> Fate) -
         Some(Outcome::Pieces(pieces)) => (false, Fate::All(pieces.into_iter().map(go_on).collect())),
         Some(Outcome::Panic) => (true, go_on(step.unharmed(copy))),
     };
-    // A call that waits or has a thread of its own takes other rows with it when it panics.
+    // An asynchronous or isolated call that panics fails other rows too.
     let takes_others = step.action == Action::Panic && step.place != Place::Inline;
     if may_panic || takes_others { Fate::Either(Box::new([letter(), after])) } else { after }
 }

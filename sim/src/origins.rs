@@ -1,14 +1,14 @@
-//! Where the planted faults come from: what went wrong in other engines, and which planted fault is the same mistake.
+//! Origins of the planted faults: mistakes of other engines, with the planted faults that reproduce them.
 
 use anabranch_graph::mutant::Mutant::{self, *};
 
 /// A mistake that an engine has made.
 pub struct Origin {
-    /// What went wrong there.
+    /// Description of the mistake.
     pub what: &'static str,
-    /// The planted faults that repeat it.
+    /// The planted faults that reproduce it.
     pub faults: &'static [Mutant],
-    /// What is different here, where the mistake as it was cannot be made.
+    /// The difference in this engine, if the exact mistake is not possible here.
     pub here: &'static str,
 }
 
@@ -16,7 +16,7 @@ const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static st
     Origin { what, faults, here }
 }
 
-/// Known mistakes about acknowledgement, order and shutdown. Every one has a planted fault.
+/// Known mistakes about acknowledgement, order and shutdown. Each has a planted fault.
 pub const ORIGINS: &[Origin] = &[
     origin("acknowledged upstream before the position is durable", &[AckBeforeStore], ""),
     origin(
@@ -105,7 +105,7 @@ pub const ORIGINS: &[Origin] = &[
     ),
 ];
 
-/// Prints them.
+/// Formats them as a table.
 pub fn table() -> String {
     let line = |origin: &Origin| {
         let faults: Vec<String> = origin.faults.iter().map(|fault| format!("{fault:?}")).collect();

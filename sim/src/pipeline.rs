@@ -1,4 +1,4 @@
-//! A scenario as a pipeline of the compiler.
+//! Converts a scenario to a pipeline of the compiler.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::scenario::{Scenario, Step, Upstream, When};
 use crate::steps::SimStep;
 use crate::world::World;
 
-/// Says which source, destination or processor of the scenario is meant.
+/// The setting that selects the source, destination or processor of the scenario.
 const NUMBER: &str = "number";
 
-/// A plugin of the simulation: sources, destinations and processors by their number.
+/// A plugin of the simulation: sources, destinations and processors by number.
 struct Sim {
     specification: Specification,
     world: Arc<World>,
@@ -74,10 +74,10 @@ fn settings(pairs: &[(&str, String)]) -> Settings {
     Settings::from_pairs(pairs.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
-/// Compiles the scenario. With `repaired` there are never too many failures.
+/// Compiles the scenario. With `repaired`, any number of failures is allowed.
 ///
 /// # Errors
-/// What the compiler finds: none of it is expected.
+/// The findings of the compiler, which are not expected.
 pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String> {
     let scenario: &Scenario = &world.scenario;
     let mut steps: Vec<Step> = Vec::new();

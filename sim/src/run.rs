@@ -1,4 +1,4 @@
-//! A simulation from its beginning to the end of its sources, over all crashes and restarts.
+//! Runs a simulation until its sources are exhausted, through all crashes and restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,19 +18,19 @@ use crate::scenario::{Place, Scenario};
 use crate::watch::Watching;
 use crate::world::{Order, TROUBLED_RUNS, World, leaves};
 
-/// Nothing that can go on takes so long, on the paused clock.
+/// Time limit of progress on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
-/// Nor, without going on at all, on the clock on the wall where threads take part.
+/// Time limit of progress in real time, if threads take part.
 const THREADS_STALLED: Duration = Duration::from_secs(5);
-/// The budget of the stop of a run that hangs, in milliseconds.
+/// Time budget for stopping a run that hangs, in milliseconds.
 const BUDGET: u64 = 10_000;
 
-/// What went wrong.
+/// A broken guarantee.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The promise that was broken.
+    /// The guarantee.
     pub what: String,
-    /// What happened, if it was asked for.
+    /// The log of events, if requested.
     pub log: Vec<String>,
 }
 
@@ -49,17 +49,17 @@ impl LogSink for Silent {
 /// Runs a scenario.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first broken guarantee.
 pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> {
     let (result, log, _) = observe(scenario, logging, !scenario.seed.is_multiple_of(4));
     result.map_err(|what| Failure { what, log })
 }
 
-/// Runs a scenario on several threads and the real clock, with little waiting: for what only a race can show. It takes
-/// another course every time.
+/// Runs a scenario on several threads and the real clock, with short delays, to find races. The course is different
+/// every time.
 ///
 /// # Errors
-/// The first promise that was broken.
+/// The first broken guarantee.
 pub fn race(scenario: &Scenario) -> Result<(), Failure> {
     let world = World::new(&Arc::new(scenario.in_haste()), true);
     let runtime = Builder::new_multi_thread().worker_threads(3).enable_time().build();
@@ -73,7 +73,7 @@ pub fn race(scenario: &Scenario) -> Result<(), Failure> {
 }
 
 fn observe(scenario: &Arc<Scenario>, logging: bool, watched: bool) -> (Result<(), String>, Vec<String>, u64) {
-    // In half of the scenarios credit runs out soon.
+    // In half of the scenarios, credit runs out soon.
     set_credit(if scenario.seed.is_multiple_of(2) { 1 << 10 } else { 1 << 31 });
     let world = World::new(scenario, logging);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -86,7 +86,7 @@ fn observe(scenario: &Arc<Scenario>, logging: bool, watched: bool) -> (Result<()
     (state.broken.take().map_or(result, Err), log, state.watching.seen)
 }
 
-/// What happens in a scenario, line by line, with somebody who looks on or without; and how many records they saw.
+/// Returns the events of a scenario, one per line, with or without inspections, and the number of inspected records.
 pub fn course(scenario: &Arc<Scenario>, watched: bool) -> (Vec<String>, u64) {
     let (result, mut log, seen) = observe(scenario, true, watched);
     log.extend(result.err());
@@ -140,7 +140,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for the end of a run, doing what the scenario orders. Says whether it was told to stop.
+/// Waits for the end of a run and carries out the orders of the scenario. Returns whether the run was told to stop.
 async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
     let mut stopped = false;
     let mut since = Instant::now();
@@ -155,7 +155,7 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
                     stopped = true;
                     running.stop(budget.map(Duration::from_millis));
                 }
-                // A source that waits for more will not get any.
+                // A source that waits for more records will not get any.
                 None => {
                     let done = world.lock().nothing_to_do();
                     if done && !stopped {
@@ -166,7 +166,7 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
             },
             () = sleep(STALLED) => {
                 if world.scenario.has_threads() && since.elapsed() < THREADS_STALLED {
-                    // The clock runs on while threads work, or wait for a processor.
+                    // The clock continues while threads work, or while they wait for a CPU.
                     std::thread::sleep(Duration::from_micros(200));
                     continue;
                 }
@@ -189,7 +189,7 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
     }
 }
 
-/// Whether a run may end like this, and whether it was the last.
+/// Checks whether a run may end in this way. Returns `true` if it was the last run.
 fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Progress) -> Result<bool, String> {
     let state = world.lock();
     let scenario = &world.scenario;
@@ -218,8 +218,8 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
             if !totals.balance() {
                 return Err(format!("{totals:?} does not balance"));
             }
-            // What a destination loses just now is noticed by the next run at the earliest. What it lost before, a run
-            // that is stopped as it begins has not come to read again.
+            // The next run is the earliest that can notice what a destination loses now. A run that is stopped at its
+            // beginning has not read again what was lost before.
             let now = state.shelves.iter().any(|shelf| shelf.went_back_now);
             let is_stopped = matches!(ending, Ending::Stopped);
             let later = now || is_stopped && state.shelves.iter().any(|shelf| shelf.went_back);
@@ -234,7 +234,7 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
     }
 }
 
-/// Whether a run may end with this fault.
+/// Checks whether a run may end with this fault.
 fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> Result<(), String> {
     let unfair = || Err(format!("it ends with {fault:?}"));
     match (fault.class(), fault.code()) {
@@ -256,7 +256,7 @@ fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> R
 }
 
 impl Scenario {
-    /// The same with next to no waiting, and nothing that hangs.
+    /// Returns the scenario with short delays and nothing that hangs.
     fn in_haste(&self) -> Scenario {
         let mut hasty = self.clone();
         hasty.open_hangs = 0;
@@ -281,24 +281,24 @@ impl Scenario {
         for sink in hasty.sinks.iter_mut().chain([&mut hasty.letters]) {
             steps(&mut sink.steps);
             (sink.delay, sink.hangs, sink.rate, sink.linger) = (0, 0, 0, sink.linger.min(2));
-            // A failure waits for a tenth of a second and more.
+            // The engine waits for at least a tenth of a second after a failure.
             (sink.fails, sink.partial) = (sink.fails * 20, sink.partial * 20);
         }
         hasty
     }
 
-    /// All processors.
+    /// Returns all processors.
     pub fn all_steps(&self) -> impl Iterator<Item = &crate::scenario::Step> {
         let sources = self.sources.iter().flat_map(|source| &source.steps);
         sources.chain(&self.steps).chain(self.sinks.iter().flat_map(|sink| &sink.steps))
     }
 
-    /// Whether a processor works on a thread of its own, beside the clock.
+    /// Returns `true` if a processor runs on a thread of its own, which the clock does not see.
     pub fn has_threads(&self) -> bool {
         self.all_steps().any(|step| step.place == Place::Isolate)
     }
 
-    /// Whether a processor may panic.
+    /// Returns `true` if a processor may panic.
     pub fn panics(&self) -> bool {
         self.all_steps().any(|step| step.action == crate::scenario::Action::Panic)
     }

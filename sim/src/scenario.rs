@@ -1,45 +1,45 @@
-//! What one simulation does: a pipeline, its ends, and what goes wrong, all of it from one seed.
+//! The input of a simulation: a pipeline, its ends, and the failures, all generated from one seed.
 
 use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// One simulation.
+/// The input of one simulation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Where its random numbers come from.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Sources with their processors.
     pub sources: Vec<Upstream>,
-    /// The processors that all records pass.
+    /// The processors of all records.
     pub steps: Vec<Step>,
     /// Destinations with their processors.
     pub sinks: Vec<Sink>,
     /// The destination of dead letters.
     pub letters: Sink,
-    /// Latest outcomes that are looked at; 0 = failures are never too many.
+    /// Number of latest outcomes that count for the dead-letter threshold; 0 = any number of failures is allowed.
     pub window: u64,
-    /// Failures among them that are allowed.
+    /// Number of failures among them that are allowed.
     pub threshold: u64,
-    /// Bound on rows of a lane that are read and not stored.
+    /// Limit of rows of a lane that are read and not stored.
     pub replay_rows: usize,
-    /// Bound on the bytes of one queue.
+    /// Limit of the bytes of one queue.
     pub queue_bytes: usize,
-    /// Bound on the bytes of all records.
+    /// Limit of the bytes of all records.
     pub held_bytes: usize,
-    /// Sources end when they have caught up.
+    /// Whether sources end when they have caught up.
     pub once: bool,
-    /// One of so many commits fails; 0 = none.
+    /// One in this many commits fails; 0 = none.
     pub store_fails: u64,
-    /// One of so many sources, processors, destinations and claims cannot be opened: for the time being, for good, or
-    /// by a panic; 0 = none.
+    /// One in this many sources, processors, destinations and claims cannot be opened: with a transient fault, a fatal
+    /// fault or a panic; 0 = none.
     pub open_fails: u64,
-    /// One of so many opens never returns; 0 = none.
+    /// One in this many opens never returns; 0 = none.
     pub open_hangs: u64,
-    /// One of so many calls of a source or a destination panics; 0 = none.
+    /// One in this many calls of a source or a destination panics; 0 = none.
     pub panics: u64,
-    /// What happens in run 0, 1, …
+    /// The interruptions of runs 0, 1, …
     pub interruptions: Vec<Interruption>,
 }
 
@@ -48,25 +48,25 @@ pub struct Scenario {
 pub struct Upstream {
     /// Rows of each partition.
     pub partitions: Vec<u32>,
-    /// Most rows of one read.
+    /// Maximum number of rows of one read.
     pub per_read: usize,
-    /// Longest time of a read, in milliseconds.
+    /// Maximum duration of a read, in milliseconds.
     pub delay: u64,
     /// Whether it ends; otherwise it catches up and waits.
     pub ends: bool,
-    /// After one of so many rows the position moves without a record; 0 = never.
+    /// After one in this many rows, the position moves without a record; 0 = never.
     pub progress: u64,
-    /// One of so many reads fails; 0 = none.
+    /// One in this many reads fails; 0 = none.
     pub read_fails: u64,
-    /// One of so many acknowledgements fails; 0 = none.
+    /// One in this many acknowledgements fails; 0 = none.
     pub ack_fails: u64,
-    /// One of so many acknowledgements never returns; 0 = none.
+    /// One in this many acknowledgements never returns; 0 = none.
     pub ack_hangs: u64,
-    /// One of so many reads finds that a partition is somebody else's; 0 = none.
+    /// One in this many reads finds that a partition is revoked; 0 = none.
     pub revokes: u64,
-    /// Reads after which a partition comes back; 0 = only in the next run.
+    /// Number of reads after which a partition comes back; 0 = only in the next run.
     pub comes_back: u64,
-    /// Every second row has the position of the one before it.
+    /// Whether every second row has the position of the previous one.
     pub twins: bool,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
@@ -77,156 +77,156 @@ pub struct Upstream {
 /// A processor.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its random numbers.
+    /// Seed of its random numbers.
     pub salt: u64,
-    /// How it is run.
+    /// How it is executed.
     pub place: Place,
     /// Number of workers.
     pub workers: u32,
-    /// For which records.
+    /// The records that it is applied to.
     pub when: When,
-    /// What it does with one of `one_in` records; the others are only tagged.
+    /// The action for one in `one_in` records; the others are only tagged.
     pub action: Action,
     /// See `action`.
     pub one_in: u64,
 }
 
-/// How a processor is run.
+/// How a processor is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Fused with its neighbours.
     Inline,
-    /// Waits up to so many milliseconds; may give verdicts on a part of its rows, and may hang.
+    /// Waits asynchronously; can return verdicts for a part of its rows, and can hang.
     Async {
-        /// Longest wait in milliseconds.
+        /// Maximum delay in milliseconds.
         delay: u64,
-        /// Whether it may answer for a part of the rows.
+        /// Whether it may return verdicts for only a part of the rows.
         partial: bool,
-        /// One of so many calls hangs; 0 = none.
+        /// One in this many calls hangs; 0 = none.
         hangs: u64,
-        /// One of so many calls waits for half a minute and then fails; 0 = none.
+        /// One in this many calls waits for half a minute and then fails; 0 = none.
         late: u64,
-        /// One of so many records gets no verdict; 0 = none.
+        /// One in this many records gets no verdict; 0 = none.
         mute: u64,
     },
     /// On a thread of its own.
     Isolate,
 }
 
-/// For which records a processor is applied.
+/// The records that a processor is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// All.
+    /// All records.
     Always,
-    /// None, which the compiler sees.
+    /// No records, which the compiler detects.
     Never,
-    /// Those whose mark is this.
+    /// Records with this mark.
     Is(u8),
-    /// The mark itself: 0 is false, 1 is true, and anything else is a failure.
+    /// The mark is the result of the condition: 0 is false, 1 is true, anything else makes the condition fail.
     Text,
 }
 
-/// What a processor does.
+/// The action of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Changes the payload.
     Tag,
     /// Changes the mark, and the payload.
     Set(u8),
-    /// Lets the record go.
+    /// Drops the record.
     Filter,
-    /// Fails.
+    /// Fails the record.
     Fail,
-    /// Panics, the first time it sees the record.
+    /// Panics the first time that it processes the record.
     Panic,
-    /// Makes up to so many records of it, perhaps none.
+    /// Splits the record into up to this many records, possibly none.
     Split {
-        /// Most pieces.
+        /// Maximum number of pieces.
         most: u32,
-        /// The pieces have positions of their own making.
+        /// Whether the pieces have positions of their own.
         astray: bool,
-        /// The pieces are numbered in the metadata.
+        /// Whether the metadata of the pieces contains their numbers.
         numbered: bool,
     },
-    /// Makes exactly so many of it.
+    /// Returns exactly this many copies.
     Clone(u32),
 }
 
 /// A destination.
 #[derive(Clone, Debug)]
 pub struct Sink {
-    /// Its random numbers.
+    /// Seed of its random numbers.
     pub salt: u64,
-    /// What it says of rows that it took.
+    /// Durability of the rows that it accepted.
     pub takes: Takes,
-    /// What may be done after a write whose outcome is unknown.
+    /// Retry policy after a write with an unknown outcome.
     pub retry: Retry,
-    /// One of so many records is refused for good; 0 = none.
+    /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,
-    /// A refusal fails the whole call.
+    /// Whether a refusal fails the whole call.
     pub whole: bool,
-    /// One of so many calls fails for the time being; 0 = none.
+    /// One in this many calls fails with a transient fault; 0 = none.
     pub fails: u64,
-    /// A call that fails may have written rows.
+    /// Whether a failing call may have written rows.
     pub ambiguous: bool,
-    /// One of so many calls fails for the time being on some of its rows; 0 = none.
+    /// One in this many calls fails with a transient fault for some of its rows; 0 = none.
     pub partial: u64,
-    /// One of so many calls never returns; 0 = none.
+    /// One in this many calls never returns; 0 = none.
     pub hangs: u64,
-    /// One of so many calls gives a verdict too many or too few; 0 = none.
+    /// One in this many calls returns a verdict too many or too few; 0 = none.
     pub miscounts: u64,
-    /// One of so many flushes fails; 0 = none.
+    /// One in this many flushes fails; 0 = none.
     pub flush_fails: u64,
-    /// Longest time of a call, in milliseconds.
+    /// Maximum duration of a call, in milliseconds.
     pub delay: u64,
-    /// Most rows of a call.
+    /// Maximum number of rows of a call.
     pub rows: usize,
-    /// How long a call waits for more, in milliseconds.
+    /// How long a call waits for more rows, in milliseconds.
     pub linger: u64,
-    /// Before one of so many calls a transactional destination loses transactions that it had confirmed; 0 = none.
+    /// Before one in this many calls, a transactional destination loses transactions that it had confirmed; 0 = none.
     pub goes_back: u64,
-    /// Most rows per second; 0 = no limit.
+    /// Maximum number of rows per second; 0 = no limit.
     pub rate: u32,
     /// Its own processors.
     pub steps: Vec<Step>,
 }
 
-/// What a destination says of rows that it took.
+/// Durability of the rows that a destination accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// They are durable.
+    /// They are durable at once.
     Durable,
-    /// They are durable when flushed.
+    /// They are durable after a flush.
     Accepted,
-    /// Now this, now that, row by row.
+    /// Mixed, row by row.
     Mixed,
 }
 
-/// As the destination's policy has it.
+/// The retry policy of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Again.
+    /// Writes are repeated.
     Idempotent,
-    /// Not again.
+    /// Writes are not repeated.
     AtMostOnce,
-    /// One transaction.
+    /// Writes are transactions.
     Transactional,
 }
 
-/// What happens in a run.
+/// An interruption of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// Nothing.
+    /// None.
     None,
-    /// The process dies at the so-manieth thing that happens.
+    /// The process crashes at the event with this number.
     Crash(u64),
-    /// It is told to stop then, within so many milliseconds or whatever it takes.
+    /// The run is told to stop at this event, within this many milliseconds or without a limit.
     Stop(u64, Option<u64>),
-    /// Another run claims the pipeline then.
+    /// Another run claims the pipeline at this event.
     Fence(u64),
 }
 
-/// A number for a pair of numbers.
+/// Hashes two numbers to one.
 pub fn mix(a: u64, b: u64) -> u64 {
     let mut z = (a ^ b.rotate_left(32)).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z ^= z >> 29;
@@ -234,23 +234,23 @@ pub fn mix(a: u64, b: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Whether this is one of `one_in`.
+/// Returns `true` for one in `one_in` numbers.
 pub fn hits(salt: u64, number: u64, one_in: u64) -> bool {
     one_in > 0 && mix(salt, number).is_multiple_of(one_in)
 }
 
-/// Zero most of the time, else one of the numbers.
+/// Returns zero in most cases, otherwise a number from the range.
 fn seldom(rng: &mut Rng, one_in: u32, of: std::ops::Range<u64>) -> u64 {
     if rng.u32(..one_in) == 0 { rng.u64(of) } else { 0 }
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Generates the scenario of a seed.
     pub fn generate(seed: u64) -> Scenario {
         let mut rng = Rng::with_seed(seed);
         let rng = &mut rng;
         let isolates = seed.is_multiple_of(97);
-        // Half of the scenarios have few troubles, so that those few are seen alone.
+        // Half of the scenarios have few kinds of failures, so that these are tested alone.
         let calm = rng.bool();
         let sources: Vec<Upstream> =
             (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
@@ -374,18 +374,19 @@ impl Sink {
             hangs: seldom(rng, 6 * trouble, 3..12),
             miscounts: seldom(rng, 4 * trouble, 2..12),
             flush_fails: seldom(rng, 2 * trouble, 3..9),
-            // Now and then longer than a partition that was revoked is waited for.
+            // Sometimes longer than the engine waits for a revoked partition.
             delay: if rng.u32(..16) == 0 { 9000 } else { [0, 0, 4, 90, 600][rng.usize(..5)] },
             rows: [1, rng.usize(1..9), 1000][rng.usize(..3)],
             linger: [0, 0, 20][rng.usize(..3)],
-            // Of the salt, so that the numbers after it stay as they were recorded for the planted faults.
+            // Derived from the salt, so that the random numbers after it do not change: the seeds of the planted faults
+            // depend on them.
             goes_back: if hits(salt, 17, 4) { 2 + mix(salt, 18) % 6 } else { 0 },
             rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
             steps: Step::several(rng, 2, false),
         }
     }
 
-    /// How long call `number` takes.
+    /// Returns the duration of call `number`.
     pub fn takes_time(&self, number: u64) -> Duration {
         Duration::from_millis(if self.delay == 0 { 0 } else { mix(self.salt, number) % (self.delay + 1) })
     }

@@ -1,14 +1,14 @@
-//! Smaller scenarios that fail as well.
+//! Reduces failing scenarios.
 
 use std::sync::Arc;
 
 use crate::run::{Failure, simulate};
 use crate::scenario::{Interruption, Place, Scenario, Sink, Step, When};
 
-/// Takes away from a scenario whatever its failure does not need.
+/// Removes everything from a scenario that its failure does not need.
 pub fn shrink(scenario: &Scenario, fails: impl Fn(&Arc<Scenario>) -> bool) -> Scenario {
     let mut smallest = scenario.clone();
-    // Every change makes it smaller, so this ends; the bound is for patience.
+    // Every change makes the scenario smaller, so the loop ends; the bound limits its duration.
     for _ in 0..400 {
         let smaller = candidates(&smallest).into_iter().find(|candidate| fails(&Arc::new(candidate.clone())));
         match smaller {
@@ -19,7 +19,7 @@ pub fn shrink(scenario: &Scenario, fails: impl Fn(&Arc<Scenario>) -> bool) -> Sc
     smallest
 }
 
-/// Shrinks a failing scenario, and runs it once more with a log.
+/// Shrinks a failing scenario, and runs it again with a log.
 pub fn explain(scenario: &Scenario) -> (Scenario, Failure) {
     let smallest = shrink(scenario, |candidate| simulate(candidate, false).is_err());
     match simulate(&Arc::new(smallest.clone()), true) {

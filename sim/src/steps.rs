@@ -16,7 +16,7 @@ use crate::oracle::{Copy, Outcome};
 use crate::scenario::{Action, Place, Step, hits, mix};
 use crate::world::World;
 
-/// How long a processor waits for an answer that does not come.
+/// How long a processor waits before it fails with a timeout.
 const LATE: Duration = Duration::from_secs(30);
 
 /// A processor of the scenario.
@@ -24,7 +24,7 @@ const LATE: Duration = Duration::from_secs(30);
 pub struct SimStep {
     /// The world.
     pub world: Arc<World>,
-    /// What it does.
+    /// Its behaviour.
     pub step: Step,
 }
 
@@ -81,7 +81,7 @@ impl SimStep {
         let before = copy(record);
         match self.step.apply(before) {
             Outcome::Keep(after) => write(record, after),
-            // Of every other row the engine makes them, as of rows that become very many.
+            // For every other row, the engine creates the pieces lazily, as it does for rows with very many pieces.
             Outcome::Pieces(pieces) => {
                 let pieces = self.pieces(record, &pieces);
                 return match hits(self.step.salt ^ 3, before.id, 2) {

@@ -1,4 +1,4 @@
-//! A destination that stores rows and marks in one transaction, or nothing.
+//! A destination that stores rows and marks in one transaction.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::ends::copy;
 use crate::scenario::{Sink, hits, mix};
 use crate::world::World;
 
-/// What a writer knows of the marks that are there.
+/// The stored marks that a writer knows.
 pub type Known = BTreeMap<LaneId, Mark>;
 
-/// The marks that are there.
+/// Returns the stored marks.
 pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) -> Result<Vec<(LaneId, Mark)>, Fault> {
     let (call, troubled) = {
         let mut state = world.lock();
@@ -29,7 +29,7 @@ pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) 
     Ok(known.clone().into_iter().collect())
 }
 
-/// One transaction: its call is the `call`th of the shelf.
+/// Writes one transaction, which is call number `call` of the shelf.
 pub async fn write(
     world: &World,
     shelf: usize,
@@ -51,7 +51,8 @@ pub async fn write(
     let unwanted = |(i, row): (usize, &Record)| hits(spec.salt, copy(row).id, spec.refuses).then(|| (i, refusal()));
     let refused: Vec<(usize, Fault)> = rows.iter().enumerate().filter_map(unwanted).collect();
     if let Some((first, _)) = refused.first() {
-        // It says one, or all, or only that there is one; that holds for all pieces of a source row.
+        // It refuses one row, all rows, or only reports that there are some. The result is the same for all pieces of a
+        // source row.
         return match () {
             () if spec.whole => Ok(Verdicts::Refused(vec![(*first, refusal())])),
             () => Ok(Verdicts::Refused(refused)),
@@ -87,7 +88,7 @@ pub async fn write(
         shelf.transactions.push((rows.iter().map(|row| copy(row).id).collect(), before));
         shelf.marks.extend(marks.iter().cloned());
     }
-    // A crash may come before anybody is told.
+    // A crash can happen before the writer returns.
     world.tick().await;
     if fails {
         return Err(Fault::transient("sim_passing", "the connection was lost"));

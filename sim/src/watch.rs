@@ -1,5 +1,5 @@
-//! Those who look at records on their way: they come and go at random, fetch what they are shown or do not, and nothing
-//! that happens may depend on them. And who gets the traces of records.
+//! Inspections of records in flight. They start and end at random, and fetch their records or not; nothing else may
+//! depend on them. Also receives the traces of records.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,32 +12,32 @@ use anabranch_graph::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSin
 use crate::ends::MARK;
 use crate::scenario::mix;
 
-/// Most that look at the same time.
+/// Maximum number of concurrent inspections.
 const MOST: usize = 5;
 
-/// Who looks at the pipeline of a scenario.
+/// The inspections of a scenario's pipeline.
 #[derive(Default)]
 pub struct Watching {
-    /// The taps of the pipeline: every run has them.
+    /// The taps of the pipeline, which every run has.
     pub taps: Arc<Taps>,
     places: Vec<Place>,
     salt: u64,
     turns: u64,
     open: Vec<Inspection>,
-    /// Records that were fetched.
+    /// Number of records that were fetched.
     pub seen: u64,
     /// The spans of the current run.
     pub spans: Arc<Spans>,
 }
 
-/// The spans of a run: every trace has one root, which comes when all spans below it have come.
+/// The spans of a run: every trace has one root, which arrives after all spans below it.
 #[derive(Default)]
 pub struct Spans(Mutex<Told>);
 
 #[derive(Default)]
 struct Told {
     roots: HashSet<SpanContext>,
-    /// Spans that wait for their root, by its name.
+    /// Spans whose root has not arrived, by its id.
     waiting: HashMap<SpanId, SpanContext>,
     broken: Option<String>,
 }
@@ -61,7 +61,7 @@ impl SpanSink for Spans {
 }
 
 impl Spans {
-    /// Whether the spans of a run that has read so many rows are sound; `whole`: it has delivered them all.
+    /// Checks the spans of a run that has read `read` rows; `whole` = it has delivered them all.
     pub fn check(&self, share: Share, read: u64, whole: bool) -> Result<(), String> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(broken) = &told.broken {
@@ -79,12 +79,12 @@ impl Spans {
 }
 
 impl Watching {
-    /// Nobody yet; from now on they come and go.
+    /// Creates the state without inspections; from then on they start and end.
     pub fn at(plan: &StagePlan, seed: u64) -> Self {
         Watching { places: places(plan), salt: mix(seed, 77), ..Watching::default() }
     }
 
-    /// How the next run is traced; `None` while nobody looks.
+    /// Returns the tracing of the next run; `None` if the scenario has no inspections.
     pub fn tracing(&mut self) -> Option<Tracing> {
         if self.places.is_empty() {
             return None;
@@ -93,12 +93,12 @@ impl Watching {
         Some(Tracing { sink: self.spans.clone(), share: self.share(), past: None })
     }
 
-    /// All rows, or some.
+    /// Returns the share of traced rows: all, or some.
     pub fn share(&self) -> Share {
         if self.salt.is_multiple_of(2) { Share::ALL } else { Share::new(0.3).unwrap_or(Share::ALL) }
     }
 
-    /// Something happens in the world; perhaps somebody comes, goes, or fetches some of what was shown.
+    /// Called for every event in the world; may start or end an inspection, or fetch records.
     pub fn turn(&mut self) {
         if self.places.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! The world around the graph: what was read, is durable, stored and acknowledged, and the promises about it. It
-//! outlives crashes.
+//! The state around the graph: what was read, is durable, stored and acknowledged, with checks of the guarantees. It
+//! survives crashes.
 
 mod lanes;
 mod shelves;
@@ -22,16 +22,16 @@ use shelves::expect;
 pub use lanes::{Lane, first, position};
 pub use shelves::{Shelf, leaves};
 
-/// After so many runs nothing goes wrong any more.
+/// Number of runs after which no more failures happen.
 pub const TROUBLED_RUNS: u32 = 8;
 
-/// No run needs as many ticks.
+/// Maximum number of ticks of a run.
 const MOST_TICKS: u64 = 5_000_000;
 
-/// No processor is asked as often in a run without an answer.
+/// Maximum number of unanswered calls of processors in a run.
 const MOST_SILENCES: u32 = 5000;
 
-/// Record numbers are random already: their maps need no hashing.
+/// A hasher for record ids, which are random already.
 #[derive(Default)]
 pub struct Random(u64);
 
@@ -52,37 +52,37 @@ impl Hasher for Random {
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Random>>;
 pub(crate) type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Random>>;
 
-/// What the driver is told to do with the run.
+/// An order for the driver of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Drop everything where it stands.
+    /// Drop everything at once.
     Kill,
-    /// Stop it, within so many milliseconds or whatever it takes.
+    /// Stop the run, within this many milliseconds or without a limit.
     Stop(Option<u64>),
 }
 
-/// The world. Shared by all ends of the graph.
+/// The world, shared by all ends of the graph.
 pub struct World {
-    /// What it is made from.
+    /// The scenario.
     pub scenario: Arc<Scenario>,
     state: Mutex<State>,
-    /// Told when there is an order.
+    /// Notified when there is an order.
     pub orders: Notify,
 }
 
-/// What changes.
+/// The mutable state of the world.
 pub struct State {
     scenario: Arc<Scenario>,
     /// Number of the run.
     pub run: u32,
     ticks: u64,
-    /// The process is dead: nothing has an effect any more.
+    /// Whether the process is dead: nothing has an effect any more.
     pub dead: bool,
     /// Partitions of all sources.
     pub lanes: Vec<Lane>,
-    /// Destinations, the dead letters last.
+    /// Destinations; the dead-letter queue is last.
     pub shelves: Vec<Shelf>,
-    /// Letters that may be written, by node and record; and the name each was given.
+    /// Dead letters that may be written, by node and record, with their names.
     letters: HashMap<u64, Option<Vec<u8>>>,
     names: HashMap<Vec<u8>, u64>,
     letters_in_run: Vec<(usize, u32)>,
@@ -90,35 +90,35 @@ pub struct State {
     receipts: Vec<Receipt>,
     /// Number of the owner of the marks.
     pub epoch: u64,
-    /// Calls of everything but destinations, for random numbers.
+    /// Number of calls of everything but destinations, for random numbers.
     pub calls: u64,
-    /// Something never returned in this run.
+    /// Whether a call never returned in this run.
     pub hung: bool,
-    /// Another run claimed the pipeline during this run.
+    /// Whether another run claimed the pipeline during this run.
     pub fenced: bool,
     told_fenced: bool,
-    /// A source or a destination, or the opening of something, panicked in this run.
+    /// Whether a source, a destination or an open panicked in this run.
     pub panicked_outside: bool,
-    /// A destination gave a wrong number of verdicts in this run.
+    /// Whether a destination returned a wrong number of verdicts in this run.
     pub miscounted: bool,
-    /// How often a processor gave no answer in this run.
+    /// Number of calls without an answer of a processor in this run.
     silences: u32,
     /// The counters of this run.
     pub progress: Option<Arc<Progress>>,
     panicked: HashSet<u64>,
-    /// Nothing panics any more, nothing is refused for good any more for being too much.
+    /// Whether panics and excessive numbers of refusals have stopped.
     pub repaired: bool,
-    /// The first promise that was broken.
+    /// The first broken guarantee.
     pub broken: Option<String>,
     order: Option<Order>,
-    /// What happened, where somebody wants to see it.
+    /// The log of events, if requested.
     pub log: Option<Vec<String>>,
-    /// Who looks on.
+    /// The inspections.
     pub watching: Watching,
 }
 
 impl World {
-    /// A world in which nothing happened yet.
+    /// Creates a world before its first event.
     pub fn new(scenario: &Arc<Scenario>, logging: bool) -> Arc<World> {
         let mut lanes = Vec::new();
         let mut shelves: Vec<Shelf> = (0..=scenario.sinks.len()).map(|_| Shelf::default()).collect();
@@ -168,19 +168,19 @@ impl World {
         Arc::new(World { scenario: scenario.clone(), state: Mutex::new(state), orders: Notify::new() })
     }
 
-    /// Its state.
+    /// Returns the locked state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happens, unless the process is dead; then nothing ever happens again.
+    /// Counts an event. Never returns if the process is dead.
     pub async fn tick(&self) {
         if !self.lives() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// As [`World::tick`], for who cannot wait: says whether the process lives.
+    /// Like [`World::tick`], for callers that cannot wait: returns `true` if the process is alive.
     pub fn lives(&self) -> bool {
         let mut state = self.lock();
         if state.dead {
@@ -215,7 +215,7 @@ impl World {
         self.orders.notify_one();
     }
 
-    /// Something never returns.
+    /// Never returns.
     pub async fn hang(&self) {
         self.hangs();
         std::future::pending::<()>().await;
@@ -227,7 +227,7 @@ impl World {
         state.note(|| "a call hangs".to_owned());
     }
 
-    /// Something is opened, by who can wait.
+    /// Opens something asynchronously.
     ///
     /// # Errors
     /// As [`World::opens`].
@@ -244,10 +244,10 @@ impl World {
         self.opens()
     }
 
-    /// Something is opened.
+    /// Opens something.
     ///
     /// # Errors
-    /// It cannot be: for the time being or for good.
+    /// It cannot be opened, with a transient or a fatal fault.
     pub fn opens(&self) -> Result<(), Fault> {
         let mut state = self.lock();
         let call = state.next_call();
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// A call of a source or a destination panics, or not.
+    /// Panics in some calls of a source or a destination.
     pub fn may_panic(&self) {
         let mut state = self.lock();
         let call = state.next_call();
@@ -277,14 +277,14 @@ impl World {
         }
     }
 
-    /// A destination is to give a wrong number of verdicts; says whether it may still do so.
+    /// Returns `true` if a destination may return a wrong number of verdicts.
     pub fn miscounts(&self) -> bool {
         let mut state = self.lock();
         state.miscounted |= !state.repaired;
         !state.repaired
     }
 
-    /// A processor gives no answer at all.
+    /// Counts a call that a processor does not answer.
     pub fn silent(&self) {
         let mut state = self.lock();
         state.silences += 1;
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// The number of the run that owns the marks, if it is not this one.
+    /// Returns the number of the run that owns the marks, if it is another one.
     pub fn refuses(&self, epoch: u64) -> Option<u64> {
         let mut state = self.lock();
         if epoch == state.epoch {
@@ -306,12 +306,12 @@ impl World {
         Some(state.epoch)
     }
 
-    /// As [`World::broken`], for who does not hold the state.
+    /// Like [`World::broken`], for callers that do not hold the lock.
     pub fn breaks(&self, what: impl FnOnce() -> String) {
         self.broken(&mut self.lock(), what);
     }
 
-    /// A promise was broken: the simulation ends.
+    /// Records a broken guarantee, which ends the simulation.
     pub fn broken(&self, state: &mut State, what: impl FnOnce() -> String) {
         if state.broken.is_none() {
             let what = what();
@@ -321,26 +321,26 @@ impl World {
         self.give(state, Order::Kill);
     }
 
-    /// What to do with the run, if there is something.
+    /// Takes the pending order.
     pub fn take_order(&self) -> Option<Order> {
         self.lock().order.take()
     }
 }
 
 impl State {
-    /// A line of what happened.
+    /// Adds a line to the log of events.
     pub fn note(&mut self, what: impl FnOnce() -> String) {
         if let Some(log) = &mut self.log {
             log.push(format!("run {} tick {}: {}", self.run, self.ticks, what()));
         }
     }
 
-    /// How much happened in this run, writes and reads that are under way included.
+    /// Returns the number of events in this run, including reads and writes in progress.
     pub fn ticks_in_all(&self) -> u64 {
         self.ticks + self.calls + self.shelves.iter().map(|shelf| shelf.calls).sum::<u64>()
     }
 
-    /// Whether things go wrong in this run.
+    /// Returns `true` if failures happen in this run.
     pub fn is_troubled(&self) -> bool {
         self.run < TROUBLED_RUNS
     }
@@ -351,17 +351,17 @@ impl State {
         self.calls
     }
 
-    /// What happens in this run.
+    /// Returns the interruption of this run.
     pub fn interruption(&self) -> Interruption {
         self.scenario.interruptions.get(self.run as usize).copied().unwrap_or(Interruption::None)
     }
 
-    /// Whether a processor that would panic does so: the first time only.
+    /// Returns `true` if a processor panics: only the first time for each record.
     pub fn panics(&mut self, salt: u64, id: u64) -> bool {
         !self.repaired && self.panicked.insert(mix(salt, id))
     }
 
-    /// The process is gone; each row that was only accepted is lost or not.
+    /// Ends the process. Each row that was only accepted is lost or not.
     pub fn end_run(&mut self) {
         self.run += 1;
         self.ticks = 0;

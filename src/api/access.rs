@@ -1,4 +1,4 @@
-//! Who may ask: a token where one is set, and pages of other sites only where they are allowed.
+//! Access control: a token if one is set, and the sites whose pages may send requests.
 
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -23,24 +23,24 @@ use tokio::time::timeout;
 use super::connections::Seat;
 use super::error::{ApiError, Kind, RegistryError};
 
-/// How long an answer may take.
+/// Time limit of a response.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Who may ask.
+/// The access rules of the listener.
 pub(crate) struct Access {
-    /// It changes where it is in a file that changes.
+    /// The required token. It changes with its file.
     token: RwLock<Option<Str>>,
-    /// Whether only programs of this machine reach it.
+    /// True if only programs of this machine can reach the listener.
     local: bool,
-    /// Other sites whose pages may ask, `*` for all.
+    /// Other sites whose pages may send requests; `*` means all.
     origins: Vec<Str>,
 }
 
-/// How the errors of a path look.
+/// Format of error responses of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorBody {
     Own,
-    /// As Confluent's schema registry has them.
+    /// The format of Confluent's schema registry.
     #[cfg_attr(not(feature = "avro"), expect(dead_code, reason = "no path of this build has them"))]
     Registry,
 }
@@ -67,13 +67,13 @@ impl Access {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on requests need this token, where they needed one before. Says whether it is another one.
+    /// Replaces the token, if one is required. Returns `true` if it differs from the previous one.
     pub(super) fn change_token(&self, token: &Str) -> bool {
         let mut known = self.token.write().unwrap_or_else(PoisonError::into_inner);
         known.as_mut().is_some_and(|known| std::mem::replace(known, token.clone()) != *token)
     }
 
-    /// Whether the request may see what is not for everybody.
+    /// Returns `true` if the request has the token, or none is required.
     pub(super) fn knows_token(&self, headers: &HeaderMap) -> bool {
         let Some(token) = self.token() else { return true };
         let Some((scheme, given)) =
@@ -84,7 +84,8 @@ impl Access {
         if scheme.eq_ignore_ascii_case("bearer") {
             return equal(given.trim().as_bytes(), token.as_bytes());
         }
-        // Clients of schema registries often know nothing but a user and a password; whoever the user is.
+        // Clients of schema registries often support only user and password. The password is the token; the user is
+        // ignored.
         let decoded = base64::engine::general_purpose::STANDARD.decode(given.trim());
         let password = decoded.ok().and_then(|pair| {
             let colon = pair.iter().position(|byte| *byte == b':')?;
@@ -93,7 +94,8 @@ impl Access {
         scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| equal(&password, token.as_bytes()))
     }
 
-    /// The same for websockets, to which pages in a browser can give the token only in the address.
+    /// Like `knows_token`, but also accepts a token in the address of a websocket: pages in a browser have no other way
+    /// to send it.
     fn knows_token_of(&self, request: &Request) -> bool {
         let upgrade = request.headers().get(UPGRADE).and_then(|value| value.to_str().ok());
         let is_websocket = upgrade.is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
@@ -106,8 +108,8 @@ impl Access {
             || is_websocket && given().zip(self.token()).is_some_and(|(given, token)| equal(&given, token.as_bytes()))
     }
 
-    /// A page of another site may not use a browser of this machine to ask: neither openly, with an origin, nor under a
-    /// name that it made point here.
+    /// Refuses a request that a page of another site sends through a browser of this machine: either openly, with an
+    /// `Origin` header, or under a host name that the site resolves to this machine (DNS rebinding).
     fn refuses_site(&self, headers: &HeaderMap) -> Option<ApiError> {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if self.local && self.token().is_none() && !is_local(host) {
@@ -135,12 +137,12 @@ impl Access {
     }
 }
 
-/// Compares in a time that depends on the lengths alone.
+/// Compares in a time that depends only on the lengths.
 fn equal(given: &[u8], secret: &[u8]) -> bool {
     given.ct_eq(secret).into()
 }
 
-/// Whether a `Host` header names this machine by a name that nobody else can give out.
+/// Returns `true` if a `Host` header contains a name of this machine that DNS cannot assign.
 fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
@@ -152,7 +154,7 @@ fn is_local(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Refuses pages of other sites, and answers browsers that ask whether they may.
+/// Refuses pages of other sites, and answers preflight requests of browsers.
 pub(crate) async fn same_site(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     if let Some(error) = access.refuses_site(request.headers()) {
         return error.into_response();
@@ -179,7 +181,7 @@ pub(crate) async fn same_site(State(access): State<Arc<Access>>, request: Reques
     response
 }
 
-/// Refuses who does not know the token, and gives up what takes too long.
+/// Refuses requests without the token, and applies the time limit.
 pub(crate) async fn guard(
     State((access, body)): State<(Arc<Access>, ErrorBody)>,
     request: Request,
@@ -200,7 +202,7 @@ pub(crate) async fn guard(
     }
 }
 
-/// What the library refuses before a handler sees it is told in the form of all other errors.
+/// Converts errors that the HTTP library produces before a handler runs to the format of all other errors.
 async fn in_form(body: ErrorBody, response: Response) -> Response {
     let is_text = |value: &HeaderValue| value.as_bytes().starts_with(b"text/plain");
     if !response.status().is_client_error() || !response.headers().get(CONTENT_TYPE).is_some_and(is_text) {

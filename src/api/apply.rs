@@ -1,4 +1,4 @@
-//! A text in the place of a pipeline: what would change, and the switch.
+//! Endpoints that plan and apply the text of a pipeline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(plan)).routes(routes!(apply))
 }
 
-/// A pipeline as it should be: `config` or `yaml`.
+/// The desired pipeline: `config` or `yaml`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -34,18 +34,18 @@ struct Asked {
     /// The text of a pipeline file.
     #[serde(default)]
     yaml: Option<String>,
-    /// Which pipeline of the text, if it has several.
+    /// The id of the pipeline, if the text has several.
     #[serde(default)]
     pipeline: Option<String>,
-    /// To apply it: of the plan that was looked at.
+    /// Required to apply: the hash of the reviewed plan.
     #[serde(default)]
     hash: Option<String>,
-    /// Whether warnings are errors. They also are where the service has `pipelines.strict`.
+    /// Treats warnings as errors. This is always so if the service has `pipelines.strict`.
     #[serde(default)]
     strict: bool,
 }
 
-/// A pipeline as a file declares it.
+/// A pipeline as in a pipeline file.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PipelineDocument {
@@ -64,7 +64,7 @@ struct PipelineDocument {
     dlq: Option<DeadLetterDocument>,
 }
 
-/// A connector as a file declares it.
+/// A connector as in a pipeline file.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ConnectorDocument {
@@ -81,7 +81,7 @@ struct ConnectorDocument {
     processors: Vec<ProcessorDocument>,
 }
 
-/// A processor as a file declares it.
+/// A processor as in a pipeline file.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ProcessorDocument {
@@ -91,12 +91,12 @@ struct ProcessorDocument {
     condition: String,
     #[serde(default)]
     settings: BTreeMap<String, String>,
-    /// How many run in parallel; 0: one.
+    /// Number of parallel workers; 0 means one.
     #[serde(default)]
     workers: u32,
 }
 
-/// A dead-letter queue as a file declares it.
+/// A dead-letter queue as in a pipeline file.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DeadLetterDocument {
@@ -111,7 +111,7 @@ struct DeadLetterDocument {
 }
 
 impl PipelineDocument {
-    /// The text of a file that declares it. JSON is YAML.
+    /// Returns the text of a pipeline file. It is JSON, which is valid YAML.
     fn text(&self) -> String {
         let mut pipeline = Map::new();
         let mut put = |name: &str, text: &str| {
@@ -166,30 +166,31 @@ impl ProcessorDocument {
     }
 }
 
-/// What applying a pipeline does.
+/// The plan of applying a pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Plan {
     pipeline_id: String,
     changes: Vec<Change>,
-    /// Whether the pipeline runs, and is drained and started again.
+    /// True if the pipeline runs and is drained and restarted.
     restart: bool,
-    /// Sources that read from their beginning although they seem to replace others, as after a renaming: records are
-    /// delivered again.
+    /// Sources that read from their beginning although they seem to replace others, for example after a rename. Their
+    /// records are delivered again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rereads: Vec<Repeat>,
-    /// What the changes mean for positions that are stored, in words: a source that is to read another file.
+    /// The effect of the changes on stored positions, for example if a source will read another file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// Stands for the changes and the whole text.
+    /// Hash of the changes and of the whole text.
     hash: String,
-    /// What else is to be known.
+    /// Additional notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
-    /// What went wrong beside it when it was applied: plugins that could not be told that a connector is deleted.
+    /// Failures after the change was applied, such as plugins that could not be notified of the deletion of a
+    /// connector.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    /// How the pipeline is; left out where there is none yet.
+    /// Status of the pipeline; absent if it does not exist yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<StatusNow>,
 }
@@ -201,13 +202,13 @@ struct Repeat {
     source: String,
     /// The source with a position that it seems to replace, as `pipeline:connector`.
     replaces: String,
-    /// Records that are delivered again.
+    /// Number of records that are delivered again.
     records: u64,
-    /// All of that in words, with what to do.
+    /// Message with all of this and the remedy.
     message: String,
 }
 
-/// One difference; values are not told.
+/// One difference, without values.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Change {
@@ -216,7 +217,7 @@ struct Change {
     id: String,
     /// `create`, `update` or `delete`
     action: &'static str,
-    /// What is new or different, as JSON pointers into the pipeline of the text.
+    /// JSON pointers into the pipeline of the text to what is new or different.
     config_paths: Vec<String>,
 }
 
@@ -247,29 +248,29 @@ impl Plan {
     }
 }
 
-/// Says what applying a pipeline would do
+/// Plan a change of a pipeline
 ///
-/// Nothing is opened and nothing changes.
+/// Opens nothing and changes nothing.
 #[utoipa::path(
     post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = Asked,
-    responses((status = 200, description = "What would change", body = Plan),
-              (status = 400, description = "It has errors; `line` and `column` say where in `yaml`", body = Error)),
+    responses((status = 200, description = "The plan", body = Plan),
+              (status = 400, description = "It has errors; `line` and `column` locate them in `yaml`", body = Error)),
 )]
 async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let planned = view.control.plan(desired(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
 
-/// Puts a pipeline in the place of another, or makes it
+/// Apply a pipeline
 ///
-/// A pipeline that runs is drained, switched and resumed; where the new one cannot be opened, the old one is put back.
-/// Sources that stay go on where they were.
+/// Replaces the pipeline, or creates it. A running pipeline is drained, switched and resumed. If the new pipeline
+/// cannot be opened, the old one is restored. Sources that exist in both resume from their positions.
 #[utoipa::path(
     post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = Asked,
-    responses((status = 200, description = "It is applied", body = Plan),
-              (status = 400, description = "It has errors (`line` and `column` say where in `yaml`), or \
+    responses((status = 200, description = "The plan, which was applied", body = Plan),
+              (status = 400, description = "It has errors (`line` and `column` locate them in `yaml`), or \
                                             `pipelines.switch_failed`", body = Error),
-              (status = 409, description = "`pipelines.plan_stale`: it is not what was looked at", body = Error)),
+              (status = 409, description = "`pipelines.plan_stale`: the plan is outdated", body = Error)),
 )]
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let desired = desired(&asked)?;
@@ -282,7 +283,7 @@ async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Resul
     Ok(Json(Plan::of(&view, planned)))
 }
 
-/// Places are said in what the client wrote itself: that is the first and only file of what was read.
+/// Converts an error. Places refer to the YAML of the client, which is the first and only file that was read.
 fn refused(error: EditError, yaml: Option<String>) -> ApiError {
     match (error, yaml) {
         (EditError::Invalid(findings), Some(yaml)) => {

@@ -1,4 +1,4 @@
-//! A copy of the store, for backups.
+//! The endpoint that copies the store, for backups.
 
 use std::sync::Arc;
 
@@ -21,16 +21,17 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(backup))
 }
 
-/// Bytes of the copy that are sent together.
+/// Bytes of the copy that are sent in one piece.
 const PART: usize = 256 << 10;
 
-/// A copy of the store
+/// Download a copy of the store
 ///
-/// The whole file of an embedded store, consistent, while the service runs. It holds everything that the store holds.
+/// Returns the whole file of an embedded store in a consistent state while the service runs. It contains everything in
+/// the store.
 #[utoipa::path(
     post, path = "/v1/backup", tag = "health",
     responses((status = 200, description = "The file", body = Vec<u8>, content_type = "application/octet-stream"),
-              (status = 503, description = "`store.unavailable`: it cannot be copied, or is not a file", body = Error)),
+              (status = 503, description = "`store.unavailable`: the copy failed, or the store is not a file", body = Error)),
 )]
 async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
     let failed = |error: &dyn std::fmt::Display| {
@@ -47,7 +48,7 @@ async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
     Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::from_stream(parts)).into_response())
 }
 
-/// A file with what the store holds, which has no name: it is gone when it was sent, and when this process is killed.
+/// Copies the store into an unnamed file, which disappears after it is sent or when this process is killed.
 #[cfg(target_os = "linux")]
 fn copy_of(store: &Store) -> Result<std::fs::File, String> {
     let file = tempfile::tempfile().map_err(|error| system(&error))?;
@@ -55,7 +56,8 @@ fn copy_of(store: &Store) -> Result<std::fs::File, String> {
     Ok(file)
 }
 
-/// The same where an open file has no path: its name is removed when it is written.
+/// Copies the store into a temporary file, which is unlinked after it is written. For systems where an open file does
+/// not have a path.
 #[cfg(not(target_os = "linux"))]
 fn copy_of(store: &Store) -> Result<std::fs::File, String> {
     let file = tempfile::NamedTempFile::new().map_err(|error| system(&error))?;

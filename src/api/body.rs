@@ -1,4 +1,4 @@
-//! What a request brings.
+//! Request bodies.
 
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{ApiError, Kind};
 
-/// A body in JSON, whatever its content type; none at all counts as `{}`.
+/// A JSON body of any content type; an empty body counts as `{}`.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {

@@ -1,4 +1,4 @@
-//! Connections: accepted, with or without TLS, served, and closed.
+//! Connections: accepting, TLS, serving and closing.
 
 mod asked;
 mod seats;
@@ -34,27 +34,27 @@ pub(crate) use seats::Seat;
 use seats::Seats;
 use watched::Watched;
 
-/// How long a client may take for the head of a request, and leave a connection unused.
+/// Time limit for the head of a request, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(30);
-/// How long a client may take to agree on how TLS is spoken.
+/// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long answers that are under way have when the service ends.
+/// How long responses in progress may take when the service ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// How long the first request of a connection is waited for when the service ends.
+/// How long the service waits for the first request of a connection when it ends.
 const FIRST: Duration = Duration::from_millis(200);
-/// How soon it is looked again whether one more connection can be accepted.
+/// Pause before the next check whether another connection can be accepted.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How often the log says that connections were closed.
+/// Minimum time between two log lines about closed connections.
 const ACCOUNT: Duration = Duration::from_secs(60);
 
-/// Most connections that the system keeps until they are accepted. When there are more, a client tries again after a second
-/// only: a probe must not wait for that because many others came at once.
+/// Maximum length of the queue of connections that are not accepted yet. If it is full, a client retries only after a
+/// second: a burst of other clients must not delay a probe that long.
 const BACKLOG: u32 = 1024;
 
-/// Opens a listener at the first address of the host that can be had.
+/// Opens a listener at the first usable address of the host.
 ///
 /// # Errors
-/// None can.
+/// No address is usable.
 pub(crate) async fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     let mut refused = None;
     for address in lookup_host((host, port)).await? {
@@ -68,24 +68,24 @@ pub(crate) async fn listen(host: &str, port: u16) -> std::io::Result<TcpListener
 
 fn listen_at(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A service that starts again takes the port of the one before at once.
+    // A restarted service can take the port of the previous one immediately.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// How TLS is spoken with this certificate. The files are read now, and not again.
+/// Creates a TLS acceptor with a certificate. The files are read now and not again.
 ///
 /// # Errors
-/// They are of no use.
+/// The files cannot be used.
 pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor, TlsError> {
     let mut config = identity.server()?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Answers what comes to the listener until `stop`, and then only what was asked before; `farewell` is waited for as well.
-/// New connections speak TLS as `tls` says when they come.
+/// Answers requests until `stop`, then finishes those that arrived before and waits for `farewell`. New connections use
+/// the value of `tls` at the time when they arrive.
 pub(crate) async fn serve<T>(
     listener: TcpListener,
     tls: watch::Receiver<Option<TlsAcceptor>>,
@@ -94,14 +94,14 @@ pub(crate) async fn serve<T>(
     farewell: impl Future<Output = T>,
 ) {
     let mut http = http1::Builder::new();
-    // The library's own date fails where the clock is before 1970 or after 9999.
+    // The date of the library fails if the clock is before 1970 or after 9999.
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).auto_date_header(false);
     let (open, closing) = watch::channel(());
     let seats = Seats::within(open_files().unwrap_or(u64::MAX));
     let mut account = Account::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
-    // The system refuses more connections until then, most likely because there is no file left.
+    // Until then the system refuses connections, most likely because of its limit of open files.
     let mut exhausted_until = Instant::now();
     loop {
         let now = Instant::now();
@@ -140,13 +140,12 @@ pub(crate) async fn serve<T>(
     let _ = timeout(LAST_ANSWERS, last).await;
 }
 
-/// Log lines about connections that were closed in favour of others: one at once, then one a minute while there are
-/// more.
+/// Log lines about connections that were closed to make room for others: the first immediately, then one a minute.
 struct Account {
     next: Instant,
-    /// Whether something may have to be said at that time.
+    /// True if a log line may be due at `next`.
     is_open: bool,
-    /// When it may be said next that there are too few files.
+    /// Earliest time of the next log line about too few files.
     next_of_files: Instant,
 }
 
@@ -157,7 +156,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// A client waits, and the system gives no file for its connection.
+    /// Logs that a client waits because the system has no file descriptor for its connection.
     fn tell_of_files(&mut self, now: Instant) {
         if now < self.next_of_files {
             return;
@@ -188,7 +187,7 @@ impl Account {
     }
 }
 
-/// Serves a connection until it ends, becomes something else, or has to leave for another.
+/// Serves a connection until it ends, is upgraded, or is closed to make room for another.
 async fn seated(
     stream: TcpStream,
     seat: Seat,
@@ -206,7 +205,7 @@ async fn seated(
     }
 }
 
-/// Serves a connection, after a handshake where there is to be one.
+/// Serves a connection, after a handshake if TLS is configured.
 async fn shaken_hands(
     stream: Watched,
     seat: Arc<Seat>,
@@ -215,7 +214,7 @@ async fn shaken_hands(
     router: Router,
     mut closing: watch::Receiver<()>,
 ) {
-    // What becomes a websocket is no connection of the listener any more.
+    // A connection that becomes a websocket leaves the listener.
     let Some(tls) = tls else { return served(stream, seat, http, router, closing).await };
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
@@ -228,7 +227,7 @@ async fn shaken_hands(
     }
 }
 
-/// The time as a header says it; `None` where the clock is so wrong that no header can: an answer needs none.
+/// Formats the time for a `Date` header; `None` if the clock is outside the range of the header, which is optional.
 fn date(now: SystemTime) -> Option<HeaderValue> {
     const END_OF_9999: u64 = 253_402_300_800;
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
@@ -236,8 +235,8 @@ fn date(now: SystemTime) -> Option<HeaderValue> {
     HeaderValue::try_from(at.format("%a, %d %b %Y %H:%M:%S GMT").to_string()).ok()
 }
 
-/// Serves a connection until it ends or becomes something else; when nobody holds the other end of `closing` any more,
-/// only what was asked before is answered.
+/// Serves a connection until it ends or is upgraded. When the other end of `closing` is dropped, only requests that
+/// arrived before are answered.
 async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     seat: Arc<Seat>,
@@ -249,7 +248,7 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let asked = Arc::new(Notify::new());
     let asks = asked.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        // Kept for who waits for it later.
+        // The permit is stored for a later wait.
         asks.notify_one();
         request.extensions_mut().insert(seat.clone());
         let (seat, answering) = (seat.clone(), router.call(request.map(|body| Asked::new(body, seat.clone()))));
@@ -269,7 +268,7 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         _ = &mut connection => return,
         _ = closing.changed() => {}
     }
-    // The first request of a connection may be on its way: a client that has just come is not to be sent away unheard.
+    // The first request of a connection may be in transit: a new client should get an answer.
     tokio::select! {
         biased;
         () = asked.notified() => {}

@@ -16,15 +16,15 @@ use crate::settings::ApiSettings;
 
 /// Time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);
-/// A read that takes longer is told in the log.
+/// A read that takes longer is logged.
 const LONGEST: Duration = Duration::from_secs(10);
-/// A certificate that ends sooner is worth a warning.
+/// A certificate that expires sooner causes a warning.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// The setting with the file of the token.
 const TOKEN_FILE: &str = "api.http.token-file";
 
-/// Where the credentials of the listener come from, and who uses them.
+/// The sources of the listener's credentials, and their users.
 pub(super) struct Credentials {
     settings: Arc<ApiSettings>,
     access: Arc<Access>,
@@ -32,7 +32,7 @@ pub(super) struct Credentials {
     seen: Seen,
 }
 
-/// How the files look before they are read for the first time: a change between that and the first look is a change.
+/// The state of the files before they are read for the first time: any later difference is a change.
 #[derive(Clone)]
 pub(super) struct Seen {
     token: Vec<Stamp>,
@@ -40,7 +40,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Blocks for the files.
+    /// Reads the state of the files. Blocks.
     pub(super) fn now(settings: &ApiSettings) -> Seen {
         let certificate = settings.identity.iter().flat_map(files_of);
         Seen {
@@ -54,7 +54,7 @@ fn files_of(identity: &Identity) -> [PathBuf; 2] {
     [identity.certificates.clone(), identity.key.clone()]
 }
 
-/// Identifies one state of a file: modification time, size, inode.
+/// One state of a file: modification time, size, inode.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Credentials {
@@ -67,7 +67,7 @@ impl Credentials {
         Credentials { settings: Arc::new(settings.clone()), access: access.clone(), tls: tls.clone(), seen }
     }
 
-    /// Says in the log what is wrong with a certificate that can be used all the same.
+    /// Logs warnings about a certificate that is still usable.
     pub(super) fn warn(&self) {
         if let Some(warning) = self.settings.identity.as_ref().and_then(|identity| ending(identity, SystemTime::now()))
         {
@@ -75,11 +75,11 @@ impl Credentials {
         }
     }
 
-    /// Reads the files again when one changes, and when it is asked for. What cannot be used changes nothing. Never ends.
+    /// Reloads the files when one changes and when a reload is requested. Invalid files change nothing. Never ends.
     pub(super) async fn follow(&self, reloads: watch::Receiver<u64>) {
-        // Each by itself: a file system that hangs at the one holds up nothing of the other.
+        // Separately, so that a file system that hangs for one does not delay the other.
         tokio::join!(self.follow_token(reloads.clone()), self.follow_certificate(reloads));
-        // There is nothing to follow.
+        // Neither credential comes from a file.
         std::future::pending::<()>().await;
     }
 
@@ -117,17 +117,17 @@ impl Credentials {
     }
 }
 
-/// Files that are read again together.
+/// Files that are read together.
 struct Followed {
     /// The setting that names them.
     setting: &'static str,
     files: Vec<PathBuf>,
     reloads: watch::Receiver<u64>,
-    /// How they looked when they were last read.
+    /// Their state when they were last read.
     seen: Option<Vec<Stamp>>,
-    /// Why they could not be used, as the log has it.
+    /// Why they could not be used, as it was logged.
     failure: Option<String>,
-    /// The last read succeeded, and the one before did not.
+    /// True if the last read succeeded and the one before failed.
     is_good_again: bool,
 }
 
@@ -141,7 +141,7 @@ impl Followed {
         Followed { setting, files, reloads, seen, failure: None, is_good_again: false }
     }
 
-    /// Returns when they are to be read; `true`: because somebody asks for it.
+    /// Returns when the files should be read: `true` if a reload was requested.
     async fn changed(&mut self) -> bool {
         loop {
             let asked = tokio::select! {
@@ -153,7 +153,7 @@ impl Followed {
                 () = sleep(LOOK) => false,
             };
             let now = self.stamps().await;
-            // What could not be read may be readable without having changed: a right was given.
+            // A file that could not be read may become readable without a change, for example with new permissions.
             if asked || now != self.seen || self.failure.is_some() {
                 self.seen = now;
                 return asked;
@@ -161,8 +161,8 @@ impl Followed {
         }
     }
 
-    /// What `read` makes of them, on a thread of its own; `None` where it cannot, which the log says: once for each cause,
-    /// and whenever it was asked for.
+    /// Runs `read` on a blocking thread. Returns `None` if it fails; logs each cause once, and every time if the reload
+    /// was requested.
     async fn read<T: Send + 'static>(
         &mut self,
         asked: bool,
@@ -194,8 +194,8 @@ impl Followed {
         self.waited_for(move || files.iter().map(stamp).collect()).await
     }
 
-    /// The result of what may take long, as on a file system that is away: the log says so, and nothing else is begun
-    /// before it ends.
+    /// Returns the result of work that may take long, for example on an unreachable file system. Logs if it is slow,
+    /// and waits until it ends.
     async fn waited_for<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let mut working = spawn_blocking(work);
         if let Ok(done) = timeout(LONGEST, &mut working).await {
@@ -206,7 +206,7 @@ impl Followed {
     }
 }
 
-/// A warning about a certificate that is not valid now or expires soon; `None` if it is valid for long enough.
+/// Returns a warning about a certificate that is not valid now or expires soon; `None` if it is valid for long enough.
 pub(crate) fn ending(identity: &Identity, now: SystemTime) -> Option<String> {
     let shown = identity.certificates.display();
     let validity = identity.validity().ok()?;

@@ -1,4 +1,4 @@
-//! Dead letters of `store` queues: listed, shown, replayed and removed.
+//! Endpoints of dead letters in `store` queues: list, show, replay and remove.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ use crate::store::letters::{Which, nanos};
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;
 
-/// Letters of a page where nothing is said, and most.
+/// Default and maximum number of dead letters in a page.
 const LIMIT: usize = 50;
 const MOST: usize = 1000;
 
@@ -35,48 +35,49 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(replay)).routes(routes!(purge))
 }
 
-/// What is replayed: `numbers`, or `all: true`.
+/// The dead letters to replay: `numbers`, or `all: true`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Replay {
-    /// The letters with these numbers.
+    /// The dead letters with these numbers.
     #[serde(default)]
     numbers: Option<Vec<u64>>,
-    /// All letters of the pipeline.
+    /// All dead letters of the pipeline.
     #[serde(default)]
     all: Option<bool>,
-    /// Where their records enter: at the step where they failed (`step`), right behind their source (`start`), or at a
-    /// processor or destination (`step:ID`), which may be one that was put before the step where they failed.
+    /// Where their records enter the pipeline: at the node where they failed (`step`), directly after their source
+    /// (`start`), or at a processor or destination (`step:ID`), which may be one that was added before the node where
+    /// they failed.
     #[serde(default)]
     #[schema(value_type = String, default = "step", example = "step:decode")]
     from: From,
-    /// The JSON form of a record that takes the place of the one in the letter: with exactly one number.
+    /// The JSON form of a record that replaces the one in the dead letter. Requires exactly one number.
     #[serde(default)]
     record: Option<serde_json::Value>,
 }
 
-/// Which letters are meant: exactly one of the fields.
+/// Selection of letters: exactly one of the fields.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Purge {
-    /// Those with these numbers.
+    /// The dead letters with these numbers.
     #[serde(default)]
     numbers: Option<Vec<u64>>,
-    /// All of the pipeline.
+    /// All dead letters of the pipeline.
     #[serde(default)]
     all: Option<bool>,
-    /// Those whose record failed first longer ago than this.
+    /// The dead letters whose record first failed longer ago than this.
     #[serde(default)]
     older_than_seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Purged {
-    /// So many letters were removed.
+    /// Number of dead letters that were removed.
     purged: u64,
 }
 
-/// The id, where there is such a pipeline, or letters of one that is gone.
+/// Returns the id if the pipeline exists, or dead letters of a deleted one do.
 async fn known(view: &View, id: String) -> Result<Str, ApiError> {
     let id = Str::from(id);
     let pipelines = view.store.pipelines().await?;
@@ -87,22 +88,22 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
     Err(ApiError::no_pipeline(&id))
 }
 
-/// Dead letters of a pipeline
+/// List dead letters of a pipeline
 ///
-/// The newest first. `count`, `bytes` and `oldest` are those of all its letters. Letters for which the condition fails are
-/// not among them, and counted as `unjudged`.
+/// The newest come first. `count`, `bytes` and `oldest` describe all its dead letters. Dead letters for which the
+/// condition fails are not listed, but counted as `unjudged`.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("limit" = Option<usize>, Query, description = "Most letters, 50 if not given; 1000 where it is more"),
-           ("before" = Option<u64>, Query, description = "Only those with a lower number: the next page"),
-           ("node" = Option<String>, Query, description = "Only what failed at this processor or destination"),
-           ("sinceNanos" = Option<u64>, Query, description = "Only what failed then or later: nanoseconds since 1970"),
-           ("where" = Option<String>, Query, description = "Only records for which this condition holds")),
-    responses((status = 200, description = "Letters", body = LetterPage),
-              (status = 400, description = "`api.malformed_request`: a parameter is not what it must be, or the condition \
+           ("limit" = Option<usize>, Query, description = "Maximum number of letters: 50 by default, at most 1000"),
+           ("before" = Option<u64>, Query, description = "Only letters with a lower number, to get the next page"),
+           ("node" = Option<String>, Query, description = "Only letters that failed at this processor or destination"),
+           ("sinceNanos" = Option<u64>, Query, description = "Only failures since then, in nanoseconds since 1970"),
+           ("where" = Option<String>, Query, description = "Only letters whose record fulfils this condition")),
+    responses((status = 200, description = "A page of letters", body = LetterPage),
+              (status = 400, description = "`api.malformed_request`: a parameter is invalid, or the condition \
                                             does not compile; `plan.condition_fails`: it fails for every record; \
-                                            `dlq.condition_too_costly`: it takes too many steps or too long",
+                                            `dlq.condition_too_costly`: it needs too many steps or too much time",
                body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -147,15 +148,15 @@ fn refused(error: &ConditionError) -> ApiError {
     }
 }
 
-/// A dead letter
+/// Get a dead letter
 ///
-/// With the whole record, as it entered the step where it failed.
+/// Includes the whole record, as it was when it entered the node where it failed.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters/{number}", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
            ("number" = u64, Path, description = "Number of the letter")),
-    responses((status = 200, description = "It", body = LetterView),
-              (status = 400, description = "`api.malformed_request`: no number", body = Error),
+    responses((status = 200, description = "The letter", body = LetterView),
+              (status = 400, description = "`api.malformed_request`: invalid number", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
 async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -> Answer<LetterView> {
@@ -173,13 +174,13 @@ async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -
 
 /// Replay dead letters
 ///
-/// Sends their records through the rest of the pipeline, which is drained before and goes on after. What is not through
-/// after a few seconds is among `remaining`: ask again for those.
+/// Sends their records through the rest of the pipeline. The pipeline is drained before and resumes after. Dead letters
+/// that are not done after a few seconds are in `remaining`: send another request for those.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/dead-letters/replay", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Replay,
-    responses((status = 200, description = "What became of them", body = Outcome),
+    responses((status = 200, description = "The outcome", body = Outcome),
               (status = 400, description = "`api.malformed_request`, `dead_letter.invalid_record`, \
                                             `dead_letter.not_one`, `dead_letter.no_step`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
@@ -220,12 +221,12 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
 
 /// Remove dead letters
 ///
-/// Their records are gone for good. Numbers that no letter has are not missed.
+/// Their records are lost permanently. Numbers without a dead letter are ignored.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Purge,
-    responses((status = 200, description = "How many were removed", body = Purged),
+    responses((status = 200, description = "Number of removed letters", body = Purged),
               (status = 400, description = "`api.malformed_request`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

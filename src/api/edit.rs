@@ -1,4 +1,5 @@
-//! Pipelines that are made, changed and deleted part by part. What a file declares is changed there, or applied.
+//! Endpoints that create, change and delete pipelines resource by resource. A pipeline of a file is changed in the
+//! file, or applied.
 
 mod connectors;
 mod processors;
@@ -39,24 +40,24 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .merge(processors::router())
 }
 
-/// A pipeline to be made.
+/// A pipeline to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewPipeline {
-    /// Left out: one is chosen.
+    /// Absent: the service chooses an id.
     #[serde(default)]
     id: Option<String>,
     config: PipelineConfig,
 }
 
-/// What people call it.
+/// The new name and description.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangedPipeline {
     config: PipelineConfig,
 }
 
-/// Where failed records go. Left out: as by default.
+/// The dead-letter queue. Absent fields have their defaults.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangedDeadLetter {
@@ -64,17 +65,17 @@ struct ChangedDeadLetter {
     plugin: String,
     #[serde(default)]
     settings: Settings,
-    /// Over how many records failures are counted; 0: they are not.
+    /// Number of records over which failures are counted; 0 turns the count off.
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = Option<String>)]
     window_size: Option<u64>,
-    /// How many of them may fail until the pipeline does.
+    /// Number of failures within the window that the pipeline tolerates.
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = Option<String>)]
     window_nack_threshold: Option<u64>,
 }
 
-/// A whole number, or its text, as clients of this kind of service write them.
+/// Deserializes a whole number or its text, which clients with gRPC JSON encoding send.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -91,12 +92,12 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
     }
 }
 
-/// Makes a pipeline
+/// Create a pipeline
 ///
 /// It has no connectors yet, and is not started.
 #[utoipa::path(
     post, path = "/v1/pipelines", tag = "pipelines", request_body = NewPipeline,
-    responses((status = 200, description = "It", body = Pipeline),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 409, description = "`pipeline.exists`", body = Error)),
 )]
 async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): Body<NewPipeline>) -> Answer<Pipeline> {
@@ -108,11 +109,11 @@ async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): 
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
-/// Changes the name and the description of a pipeline
+/// Change the name and the description of a pipeline
 #[utoipa::path(
     put, path = "/v1/pipelines/{id}", tag = "pipelines", request_body = ChangedPipeline,
-    params(("id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Pipeline),
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -133,25 +134,24 @@ async fn update_pipeline(
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
-/// A pipeline that is gone.
+/// Result of deleting a pipeline.
 #[derive(Serialize, ToSchema)]
 struct Deleted {
-    /// Plugins that could not be told that their connectors are deleted, and why.
+    /// Plugins that could not be notified of the deletion of their connectors, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
-/// Deletes a pipeline and all that is stored of it
+/// Delete a pipeline and everything that is stored for it
 ///
-/// Of those that were made through the API, and of those that were in a file which is gone. Connectors that are programs
-/// are told.
+/// For pipelines that were created through the API, and pipelines whose file is gone. Connector programs are notified.
 #[utoipa::path(
     delete, path = "/v1/pipelines/{id}", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id"),
-           ("positions" = Option<bool>, Query, description = "Even if positions of its sources are stored"),
-           ("parts" = Option<bool>, Query, description = "With its connectors and processors")),
-    responses((status = 200, description = "It is gone", body = Deleted),
-              (status = 400, description = "`api.malformed_request`: a parameter is neither true nor false; \
+    params(("id" = String, Path, description = "Id of the pipeline"),
+           ("positions" = Option<bool>, Query, description = "Delete it even if positions of its sources are stored"),
+           ("parts" = Option<bool>, Query, description = "Delete its connectors and processors too")),
+    responses((status = 200, description = "It is deleted", body = Deleted),
+              (status = 400, description = "`api.malformed_request`: a parameter is not a boolean; \
                                             `pipeline.running`, `pipeline.declared_in_file`, `pipeline.has_parts`, \
                                             `pipeline.has_positions`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
@@ -161,7 +161,7 @@ async fn delete_pipeline(State(view): Shared, Path(id): Path<String>, query: Que
     Ok(Json(Deleted { warnings }))
 }
 
-/// Changes where failed records of a pipeline go
+/// Change the dead-letter queue of a pipeline
 #[utoipa::path(
     put, path = "/v1/pipelines/{id}/dead-letter-queue", tag = "pipelines", request_body = ChangedDeadLetter,
     params(("id" = String, Path, description = "Id of the pipeline")),
@@ -193,7 +193,7 @@ async fn update_dead_letter(
     Ok(Json(shown_dead_letter(&view, &one(&view, &id).await?)))
 }
 
-/// Settings as they are given, sorted. What a client was shown as hidden, and gives back so, stays what it was.
+/// Returns the given settings, sorted. A value that was shown masked and is sent back unchanged keeps its old value.
 fn merged(before: &[StoredSetting], given: Settings) -> Vec<StoredSetting> {
     let setting = |(name, written): (String, String)| {
         let before = before.iter().find(|setting| *setting.name == *name);
@@ -208,7 +208,7 @@ fn merged(before: &[StoredSetting], given: Settings) -> Vec<StoredSetting> {
     settings
 }
 
-/// A random id in the form of a UUID of version 4.
+/// Returns a random id in the form of a UUID of version 4.
 fn new_id() -> String {
     let id = fastrand::u128(..) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let digits = format!("{id:032x}");
@@ -244,13 +244,13 @@ impl From<EditError> for ApiError {
             EditError::RunsOn(_) => answer(Kind::FailedPrecondition, "pipelines.restart_not_allowed")
                 .suggest("stop the pipeline, apply the change, and start it"),
             EditError::SwitchFailed { .. } => answer(Kind::FailedPrecondition, "pipelines.switch_failed"),
-            // What was given part by part has no lines.
+            // A configuration that was sent resource by resource has no lines.
             EditError::Invalid(findings) => invalid(findings, &Files::new()),
         }
     }
 }
 
-/// What is wrong with a configuration, with the places in the text that a client gave.
+/// Converts the errors of a configuration, with their places in the text of the client.
 pub(super) fn invalid(findings: Diagnostics, text: &Files) -> ApiError {
     let mut wrong = findings.0.into_iter().map(|finding| {
         let place = finding.label.as_ref().and_then(|label| text.locate(label.span));

@@ -1,4 +1,4 @@
-//! The body of an answer that is an error: a number, a message, and a stable reason.
+//! The body of an error response: a number, a message, and a stable reason.
 
 use std::borrow::Cow;
 
@@ -14,19 +14,19 @@ use utoipa::ToSchema;
 
 use crate::service::control::ControlError;
 
-/// What kind of error it is. The number is the one of gRPC, which clients of this kind of service know.
+/// The kind of an error. Its number is the gRPC code, which clients of this API know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The request is not what it must be; with the status that says how.
+    /// The request is not valid; the HTTP status says in which way.
     Malformed(StatusCode),
     NotFound,
     AlreadyExists,
     PermissionDenied,
-    /// There is as much of it as there may be.
+    /// A limit is reached.
     ResourceExhausted,
-    /// It may be asked, but not as things are now.
+    /// The request is valid, but not in the current state.
     FailedPrecondition,
-    /// Another request was faster.
+    /// A concurrent request came first.
     Aborted,
     Unimplemented,
     Unavailable,
@@ -59,7 +59,7 @@ impl Kind {
             Kind::AlreadyExists | Kind::Aborted => StatusCode::CONFLICT,
             Kind::PermissionDenied => StatusCode::FORBIDDEN,
             Kind::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-            // As gateways of gRPC have it.
+            // The mapping of gRPC gateways.
             Kind::FailedPrecondition => StatusCode::BAD_REQUEST,
             Kind::Unimplemented => StatusCode::METHOD_NOT_ALLOWED,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -68,19 +68,19 @@ impl Kind {
     }
 }
 
-/// An error as a client sees it.
+/// An error as it is sent to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) kind: Kind,
-    /// Stable: programs may compare it.
+    /// Stable code for programs.
     pub(super) reason: &'static str,
     pub(super) message: String,
     pub(super) suggestion: Option<Cow<'static, str>>,
-    /// The part of a configuration that it is about, as a JSON pointer.
+    /// JSON pointer to the place in a configuration.
     pub(super) config_path: Option<String>,
-    /// Line and column of a text that the client gave, from 1.
+    /// Line and column of a text that the client sent, from 1.
     pub(super) place: Option<Box<(u32, u32)>>,
-    /// What else is wrong with the same configuration.
+    /// Further errors of the same configuration.
     pub(super) further: Box<[ApiError]>,
 }
 
@@ -90,12 +90,12 @@ impl ApiError {
         ApiError { kind, reason, message, suggestion: None, config_path: None, place: None, further: Box::default() }
     }
 
-    /// The request is not what it must be.
+    /// Creates the error of an invalid request.
     pub(super) fn malformed(what: impl Into<String>) -> Self {
         ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
     }
 
-    /// There is no pipeline with this id.
+    /// Creates the error of an unknown pipeline.
     pub(super) fn no_pipeline(id: &str) -> Self {
         ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}"))
     }
@@ -105,7 +105,7 @@ impl ApiError {
         self
     }
 
-    /// About a part of a configuration, named by a JSON pointer.
+    /// Adds a JSON pointer to the place in a configuration.
     pub(super) fn at(mut self, config_path: impl Into<String>) -> Self {
         self.config_path = Some(config_path.into());
         self
@@ -122,21 +122,21 @@ impl ApiError {
     }],
 }))]
 pub(super) struct Error {
-    /// The number that gRPC has for this kind of error.
+    /// The gRPC code of the error.
     code: u8,
-    /// What is wrong, for people.
+    /// Description of the error for people.
     message: String,
-    /// First what the message says; then what else is wrong with the same configuration.
+    /// First the details of the message, then further errors of the same configuration.
     #[schema(min_items = 1)]
     details: Vec<ErrorInfo>,
 }
 
-/// What programs may compare, and what may help.
+/// Stable values for programs, and a suggestion.
 #[derive(Serialize, ToSchema)]
 struct ErrorInfo {
     #[serde(rename = "@type")]
     kind: &'static str,
-    /// Stable, as the index of errors lists them.
+    /// Stable code, as listed in the index of errors.
     reason: &'static str,
     /// `anabranch`
     domain: &'static str,
@@ -146,19 +146,19 @@ struct ErrorInfo {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ErrorMetadata {
-    /// What to do.
+    /// How to fix the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<Cow<'static, str>>,
-    /// The part of a pipeline that it is about, as a JSON pointer: `/connectors/0/settings/path`.
+    /// JSON pointer to the place in the pipeline: `/connectors/0/settings/path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_path: Option<String>,
-    /// Line of the text that was given, from 1. It is a text, as all values that gRPC has here.
+    /// Line of the text in the request, from 1. It is a string, like all metadata values in gRPC.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
     /// Column in that line, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<String>,
-    /// What is wrong, where it is not what the message of the body says.
+    /// Description of the error, if it differs from the message of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
@@ -167,9 +167,9 @@ struct ErrorMetadata {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "error_code": 40401, "message": "subject \"x\" not found" }))]
 pub(super) struct RegistryError {
-    /// A number of the protocol: the status, or the status and two more digits.
+    /// Error code of the protocol: the HTTP status, or the status and two more digits.
     pub(super) error_code: u16,
-    /// What is wrong, for people.
+    /// Description of the error for people.
     pub(super) message: String,
 }
 
@@ -231,7 +231,7 @@ pub(super) async fn no_such_path(uri: Uri) -> ApiError {
     ApiError::new(Kind::NotFound, "api.no_such_path", format!("there is nothing at {}", uri.path()))
 }
 
-/// Names the methods that a path takes where a request had another one.
+/// Adds the methods that a path accepts to the error for another method.
 pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
@@ -252,7 +252,7 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
     Response::from_parts(parts, body)
 }
 
-/// Marks an answer to a request with another method than the path takes.
+/// Marks the response to a request with a method that the path does not accept.
 #[derive(Clone, Copy)]
 struct OtherMethod;
 

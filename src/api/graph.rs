@@ -1,4 +1,4 @@
-//! The graph of a pipeline, as `pipelines plan` shows it.
+//! The endpoint that returns the graph of a pipeline, as `pipelines plan` prints it.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(graph))
 }
 
-/// What a pipeline is compiled to
+/// Get the compiled graph of a pipeline
 ///
-/// Its nodes have numbers (`index`), which the numbers of the running pipeline refer to.
+/// Its nodes have numbers (`index`), which the metrics of the running pipeline refer to.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/graph", tag = "pipelines",
     params(
-        ("id" = String, Path, description = "Its id"),
-        ("pass" = Option<String>, Query, description = "`fused`, what runs, where left out; `lowered`, what the file \
-                                                        says; `rewritten`, what was made of that"),
-        ("format" = Option<String>, Query, description = "`json` where left out; `svg`, `text`, `dot`, `mermaid`, \
-                                                          `html`; `live`, a drawing with room for numbers; \
-                                                          `outline`, the lines of the text with what each is about"),
+        ("id" = String, Path, description = "Id of the pipeline"),
+        ("pass" = Option<String>, Query, description = "`fused` (default): as it runs; `lowered`: as in the \
+                                                        file; `rewritten`: after the rewrites"),
+        ("format" = Option<String>, Query, description = "`json` (default), `svg`, `text`, `dot`, `mermaid`, \
+                                                          `html`; `live`: a drawing with room for numbers; \
+                                                          `outline`: the lines of the text, each with its subject"),
     ),
     responses(
         (status = 200, description = "The graph", content(

@@ -1,5 +1,4 @@
-//! Whether the service lives, and whether it does its work. Probes need no token; without it they are told nothing about
-//! single pipelines.
+//! Probes of liveness and readiness. They need no token; without it the response does not describe single pipelines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +19,10 @@ use super::access::Access;
 use super::error::{ApiError, Kind};
 use crate::store::Status;
 
-/// How long the state store may take to answer.
+/// Time limit for an answer of the state store.
 const STORE: Duration = Duration::from_secs(5);
 
-/// Parts of the service that a probe may name.
+/// Components of the service that a probe may name.
 const SERVICES: [&str; 5] =
     ["PipelineService", "ConnectorService", "ProcessorService", "ConnectorPluginService", "ProcessorPluginService"];
 
@@ -34,10 +33,10 @@ pub(super) fn router() -> OpenApiRouter<Probed> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
-/// State of the probes while the service waits for its store: the reason, and who may see it.
+/// State of the probes while the service waits for its store: the reason, and the access rules.
 pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
 
-/// Probes of a service that waits for its store: other requests are refused with the reason.
+/// Returns the probes of a service that waits for its store. Other requests are refused with the reason.
 pub(super) fn waiting() -> Router<Waiting> {
     Router::new().fallback(wait)
 }
@@ -46,7 +45,7 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
     if uri.path() == "/healthz" {
         return Json(Health { status: "SERVING" }).into_response();
     }
-    // It names machines and processes.
+    // The reason names machines and processes.
     let known = access.knows_token(&headers).then(|| why.borrow().clone());
     if uri.path() != "/readyz" {
         let message = match known {
@@ -64,20 +63,20 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Asked {
-    /// A part of the service; all of them live as long as the process does.
+    /// A component of the service. All components live as long as the process.
     #[serde(default)]
     #[param(example = "PipelineService")]
     service: String,
 }
 
-/// The process lives.
+/// Liveness of the process.
 #[derive(Serialize, ToSchema)]
 struct Health {
     /// `SERVING`
     status: &'static str,
 }
 
-/// Whether the service does its work.
+/// Readiness of the service.
 #[derive(Serialize, ToSchema)]
 struct Readiness {
     /// `ready`, `waiting` for the state store, `starting`, `stopping` or `unavailable`
@@ -99,7 +98,7 @@ struct PipelineCounts {
     degraded_pipelines: Vec<DegradedPipeline>,
 }
 
-/// A pipeline that failed for good.
+/// A pipeline that failed permanently.
 #[derive(Serialize, ToSchema)]
 struct DegradedPipeline {
     id: String,
@@ -108,11 +107,11 @@ struct DegradedPipeline {
     error: String,
 }
 
-/// Whether the process lives
+/// Check liveness
 #[utoipa::path(
     get, path = "/healthz", tag = "health", params(Asked),
-    responses((status = 200, description = "It lives", body = Health),
-              (status = 404, description = "There is no such part", body = super::error::Error)),
+    responses((status = 200, description = "The process is alive", body = Health),
+              (status = 404, description = "No such component", body = super::error::Error)),
 )]
 async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     if asked.service.is_empty() || SERVICES.contains(&asked.service.as_str()) {
@@ -122,13 +121,13 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     Err(ApiError::new(Kind::NotFound, "api.no_such_service", what))
 }
 
-/// Whether the service does its work
+/// Check readiness
 ///
-/// Degraded pipelines do not make it unready: starting again would not mend them.
+/// Degraded pipelines do not make the service unready, because a restart would not fix them.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
-    responses((status = 200, description = "Pipelines run", body = Readiness),
-              (status = 503, description = "It starts, stops, or its state store does not answer or cannot be written", body = Readiness)),
+    responses((status = 200, description = "The service is ready", body = Readiness),
+              (status = 503, description = "The service is starting or stopping, or its state store does not answer or cannot be written", body = Readiness)),
 )]
 async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });

@@ -1,7 +1,7 @@
-//! Inspections: records on their way, over websockets.
+//! Inspections: records in flight, streamed over websockets.
 //!
-//! What is wrong with a request is told in a frame, and not by the status of the answer: pages in a browser cannot read
-//! that of a websocket.
+//! Errors are sent in a frame and not as the HTTP status, because pages in a browser cannot read the status of a
+//! websocket.
 
 mod frame;
 mod request;
@@ -22,12 +22,12 @@ use super::error::{ApiError, Kind};
 use frame::Form;
 use request::{Asked, Request};
 
-/// Most inspections at a time.
+/// Maximum number of concurrent inspections.
 const MOST: usize = 64;
-/// Largest message that a client may send: it has nothing to say.
+/// Maximum size of a client message in bytes; clients do not send data.
 const FROM_CLIENT: usize = 512;
 
-/// The inspections that are open.
+/// The open inspections.
 pub(super) struct Sessions {
     seats: Arc<Semaphore>,
     closing: watch::Sender<bool>,
@@ -39,7 +39,7 @@ impl Default for Sessions {
     }
 }
 
-/// The right to one, until it is dropped.
+/// The permit for one inspection, returned on drop.
 struct Seat {
     _permit: OwnedSemaphorePermit,
     closing: watch::Receiver<bool>,
@@ -54,10 +54,10 @@ impl Sessions {
         Ok(Seat { _permit: permit, closing: self.closing.subscribe() })
     }
 
-    /// Tells all of them to end, and waits until they have.
+    /// Ends all inspections, and waits until they have ended.
     pub(super) async fn close(&self) {
         self.closing.send_replace(true);
-        // It fails when it is closed, which it never is.
+        // This fails only if the semaphore is closed, which never happens.
         let _ = self.seats.acquire_many(MOST as u32).await;
     }
 }
@@ -65,7 +65,7 @@ impl Sessions {
 impl Seat {
     /// Returns when the service ends.
     async fn closing(&mut self) {
-        // So it does where nobody is left to say it.
+        // An error means that the sender is gone, which also means that the service ends.
         let _ = self.closing.wait_for(|closing| *closing).await;
     }
 }
@@ -78,11 +78,11 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(out_of_processor))
 }
 
-/// Records at a node of a pipeline
+/// Inspect records at a node of a pipeline
 ///
-/// A websocket with a JSON object per text frame: `{"result": record, "at": {"node", "side"}}`; `{"dropped": n}`, at
-/// most once a second, where records passed that are not shown; `{"failed": n, "message"}` where the condition gave no
-/// verdict; `{"status": …}` first of all and when the pipeline does something else; `{"error": …}` before it ends.
+/// A websocket with one JSON object per text frame: `{"result": record, "at": {"node", "side"}}` for each record;
+/// `{"dropped": n}`, at most once a second, if records were skipped; `{"failed": n, "message"}` if the condition
+/// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
     params(("id" = String, Path, description = "Id of the pipeline"), Asked),
@@ -98,13 +98,14 @@ async fn of_pipeline(
     upgrade(socket, view, request, Form::Own)
 }
 
-/// Records that a source has read, or that a destination is about to write
+/// Inspect records of a connector
 ///
-/// A websocket with a JSON object per text frame: `{"result": record}`, and `{"error": …}` before it ends. Key and
-/// payload are `{"rawData": base64}`, `{"structuredData": …}` or `null`.
+/// Shows records that a source has read, or that a destination is about to write. A websocket with one JSON object per
+/// text frame: `{"result": record}`, and `{"error": …}` before it ends. Key and payload are `{"rawData": base64}`,
+/// `{"structuredData": …}` or `null`.
 #[utoipa::path(
     get, path = "/v1/connectors/{id}/inspect", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the connector, after that of its pipeline and a colon")),
+    params(("id" = String, Path, description = "`pipeline:connector`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
@@ -112,12 +113,12 @@ async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, soc
     upgrade(socket, view, request, Form::Protobuf)
 }
 
-/// Records that come to a processor
+/// Inspect records that enter a processor
 ///
-/// As those of a connector.
+/// The frames are those of a connector.
 #[utoipa::path(
     get, path = "/v1/processors/{id}/inspect-in", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
@@ -125,12 +126,12 @@ async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, s
     upgrade(socket, view, request, Form::Protobuf)
 }
 
-/// Records that leave a processor
+/// Inspect records that leave a processor
 ///
-/// As those of a connector.
+/// The frames are those of a connector.
 #[utoipa::path(
     get, path = "/v1/processors/{id}/inspect-out", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the processor, after that of what it belongs to and a colon")),
+    params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
 async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {

@@ -1,4 +1,4 @@
-//! Starting and stopping pipelines.
+//! Endpoints that start and stop pipelines.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(start)).routes(routes!(stop))
 }
 
-/// Nothing more to say.
+/// An empty result.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Done {}
 
-/// How a pipeline is started.
+/// Options of a start.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Start {}
 
-/// How a pipeline is stopped.
+/// Options of a stop.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Stop {
-    /// Drops what is on its way; it is read again at the next start.
+    /// Drops records in flight; they are read again at the next start.
     #[serde(default)]
     force: bool,
 }
 
-/// Starts a pipeline
+/// Start a pipeline
 ///
-/// Answers at once: the status of the pipeline says how it goes on.
+/// Returns immediately: the status of the pipeline shows the progress.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/start", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Start>,
-    responses((status = 200, description = "It starts", body = Done),
+    responses((status = 200, description = "The pipeline is starting", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.invalid`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -55,14 +55,15 @@ async fn start(
     Ok(Json(Done {}))
 }
 
-/// Stops a pipeline
+/// Stop a pipeline
 ///
-/// It reads no further and delivers what it has read. Answers at once: the status of the pipeline says when it stands.
+/// The pipeline stops reading and delivers what it has read. Returns immediately: the status of the pipeline shows when
+/// it has stopped.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/stop", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Stop>,
-    responses((status = 200, description = "It was told to", body = Done),
+    responses((status = 200, description = "The pipeline is stopping", body = Done),
               (status = 400, description = "`pipeline.not_running`, `pipeline.stopping`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

@@ -1,6 +1,6 @@
-//! How pipelines are doing now: numbers for who asks again and again.
+//! Endpoints with live numbers of pipelines, for clients that poll.
 //!
-//! Nothing is counted for it: the executor's counters are read, and what they mean is worked out here.
+//! They add no counters: they read the counters of the executor and compute the numbers from them.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
@@ -21,7 +21,7 @@ use super::status::{StatusNow, rfc3339};
 use crate::backlog::BacklogNumbers;
 use crate::service::lifecycle::Seen;
 
-/// Since when there is somebody to ask.
+/// Time since which the API accepts requests.
 static SERVING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
@@ -33,16 +33,16 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Live {
-    /// When it was.
+    /// Time of the sample.
     at: String,
     /// Version of the program.
     version: &'static str,
-    /// How long it has been serving.
+    /// How long the service has accepted requests.
     uptime_seconds: f64,
     pipelines: Vec<PipelineNumbers>,
 }
 
-/// A pipeline at one moment. Counters are of the current run, whose number is in the status.
+/// A pipeline at one moment. Counters belong to the current run, whose number is in the status.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PipelineNumbers {
@@ -61,40 +61,40 @@ pub(super) struct PipelineNumbers {
     failed: u64,
     /// Copies whose dead letter is stored.
     dead_lettered: u64,
-    /// Copies on their way.
+    /// Copies in flight.
     in_flight: u64,
-    /// Records read of which some copy is in flight.
+    /// Records read with at least one copy in flight.
     unacknowledged: u64,
     /// Age of the oldest of them; 0 = there is none.
     oldest_unacknowledged_seconds: f64,
-    /// What its sources have not read yet; left out where none of them knows.
+    /// Backlog of its sources; absent if none of them reports one.
     #[serde(skip_serializing_if = "Option::is_none")]
     backlog: Option<BacklogNumbers>,
-    /// When records were delivered and their positions stored last, since the service was started.
+    /// When records were last delivered and their positions stored, since the service started.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_success: Option<String>,
 }
 
-/// What every part of a pipeline is doing at one moment. Counters are of the current run.
+/// All parts of a pipeline at one moment. Counters belong to the current run.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PipelineLive {
     #[schema(value_type = String)]
     id: Str,
-    /// When it was.
+    /// Time of the sample.
     at: String,
     status: StatusNow,
     totals: TotalNumbers,
     /// Partitions of its sources, in the order in which they appeared.
     lanes: Vec<LaneNumbers>,
-    /// What its sources have not read yet, of those that know.
+    /// Backlogs of the sources that report one.
     backlogs: Vec<SourceNumbers>,
     /// In the order of the fused graph.
     nodes: Vec<NodeNumbers>,
     edges: Vec<EdgeNumbers>,
 }
 
-/// What became of all records: `read + born = delivered + filtered + deadLettered + inFlight`.
+/// Totals of all records: `read + born = delivered + filtered + deadLettered + inFlight`.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TotalNumbers {
@@ -107,7 +107,7 @@ pub(super) struct TotalNumbers {
     filtered: u64,
     failed: u64,
     dead_lettered: u64,
-    /// Dead letters that the bounds of the queue removed in this run.
+    /// Dead letters that were evicted because of the limits of the queue in this run.
     letters_evicted: u64,
     in_flight: u64,
 }
@@ -118,22 +118,22 @@ pub(super) struct TotalNumbers {
 pub(super) struct LaneNumbers {
     #[schema(value_type = String)]
     connector: Str,
-    /// Empty where the source has only one.
+    /// Empty if the source has only one.
     #[schema(value_type = String)]
     partition: Str,
     read: u64,
     settled: u64,
     /// Positions stored.
     stored: u64,
-    /// Records read of which some copy is in flight.
+    /// Records read with at least one copy in flight.
     unacknowledged: u64,
     /// Age of the oldest of them; 0 = there is none.
     oldest_unacknowledged_seconds: f64,
-    /// How far the stored position is behind what was read; 0 = not at all.
+    /// Age of the first position that was read after the stored one; 0 = there is none.
     position_age_seconds: f64,
 }
 
-/// What a source has not read yet.
+/// The backlog of a source.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SourceNumbers {
@@ -141,7 +141,7 @@ pub(super) struct SourceNumbers {
     connector: Str,
     #[serde(flatten)]
     backlog: BacklogNumbers,
-    /// Files or objects that were gone before the source could read them, in this run.
+    /// Files or objects that disappeared or were truncated before the source could read them, in this run.
     missed: u64,
 }
 
@@ -153,24 +153,24 @@ pub(super) struct NodeNumbers {
     node: usize,
     #[schema(value_type = String)]
     id: Str,
-    /// `source`, `processor`, `destination` or `dead-letter-queue`; left out where the run does not have it.
+    /// `source`, `processor`, `destination` or `dead-letter-queue`; absent if the run does not have the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     rows_in: u64,
-    /// Those that its condition holds for.
+    /// Records that match its condition.
     selected: u64,
     rows_out: u64,
     filtered: u64,
     failed: u64,
     /// Records in it now.
     held: u64,
-    /// Time in its calls, over all of its workers; waiting for records or answers counts.
+    /// Time in its calls, summed over all of its workers; includes waiting for records or responses.
     busy_seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<NodeError>,
 }
 
-/// The latest failure in a node: of a record, or of a call that is tried again.
+/// The latest failure in a node: of a record, or of a call that is retried.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeError {
@@ -187,22 +187,22 @@ pub(super) struct EdgeNumbers {
     from: usize,
     /// `index` of the node that they go to.
     to: usize,
-    /// Records that went along it.
+    /// Records that passed along it.
     rows: u64,
-    /// Records in the queue between the two; edges that lead to the same node share it.
+    /// Records in the queue of the edge; edges to the same node share it.
     queued_rows: u64,
     queued_bytes: u64,
     bound_rows: u64,
-    /// Most bytes of the queue; 0 = there is no queue.
+    /// Maximum bytes of the queue; 0 = there is no queue.
     bound_bytes: u64,
-    /// Whether who feeds the queue has to wait.
+    /// True if the sender has to wait for room in the queue.
     full: bool,
 }
 
-/// How all pipelines are doing now
+/// Get live numbers of all pipelines
 #[utoipa::path(
     get, path = "/v1/live", tag = "pipelines",
-    responses((status = 200, description = "Each with the counters of its current run", body = Live)),
+    responses((status = 200, description = "All pipelines with the counters of their current runs", body = Live)),
 )]
 async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
     let pipelines = view.control.all().into_iter().map(|(id, seen)| {
@@ -232,10 +232,10 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
     })
 }
 
-/// What every part of a pipeline is doing now
+/// Get live numbers of all parts of a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/live", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
+    params(("id" = String, Path, description = "Id of the pipeline")),
     responses((status = 200, description = "Numbers per partition, node and edge", body = PipelineLive),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -271,12 +271,12 @@ impl PipelineLive {
     }
 }
 
-/// Rows of a lane of which some copy is in flight.
+/// Returns the number of records of a lane with at least one copy in flight.
 pub(super) fn unacknowledged(lane: &LaneCount) -> u64 {
     lane.read.saturating_sub(lane.settled)
 }
 
-/// What a run counted. Nothing where there is none, nor for what the plan has by now and the run has not.
+/// The counters of a run. Empty without a run, and for nodes that the plan has and the run does not.
 struct Counted {
     stages: Vec<StageCount>,
     letters: Option<NodeCount>,

@@ -1,7 +1,7 @@
-//! What a monitoring system reads, in the text format of Prometheus.
+//! Metrics in the text format of Prometheus.
 //!
-//! Nothing is recorded between two reads: the executor counts anyway, and each answer is made of its counters. So a
-//! metric costs a record nothing, and none of a pipeline that is gone lingers.
+//! Nothing is recorded between two scrapes: the executor counts in any case, and each response is computed from its
+//! counters. So a metric costs nothing per record, and series of deleted pipelines disappear.
 
 mod declaration;
 mod samples;
@@ -25,9 +25,9 @@ use super::status::StatusNow;
 use crate::service::lifecycle::Seen;
 use crate::store::StoreNumbers;
 
-/// Pipelines with series of their own; those after them, by id, are `other` together.
+/// Maximum number of pipelines with their own series; the others, by id, are combined as `other`.
 const MOST_PIPELINES: usize = 500;
-/// Nodes with series of their own, over all pipelines.
+/// Maximum number of nodes with their own series, over all pipelines.
 const MOST_NODES: usize = 2000;
 const OTHER: Str = Str::from_static("other");
 
@@ -35,7 +35,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// Metrics for Prometheus
+/// Scrape metrics
 #[utoipa::path(
     get, path = "/metrics", tag = "health",
     responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
@@ -45,7 +45,7 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
     let inspections = |id: &Str| view.control.watch(id).map_or(0, |(taps, _)| taps.inspections());
     let mut samples = sampled(&pipelines, inspections);
     for (id, _) in pipelines.iter().take(MOST_PIPELINES) {
-        // Where the store does not answer, everything else is told all the same.
+        // If the store does not answer, the response contains all other metrics.
         let Ok(letters) = view.store.letter_totals(id).await else { break };
         samples.add(&LETTERS, Labels::pipeline(id), letters.count as f64);
         samples.add(&LETTER_BYTES, Labels::pipeline(id), letters.bytes as f64);
@@ -129,7 +129,7 @@ fn add_store(samples: &mut Samples, numbers: &StoreNumbers) {
     }
 }
 
-/// Labels of what is told of a source.
+/// Returns the labels of metrics of a source.
 fn of_source(pipeline: &Str, connector: &Str) -> Labels {
     Labels::pipeline(pipeline).with("connector", if *pipeline == OTHER { OTHER } else { connector.clone() })
 }
@@ -152,7 +152,7 @@ fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog]
     }
 }
 
-/// By connector: a source may have any number of partitions.
+/// Adds metrics per connector: a source may have any number of partitions.
 fn add_sources(samples: &mut Samples, pipeline: &Str, lanes: &[LaneCount]) {
     for lane in lanes {
         let source = || of_source(pipeline, &lane.id.connector);

@@ -1,4 +1,4 @@
-//! Pipelines whose id is the last word of a path that texts are sent to.
+//! Pipelines whose id equals the last segment of a path for `POST` requests.
 
 use axum::extract::Request;
 use axum::http::{Method, Uri};
@@ -9,7 +9,7 @@ const PIPELINES: &str = "/v1/pipelines/";
 /// Paths below [`PIPELINES`] that are for `POST` only.
 const WORDS: [&str; 3] = ["plan", "apply", "test"];
 
-/// Has what is asked of such a path by another method be asked of the pipeline.
+/// Redirects requests with other methods on such a path to the pipeline with this id.
 pub(super) async fn found(mut request: Request, next: Next) -> Response {
     if [Method::GET, Method::HEAD, Method::PUT, Method::DELETE].contains(request.method())
         && let Some(uri) = escaped(request.uri())
@@ -19,7 +19,7 @@ pub(super) async fn found(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The same with an escaped letter: it means the letter, and does not make up a fixed path.
+/// Returns the same path with an escaped character: it has the same meaning, but does not match the fixed path.
 fn escaped(uri: &Uri) -> Option<Uri> {
     let word = uri.path().strip_prefix(PIPELINES).filter(|word| WORDS.contains(word))?;
     let (first, rest) = word.split_at_checked(1)?;

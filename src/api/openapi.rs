@@ -1,7 +1,7 @@
-//! The description of the API for programs, gathered from the declarations beside what answers.
+//! The OpenAPI description of the API, collected from the declarations beside the handlers.
 //!
-//! Each path is declared once, by `#[utoipa::path]` on the function that answers it, and `routes!` puts it into the
-//! router and into the document: neither has a path that the other has not.
+//! Each path is declared once, by `#[utoipa::path]` on its handler, and `routes!` adds it to the router and to the
+//! document: so both contain the same paths.
 
 use std::sync::LazyLock;
 
@@ -20,34 +20,34 @@ use super::{error, health};
 /// Paths that need no token.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 
-/// What is not the matter of a single path.
+/// The parts of the document that do not belong to a single path.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
         title = "Anabranch",
-        description = "What a running Anabranch tells, and what can be asked of it. Errors have one form; their \
+        description = "The API of a running Anabranch service. All errors have the same form; their \
                        `reason` is stable and listed in the index of errors.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     components(schemas(error::Error)),
     tags(
-        (name = "health", description = "For probes. No token needed."),
-        (name = "pipelines", description = "Pipelines and how they are."),
+        (name = "health", description = "Probes, metrics and backups. Probes need no token."),
+        (name = "pipelines", description = "Pipelines and their status."),
         (name = "connectors", description = "Sources and destinations of pipelines."),
         (name = "processors", description = "Processors of pipelines and of their connectors."),
         (name = "dead letters", description = "Records that failed, in pipelines whose dead-letter queue is `store`."),
-        (name = "inspect", description = "Records on their way, over websockets. Pages in a browser, which cannot set a \
-                                          header, give the token as the parameter `token`."),
-        (name = "plugins", description = "What pipelines can be made of, and the program itself."),
-        (name = "schema registry", description = "The built-in schema registry, in the way of Confluent's. Only there \
-                                                  with `schema-registry.serve`; its errors have the form of Confluent's."),
+        (name = "inspect", description = "Records in flight, over websockets. Pages in a browser, which cannot set a \
+                                          header, send the token as the parameter `token`."),
+        (name = "plugins", description = "Plugins for pipelines, and the version of the program."),
+        (name = "schema registry", description = "The built-in schema registry with the API of Confluent. Only with \
+                                                  `schema-registry.serve`. Its errors have the form of Confluent's."),
         (name = "description", description = "This document."),
     ),
     modifiers(&Common),
 )]
 struct Frame;
 
-/// All paths of all builds of this program, also those that settings turn off.
+/// Returns all paths of this build, including those that settings turn off.
 pub fn document() -> OpenApi {
     let mut document = Frame::openapi();
     let mut add = |part: OpenApi| document.merge(part);
@@ -61,24 +61,24 @@ pub fn document() -> OpenApi {
     document
 }
 
-/// The document itself.
+/// Returns the router for the document itself.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new().routes(routes!(openapi))
 }
 
-/// This document
+/// Get this document
 #[utoipa::path(
     get, path = "/openapi.json", tag = "description",
     responses((status = 200, description = "The description of the API in OpenAPI 3.1", body = serde_json::Value)),
 )]
 async fn openapi() -> impl IntoResponse {
-    // Made when somebody first asks.
+    // Created at the first request.
     static TEXT: LazyLock<Bytes> =
         LazyLock::new(|| serde_json::to_vec(&document()).map(Bytes::from).unwrap_or_default());
     ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// What all paths have in common: who may ask, and errors.
+/// Adds what all paths have in common: authentication and errors.
 struct Common;
 
 impl Modify for Common {
@@ -89,7 +89,7 @@ impl Modify for Common {
             SecurityScheme::Http(
                 Http::builder()
                     .scheme(HttpAuthScheme::Bearer)
-                    .description(Some("The token of the service, where it has one: `api.http.token-file`."))
+                    .description(Some("The token of the service, if it has one: `api.http.token-file`."))
                     .build(),
             ),
         );
@@ -118,7 +118,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 fn complete(operation: &mut Operation, open: bool) {
     if !open {
-        // Without one where the service has none.
+        // The last requirement is empty, for a service without a token.
         let none = || Vec::<String>::new();
         operation.security = Some(vec![
             SecurityRequirement::new("token", none()),
@@ -132,11 +132,11 @@ fn complete(operation: &mut Operation, open: bool) {
         let response = || RefOr::T(if of_registry { registry_error(what) } else { own_error(what) });
         responses.entry(status.to_owned()).or_insert_with(response);
     };
-    add("400", "The request is not what it must be");
+    add("400", "The request is invalid");
     if !open {
         add("401", "The token is missing or wrong");
     }
-    add("403", "The page or the host may not ask");
+    add("403", "The origin or the host is not allowed");
     if operation.request_body.is_some() {
         add("413", "The body is larger than 4 MiB");
     }

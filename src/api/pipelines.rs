@@ -1,4 +1,4 @@
-//! Pipelines, connectors and processors as they are stored, with the status they have now. Read only.
+//! Endpoints that return pipelines, connectors and processors as they are stored, with their current status. Read only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) async fn stored(view: &View) -> Result<Vec<StoredPipeline>, ApiError>
     Ok(view.store.pipelines().await?)
 }
 
-/// Those that are stored, and those that could never be because their files have errors.
+/// Returns the stored pipelines, and those that were never stored because their files have errors.
 async fn known(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
     let mut all = stored(view).await?;
     for (id, _) in view.control.all() {
@@ -58,11 +58,11 @@ pub(super) fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
 
-/// All pipelines
+/// List pipelines
 #[utoipa::path(
     get, path = "/v1/pipelines", tag = "pipelines",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole name")),
-    responses((status = 200, description = "Those of this name", body = Vec<Pipeline>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole name")),
+    responses((status = 200, description = "The matching pipelines", body = Vec<Pipeline>)),
 )]
 async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     let all = known(&view).await?;
@@ -71,11 +71,11 @@ async fn pipelines(State(view): Shared, query: Query) -> Answer<Vec<Pipeline>> {
     Ok(Json(found.map(|(pipeline, _)| shown_pipeline(&view, pipeline)).collect()))
 }
 
-/// A pipeline
+/// Get a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}", tag = "pipelines",
-    params(("id" = String, Path, description = "Its id")),
-    responses((status = 200, description = "It", body = Pipeline),
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    responses((status = 200, description = "The pipeline", body = Pipeline),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn pipeline(State(view): Shared, Path(id): Path<String>) -> Answer<Pipeline> {
@@ -87,7 +87,7 @@ pub(super) async fn one(view: &View, id: &str) -> Result<StoredPipeline, ApiErro
     found.ok_or_else(|| ApiError::no_pipeline(id))
 }
 
-/// Where failed records of a pipeline go
+/// Get the dead-letter queue of a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letter-queue", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
@@ -109,11 +109,11 @@ pub(super) fn shown_dead_letter(view: &View, pipeline: &StoredPipeline) -> DeadL
     }
 }
 
-/// All connectors
+/// List connectors
 #[utoipa::path(
     get, path = "/v1/connectors", tag = "connectors",
-    params(("pipelineId" = Option<String>, Query, description = "Only those of this pipeline")),
-    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Connector>)),
+    params(("pipelineId" = Option<String>, Query, description = "Only connectors of this pipeline")),
+    responses((status = 200, description = "In the order of pipelines and of their files", body = Vec<Connector>)),
 )]
 async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>> {
     let of = query.text("pipelineId");
@@ -127,11 +127,11 @@ async fn connectors(State(view): Shared, query: Query) -> Answer<Vec<Connector>>
     Ok(Json(shown))
 }
 
-/// A connector
+/// Get a connector
 #[utoipa::path(
     get, path = "/v1/connectors/{id}", tag = "connectors",
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 404, description = "`connector.not_found`", body = Error)),
 )]
 async fn connector(State(view): Shared, Path(id): Path<String>) -> Answer<Connector> {
@@ -147,12 +147,12 @@ pub(super) async fn the_connector(view: &View, id: &str) -> Result<Connector, Ap
     Ok(shown_connector(&view.registry, &pipeline, &pipeline.connectors[at], &marks))
 }
 
-/// All processors
+/// List processors
 #[utoipa::path(
     get, path = "/v1/processors", tag = "processors",
     params(("parentIds" = Option<Vec<String>>, Query,
-            description = "Only those of these pipelines and connectors; given once for each")),
-    responses((status = 200, description = "In the order of pipelines and files", body = Vec<Processor>)),
+            description = "Only processors of these pipelines and connectors; may be repeated")),
+    responses((status = 200, description = "In the order of pipelines and of their files", body = Vec<Processor>)),
 )]
 async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>> {
     let parents: Vec<&str> = query.all("parentIds").collect();
@@ -162,11 +162,11 @@ async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>>
     Ok(Json(each.map(|it| it.shown(&view.registry)).collect()))
 }
 
-/// A processor
+/// Get a processor
 #[utoipa::path(
     get, path = "/v1/processors/{id}", tag = "processors",
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 404, description = "`processor.not_found`", body = Error)),
 )]
 async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Processor> {
@@ -175,9 +175,9 @@ async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Proces
     found.map(|it| Json(it.shown(&view.registry))).ok_or_else(|| missing("processor", &id, "processor.not_found"))
 }
 
-/// A processor and where it stands.
+/// A processor with its parent.
 pub(super) struct Placed<'a> {
-    /// Id of the pipeline, or of the connector with the one of its pipeline.
+    /// Id of the pipeline, or `pipeline:connector`.
     parent: String,
     of_connector: bool,
     processor: &'a StoredProcessor,
@@ -278,7 +278,7 @@ fn shown_connector(
     let encoded = |mark: &Mark| STANDARD.encode(&mark.position.0);
     let own = marks.iter().filter(|(lane, _)| lane.connector == connector.id);
     let source_state = own.map(|(_, mark)| SourceState { position: encoded(mark) }).next().filter(|_| is_source);
-    // What is stored of a source is delivered to all destinations.
+    // A stored position of a source is delivered to all destinations.
     let delivered = marks.iter().map(|(lane, mark)| (format!("{}:{}", pipeline.id, lane.connector), encoded(mark)));
     let destination_state =
         (!is_source && !marks.is_empty()).then(|| DestinationState { positions: delivered.collect() });
@@ -297,8 +297,8 @@ fn shown_connector(
     }
 }
 
-/// Settings as they stand in the file. What may be a credential is hidden: passwords in URLs, and all of a plugin that is
-/// not known.
+/// Returns settings as written in the file. Masks possible credentials: passwords in URLs, and all settings of an
+/// unknown plugin.
 fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> Settings {
     let shown = |setting: &StoredSetting| {
         let parameter = specification.and_then(|specification| specification.parameter(setting.name.trim()));
@@ -310,7 +310,7 @@ fn settings(specification: Option<&Specification>, given: &[StoredSetting]) -> S
     given.iter().map(shown).collect()
 }
 
-/// Whether the whole text is one `${…}`, which holds no secret itself.
+/// Returns `true` if the whole text is one `${…}`, which does not contain a secret itself.
 fn is_variable(text: &str) -> bool {
     let inner = text.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     inner.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))

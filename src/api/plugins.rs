@@ -1,4 +1,4 @@
-//! The program itself, and the plugins it can use.
+//! Endpoints about the program and the plugins that it can use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct Info {
     arch: &'static str,
 }
 
-/// A connector that pipelines can use.
+/// A connector plugin.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ConnectorPlugin {
@@ -49,13 +49,13 @@ struct ConnectorPlugin {
     description: String,
     version: String,
     author: String,
-    /// What a source of it can be set; empty where it is none.
+    /// Parameters of its source; empty if it has no source.
     source_params: BTreeMap<String, Parameter>,
-    /// What a destination of it can be set; empty where it is none.
+    /// Parameters of its destination; empty if it has no destination.
     destination_params: BTreeMap<String, Parameter>,
 }
 
-/// A processor that pipelines can use.
+/// A processor plugin.
 #[derive(Serialize, ToSchema)]
 struct ProcessorPlugin {
     /// The full name: `builtin:split@v0.1.0`
@@ -67,11 +67,11 @@ struct ProcessorPlugin {
     parameters: BTreeMap<String, Parameter>,
 }
 
-/// A setting that a plugin takes.
+/// A parameter of a plugin.
 #[derive(Serialize, ToSchema)]
 struct Parameter {
     description: String,
-    /// What holds where it is not given; empty: nothing.
+    /// Default value; empty: none.
     default: String,
     #[serde(rename = "type")]
     kind: ParameterType,
@@ -90,12 +90,12 @@ enum ParameterType {
     TypeFile,
 }
 
-/// What a value must be.
+/// A rule for a value.
 #[derive(Serialize, ToSchema)]
 struct Validation {
     #[serde(rename = "type")]
     kind: ValidationType,
-    /// The bound, the values with commas between them, or the regular expression.
+    /// The limit, the comma-separated values, or the regular expression.
     value: String,
 }
 
@@ -111,40 +111,40 @@ enum ValidationType {
     TypeRegex,
 }
 
-/// The program
+/// Get the version of the program
 #[utoipa::path(
-    get, path = "/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+    get, path = "/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
 async fn info() -> Json<Info> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     Json(Info { version, os, arch })
 }
 
-/// The program
+/// Get the version of the program
 #[utoipa::path(
-    get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "Its version", body = Info)),
+    get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
 async fn v1_info() -> Json<Info> {
     info().await
 }
 
-/// Connectors that pipelines can use, under the path of old
+/// List connector plugins (deprecated path)
 #[utoipa::path(
     get, path = "/v1/plugins", tag = "plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ConnectorPlugin>)),
 )]
 async fn plugins(view: Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     connectors(view, query).await
 }
 
-/// Connectors that pipelines can use
+/// List connector plugins
 ///
-/// Built-in ones, and those in the directory of connectors.
+/// Includes built-in plugins and those in the directory of connectors.
 #[utoipa::path(
     get, path = "/v1/connectors/plugins", tag = "plugins", operation_id = "connector_plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ConnectorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ConnectorPlugin>)),
 )]
 async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<ConnectorPlugin>>, ApiError> {
     let all = looked_for(&view, connectors_of).await?;
@@ -153,13 +153,13 @@ async fn connectors(State(view): Shared, query: Query) -> Result<Json<Vec<Connec
     Ok(Json(found.map(|(plugin, _)| plugin).collect()))
 }
 
-/// Processors that pipelines can use
+/// List processor plugins
 ///
-/// Built-in ones, and those in the directory of processors.
+/// Includes built-in plugins and those in the directory of processors.
 #[utoipa::path(
     get, path = "/v1/processors/plugins", tag = "plugins", operation_id = "processor_plugins",
-    params(("name" = Option<String>, Query, description = "A regular expression for the whole full name")),
-    responses((status = 200, description = "Those of this name", body = Vec<ProcessorPlugin>)),
+    params(("name" = Option<String>, Query, description = "A regular expression that must match the whole full name")),
+    responses((status = 200, description = "The matching plugins", body = Vec<ProcessorPlugin>)),
 )]
 async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<ProcessorPlugin>>, ApiError> {
     let all = looked_for(&view, processors_of).await?;
@@ -167,7 +167,7 @@ async fn processors(State(view): Shared, query: Query) -> Result<Json<Vec<Proces
     Ok(Json(all.into_iter().zip(matching).filter(|(_, matches)| *matches).map(|(plugin, _)| plugin).collect()))
 }
 
-/// What `find` finds, elsewhere: those that are files may have to be started or compiled.
+/// Runs `find` on another thread: plugins that are files may have to be started or compiled.
 async fn looked_for<T: Send + 'static>(
     view: &View,
     find: impl FnOnce(&Registry) -> T + Send + 'static,
@@ -190,7 +190,7 @@ fn processors_of(registry: &Registry) -> Vec<ProcessorPlugin> {
     builtin.chain(files).map(plugin).collect()
 }
 
-/// By full name, in the order of names; a plugin with both roles once.
+/// Returns connector plugins by full name, sorted by name; a plugin with both roles appears once.
 fn connectors_of(registry: &Registry) -> BTreeMap<String, ConnectorPlugin> {
     let mut all = BTreeMap::new();
     let sources = registry.sources().map(|kind| ("builtin", true, kind.specification()));
@@ -255,7 +255,7 @@ fn validation(validation: &specification::Validation) -> Validation {
         Rule::OneOf(texts) => (ValidationType::TypeInclusion, texts.join(",")),
         Rule::NotOneOf(texts) => (ValidationType::TypeExclusion, texts.join(",")),
         Rule::Matches(pattern) => (ValidationType::TypeRegex, pattern.to_string()),
-        // A rule that others do not have, in the form of one that they have.
+        // The protocol does not have this rule, so it is expressed as a regular expression.
         Rule::Within(references) => {
             let escaped: Vec<String> = references.iter().map(|reference| regex::escape(reference)).collect();
             (ValidationType::TypeRegex, format!("^({})", escaped.join("|")))

@@ -1,4 +1,4 @@
-//! Where the sources of a pipeline go on.
+//! Endpoints for the positions from which the sources of a pipeline resume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,21 +28,21 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(import))
 }
 
-/// Where the sources of a pipeline go on.
+/// The positions of the sources of a pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Positions {
     positions: Vec<Lane>,
-    /// Positions of sources that the pipeline no longer has. They are used again when a source of this id returns.
+    /// Positions of sources that the pipeline does not have. They are used again when a source with this id returns.
     set_aside: Vec<Lane>,
 }
 
-/// Where a source, or a partition of it, goes on.
+/// The position of a source, or of a partition of it.
 #[derive(Serialize, ToSchema)]
 struct Lane {
     connector: String,
     partition: String,
-    /// It begins anew when the position is reset or rewound.
+    /// Number of the generation. A reset or rewind begins a new one.
     generation: u64,
     /// Records of this generation that are delivered and acknowledged.
     records: u64,
@@ -50,7 +50,7 @@ struct Lane {
     position: String,
 }
 
-/// Which sources go on elsewhere.
+/// The sources to reset or rewind.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Asked {
@@ -60,33 +60,33 @@ struct Asked {
     /// Only this partition of it.
     #[serde(default)]
     partition: Option<String>,
-    /// Where to go on after, to rewind: a position of the source's own.
+    /// The position to rewind to, in the format of the source. The source resumes after it.
     #[serde(default)]
     to: Option<String>,
-    /// Without it, it is only told what would be done.
+    /// If false, the response only says what would be done.
     #[serde(default)]
     yes: bool,
 }
 
-/// What was moved, or would be.
+/// The positions that changed, or would change.
 #[derive(Serialize, ToSchema)]
 struct Moves {
     positions: Vec<Moved>,
-    /// Whether it was done.
+    /// True if the change was made.
     done: bool,
 }
 
-/// Where the sources of a pipeline go on
+/// List the positions of a pipeline
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/positions", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
-    responses((status = 200, description = "As they are stored", body = Positions),
+    responses((status = 200, description = "The stored positions", body = Positions),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<Positions>, ApiError> {
     let id = match one(&view, &id).await {
         Ok(known) => known.id,
-        // Positions may be there before their pipeline is: imported or copied for it.
+        // Positions may exist before their pipeline: they can be imported or copied for it.
         Err(unknown) => match Str::from(id) {
             id if view.store.positions(&id).await?.values().all(Mark::is_beginning) => return Err(unknown),
             id => id,
@@ -106,14 +106,14 @@ async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Res
     }))
 }
 
-/// Lets the sources of a pipeline start at their beginning
+/// Reset the sources of a pipeline to their beginning
 ///
-/// What they delivered is delivered again. A pipeline that runs is drained before and goes on after.
+/// Records that were delivered are delivered again. A running pipeline is drained before and resumes after.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/reset", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Asked>,
-    responses((status = 200, description = "What was reset, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
 async fn reset(
@@ -127,15 +127,15 @@ async fn reset(
     moved(&view, &id, asked, Position::copy_from(b"")).await
 }
 
-/// Lets a source of a pipeline go on after another position
+/// Rewind a source of a pipeline to another position
 ///
-/// A position that the source cannot read is refused; a source that cannot be asked, as one of a plugin program, reads
-/// it when it is opened. A pipeline that runs is drained before and goes on after.
+/// A position that the source cannot read is refused. Some sources cannot check positions, such as those of plugin
+/// programs: they read the position when they are opened. A running pipeline is drained before and resumes after.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/rewind", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Asked,
-    responses((status = 200, description = "What was rewound, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 400, description = "`positions.ambiguous`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
@@ -154,10 +154,10 @@ async fn rewind(
 #[serde(deny_unknown_fields)]
 struct Import {
     positions: Vec<Imported>,
-    /// Also for a pipeline or source that does not exist yet, as before a renaming.
+    /// Allows a pipeline or source that does not exist yet, for example before a rename.
     #[serde(default)]
     new: bool,
-    /// Without it, the answer says what would be done.
+    /// If false, the response only says what would be done.
     #[serde(default)]
     yes: bool,
 }
@@ -175,16 +175,16 @@ struct Imported {
     generation: u64,
 }
 
-/// Sets the positions from which sources of a pipeline resume
+/// Import the positions from which sources of a pipeline resume
 ///
-/// Takes what `GET …/positions` returns, of this pipeline or of another one. A position that its source cannot read is
-/// refused; a source that cannot be asked, as one of a plugin program or with `new`, reads it when it is opened. A
-/// pipeline that runs is drained before and resumes after.
+/// Takes the response of `GET …/positions` of this pipeline or of another one. A position that its source cannot read
+/// is refused. Some sources cannot check positions, such as those of plugin programs or with `new`: they read the
+/// position when they are opened. A running pipeline is drained before and resumes after.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/import", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Import,
-    responses((status = 200, description = "What was set, or would be", body = Moves),
+    responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 400, description = "`positions.no_source`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
@@ -202,7 +202,7 @@ async fn import(
         given.push((lane, position, generation));
     }
     let id = &Str::from(id);
-    // What cannot be done is found out before anything is drained.
+    // Errors are found before anything is drained.
     let mut moves = resume_from(&view.store, id, sources.as_deref(), &given, false).await?;
     let plan = view.control.compiled(id);
     let unasked = check(plan.as_deref(), id, given.iter().map(|(lane, position, _)| (lane, position)))?;
@@ -220,7 +220,7 @@ async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json
     let Asked { connector, partition, yes, .. } = asked;
     let chosen = Chosen { connector, partition };
     let id: Str = one(view, id).await?.id;
-    // A dry run disturbs nobody, and finds out what cannot be done.
+    // A dry run does not disturb the pipeline, and finds errors.
     let mut moves = go_on_after(&view.store, &id, &chosen, &to, false).await?;
     let plan = view.control.compiled(&id);
     let unasked = check(plan.as_deref(), &id, moves.keys().map(|lane| (lane, &to)))?;

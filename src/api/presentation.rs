@@ -1,4 +1,4 @@
-//! How answers come: with the number of their request, and indented for people who ask for it.
+//! Presentation of responses: the id of their request, and indentation on request.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -10,12 +10,12 @@ use hyper::body::Body as _;
 use serde_json::Value;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest id that is taken from a client.
+/// Maximum length of an id from a client.
 const ID_BYTES: usize = 128;
-/// Largest answer that is indented.
+/// Maximum size in bytes of a response that is indented.
 const INDENTED: usize = 16 << 20;
 
-/// Gives each answer the id that its request has, or a new one; indents JSON with `?pretty`, or where
+/// Adds the id of the request, or a new one, to each response. Indents JSON for `?pretty`, or if
 /// `application/json+pretty` is accepted.
 pub(super) async fn presented(request: Request, next: Next) -> Response {
     let id = id(request.headers());
@@ -46,7 +46,7 @@ fn id(headers: &HeaderMap) -> HeaderValue {
 
 async fn indented(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
-    // What is longer stays as it is; the length of what is made in memory is known.
+    // Larger bodies stay as they are. Bodies in memory have a known length.
     if body.size_hint().upper().is_none_or(|size| size > INDENTED as u64) {
         return Response::from_parts(head, body);
     }

@@ -1,4 +1,4 @@
-//! What follows the question mark.
+//! Query parameters.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query as Pairs};
@@ -8,7 +8,7 @@ use regex::RegexBuilder;
 use super::error::ApiError;
 use crate::runtime::EXPRESSIONS;
 
-/// A parameter that is given and not understood.
+/// An invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {given:?} is not {allowed}")]
 pub(super) struct Misgiven {
@@ -23,7 +23,7 @@ impl From<Misgiven> for ApiError {
     }
 }
 
-/// Names and texts, in the order in which they are given. What is empty counts as not given.
+/// Names and values in the order of the query. An empty value counts as absent.
 pub(super) struct Query(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Query {
@@ -35,17 +35,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 }
 
 impl Query {
-    /// The first of this name; empty where there is none.
+    /// Returns the first value with this name; empty if there is none.
     pub(super) fn text(&self, name: &str) -> &str {
         self.0.iter().find(|(given, _)| given == name).map_or("", |(_, text)| text)
     }
 
-    /// All of this name.
+    /// Returns all values with this name.
     pub(super) fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.0.iter().filter(move |(given, _)| given == name).map(|(_, text)| text.as_str())
     }
 
-    /// What is understood of a parameter; `None` where it is not given.
+    /// Parses a parameter; returns `None` if it is absent.
     fn read<T>(
         &self,
         name: &'static str,
@@ -61,12 +61,12 @@ impl Query {
         }
     }
 
-    /// A number from 0; `None` where there is none.
+    /// Returns a number from 0; `None` if it is absent.
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Misgiven> {
         self.read(name, "a whole number from 0 to 18446744073709551615", |text| text.parse().ok())
     }
 
-    /// Whether it is true, which it is not where it is not given.
+    /// Returns the value of a flag; `false` if it is absent.
     pub(super) fn flag(&self, name: &'static str) -> Result<bool, Misgiven> {
         let values = [("true", true), ("false", false)];
         let value =
@@ -74,13 +74,13 @@ impl Query {
         Ok(self.read(name, "true or false", value)?.unwrap_or(false))
     }
 
-    /// Whether it is given as true. In the protocol of the registry anything else is false.
+    /// Returns `true` if the value is true. In the protocol of the registry any other value is false.
     #[cfg(feature = "avro")]
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.text(name).eq_ignore_ascii_case("true")
     }
 
-    /// The part of a list between `offset` and `limit`. Clients of the registry write `-1` for no limit.
+    /// Returns the part of a list given by `offset` and `limit`. Clients of the registry send `-1` for no limit.
     #[cfg(feature = "avro")]
     pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> Result<impl Iterator<Item = T>, Misgiven> {
         let most = self.read("limit", "a whole number; a negative one is no limit", |text| text.parse::<i64>().ok())?;
@@ -89,8 +89,8 @@ impl Query {
         Ok(all.skip(usize::try_from(left_out).unwrap_or(usize::MAX)).take(most))
     }
 
-    /// Which of some texts the regular expression of this name matches as a whole: all where there is none. It runs on a
-    /// thread for expressions of clients.
+    /// Returns which texts fully match the regular expression of this name; all if it is absent. It runs on a thread
+    /// for expressions of clients.
     pub(super) async fn matching(&self, name: &'static str, texts: Vec<String>) -> Result<Vec<bool>, Misgiven> {
         let given = self.text(name).to_owned();
         if given.is_empty() {

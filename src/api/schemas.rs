@@ -1,7 +1,7 @@
-//! The built-in schema registry in the way of Confluent's REST protocol, so that other tools can use it.
+//! The built-in schema registry with the REST protocol of Confluent, so that other tools can use it.
 //!
-//! What is deleted is not shown any more, but still found by records that name it; what is deleted for good is gone. The
-//! mode is only read.
+//! A soft-deleted version is not listed, but records that name it still find it; a permanently deleted version is gone.
+//! The mode cannot be changed.
 
 mod compatibility;
 mod deletion;
@@ -35,19 +35,19 @@ use refusal::Refusal;
 
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
-/// What the paths share.
+/// The state that the handlers share.
 pub(super) struct Registry {
     store: Store,
-    /// The level where none was set.
+    /// The level if none was set.
     level: Compatibility,
-    /// Held from the check of what is to be changed until it is.
+    /// Held from the check of a change until it is stored.
     changing: Mutex<()>,
 }
 
 type Shared = State<Arc<Registry>>;
 type Answer<T> = Result<Media<T>, Refusal>;
 
-/// An answer in the media type of the protocol.
+/// A response in the media type of the protocol.
 struct Media<T>(T);
 
 impl<T: Serialize> IntoResponse for Media<T> {
@@ -59,7 +59,7 @@ impl<T: Serialize> IntoResponse for Media<T> {
     }
 }
 
-/// All paths of the protocol.
+/// Creates the router with all paths of the protocol.
 pub(super) fn router(store: Store, compatibility: Compatibility) -> Router {
     Router::from(paths()).method_not_allowed_fallback(refusal::no_such_method).with_state(Arc::new(Registry {
         store,
@@ -89,14 +89,14 @@ pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
         .routes(routes!(mode::subject_mode, mode::set_subject_mode))
 }
 
-/// A schema that comes in a body.
+/// A schema in a request body.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SchemaGiven, example = json!({ "schema": "{\"type\":\"string\"}", "schemaType": "AVRO" }))]
 struct Given {
     /// Its text.
     #[serde(default)]
     schema: String,
-    /// `AVRO`, which it also is where nothing is said.
+    /// `AVRO`, which is also the default.
     #[serde(rename = "schemaType")]
     kind: Option<String>,
     /// The schemas whose types it uses.
@@ -113,12 +113,12 @@ struct Shown {
     id: u32,
     /// Its text.
     schema: String,
-    /// What it refers to.
+    /// Its references.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     references: Vec<Reference>,
 }
 
-/// A schema that is registered.
+/// A registered schema.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SchemaRegistered)]
 struct Registered {
@@ -126,23 +126,23 @@ struct Registered {
     version: u32,
 }
 
-/// Whether a schema can stand beside earlier ones.
+/// Result of a compatibility check.
 #[derive(Serialize, ToSchema)]
 struct Comparison {
     is_compatible: bool,
-    /// Why not, with `verbose`.
+    /// Why it is not compatible, with `verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     messages: Option<Vec<String>>,
 }
 
-/// A schema that stands under a subject.
+/// A schema of a subject.
 struct Found {
     entry: Entry,
     document: Document,
 }
 
 impl Registry {
-    /// The schema in a body, with what it refers to.
+    /// Parses the schema in a body and loads its references.
     async fn given(&self, body: &Bytes) -> Result<Document, Refusal> {
         let given: Given = refusal::parse(body)?;
         if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
@@ -170,7 +170,7 @@ impl Registry {
             let entry = self.entry(&subject.as_str().into(), version).await?.filter(|entry| !entry.deleted);
             others.push(self.store.document(entry.ok_or_else(missing)?.id).await?.whole);
         }
-        // Parsing takes as long as the schemas are large.
+        // The time of parsing grows with the size of the schemas.
         let inlined = TEXTS.run(move || {
             let others: Vec<&str> = others.iter().map(Str::as_str).collect();
             anabranch_ops_avro::inline::inline(&text, &others).map(|whole| (text, whole))
@@ -180,19 +180,19 @@ impl Registry {
         Ok(Document { text, references, whole: whole.into() })
     }
 
-    /// A version of a subject, deleted or not.
+    /// Returns a version of a subject, even if it is deleted.
     async fn entry(&self, subject: &Str, version: SchemaVersion) -> Result<Option<Entry>, SchemaError> {
         Ok(self.store.entries(subject).await?.into_iter().find(|entry| entry.version == version))
     }
 
-    /// The versions of a subject that a request is about.
+    /// Returns the versions of a subject that the query selects.
     async fn entries(&self, subject: &Str, query: &Query) -> Result<Vec<Entry>, Refusal> {
         let mut entries = self.store.entries(subject).await?;
         entries.retain(|entry| wanted(entry.deleted, query));
         if entries.is_empty() { Err(SchemaError::SubjectNotFound(subject.clone()).into()) } else { Ok(entries) }
     }
 
-    /// The version that a path names: a number, or the latest.
+    /// Returns the version that a path names: a number, or the latest.
     async fn version(&self, subject: &Str, text: &str, query: &Query) -> Result<Found, Refusal> {
         let entries = match text {
             "latest" | "-1" => self.entries(subject, query).await.map(|mut entries| entries.pop()),
@@ -209,14 +209,14 @@ impl Registry {
         Ok(Found { entry, document: self.store.document(entry.id).await? })
     }
 
-    /// The version of a subject that is this schema.
+    /// Returns the version of a subject with this schema.
     async fn find(&self, subject: &Str, document: &Document, query: &Query) -> Result<Option<Entry>, Refusal> {
         let Some(id) = self.store.identify(document).await? else { return Ok(None) };
         let entries = self.store.entries(subject).await?;
         Ok(entries.into_iter().find(|entry| entry.id == id && wanted(entry.deleted, query)))
     }
 
-    /// The compatibility level of a subject.
+    /// Returns the compatibility level of a subject.
     async fn level_of(&self, subject: &Str) -> Result<Compatibility, Refusal> {
         match level::set(&self.store, Some(subject)).await? {
             Some(level) => Ok(level),
@@ -228,7 +228,8 @@ impl Registry {
         Ok(level::set(&self.store, None).await?.unwrap_or(self.level))
     }
 
-    /// What keeps a schema from being read as the level asks, next to these versions; empty: nothing.
+    /// Returns the violations of a compatibility level by a schema, compared with the given versions; empty if there
+    /// are none.
     async fn misfits(
         &self,
         level: Compatibility,
@@ -239,23 +240,23 @@ impl Registry {
         for entry in entries {
             earlier.push((entry.version, self.store.document(entry.id).await?.whole));
         }
-        // Parsing and comparing takes as long as the schemas are large.
+        // The time of parsing and comparing grows with the size of the schemas.
         let whole = document.whole.clone();
         let compared = TEXTS.run(move || compatibility::misfits(level, &whole, &earlier)).await;
         compared.ok_or_else(|| Refusal::failed("the comparison of schemas panicked"))
     }
 }
 
-/// Schemas that one may refer to.
+/// Maximum number of schemas that one may refer to.
 const MOST_REFERENCES: usize = 1000;
 
-/// Whether a request is about what is deleted, or is not.
+/// Returns `true` if the query selects a version, depending on whether it is deleted.
 fn wanted(deleted: bool, query: &Query) -> bool {
     let only = query.is_set("deletedOnly") || query.is_set("deleted_only");
     if only { deleted } else { !deleted || query.is_set("deleted") }
 }
 
-/// The text that a request asks for.
+/// Returns the text in the requested format.
 fn text_for(document: &Document, query: &Query) -> Str {
     if query.text("format") == "resolved" { document.whole.clone() } else { document.text.clone() }
 }
@@ -270,37 +271,37 @@ fn shown(subject: &Str, Found { entry, document }: Found, query: &Query) -> Medi
     })
 }
 
-/// The text itself, which is JSON.
+/// Returns a response with the text itself, which is JSON.
 fn plain(text: &Str) -> Response {
     ([(CONTENT_TYPE, MEDIA)], text.to_string()).into_response()
 }
 
-/// All subjects
+/// List subjects
 #[utoipa::path(
     get, path = "/subjects", tag = "schema registry",
-    params(("subjectPrefix" = Option<String>, Query, description = "How they begin"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError)),
+    params(("subjectPrefix" = Option<String>, Query, description = "Prefix of the names"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("offset" = Option<u64>, Query, description = "Number of items to skip"), ("limit" = Option<i64>, Query, description = "Maximum number of items; negative: all")),
+    responses((status = 200, description = "Names of the subjects", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is invalid", body = RegistryError)),
 )]
 async fn subjects(State(registry): Shared, query: Query) -> Answer<Vec<Str>> {
     let all = registry.store.subjects().await?;
-    // The default of the protocol names all contexts.
+    // The default of the protocol includes all contexts.
     let prefix = query.text("subjectPrefix");
     let prefix = prefix.strip_prefix(":*:").unwrap_or(prefix);
     let found = all.into_iter().filter(|(subject, deleted)| subject.starts_with(prefix) && wanted(*deleted, &query));
     Ok(Media(query.part(found)?.map(|(subject, _)| subject).collect()))
 }
 
-/// The versions of a subject
+/// List the versions of a subject
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("offset" = Option<u64>, Query, description = "How many to leave out"), ("limit" = Option<i64>, Query, description = "How many at most; negative: all")),
-    responses((status = 200, description = "Their numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 400, description = "`400`: `offset` or `limit` is no such number", body = RegistryError),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("offset" = Option<u64>, Query, description = "Number of items to skip"), ("limit" = Option<i64>, Query, description = "Maximum number of items; negative: all")),
+    responses((status = 200, description = "Version numbers", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 400, description = "`400`: `offset` or `limit` is invalid", body = RegistryError),
               (status = 404, description = "`40401`: no such subject", body = RegistryError)),
 )]
 async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Query) -> Answer<Vec<u32>> {
@@ -308,16 +309,16 @@ async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Q
     Ok(Media(query.part(entries.into_iter())?.map(|entry| entry.version.get()).collect()))
 }
 
-/// A version of a subject
+/// Get a version of a subject
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good"),
-           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
-    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
+           ("format" = Option<String>, Query, description = "`resolved`: with references resolved")),
+    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn version(
     State(registry): Shared,
@@ -328,15 +329,15 @@ async fn version(
     Ok(shown(&subject, registry.version(&subject, &version, &query).await?, &query))
 }
 
-/// The text of a version
+/// Get the text of a version
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions/{version}/schema", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
-    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones")),
+    responses((status = 200, description = "The text of the schema", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn version_text(
     State(registry): Shared,
@@ -347,14 +348,14 @@ async fn version_text(
     Ok(plain(&text_for(&found.document, &query)))
 }
 
-/// The schemas that refer to a version
+/// List the schemas that refer to a version
 #[utoipa::path(
     get, path = "/subjects/{subject}/versions/{version}/referencedby", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`")),
-    responses((status = 200, description = "Their ids", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "Ids of the schemas", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
 async fn referenced_by(
     State(registry): Shared,
@@ -367,15 +368,15 @@ async fn referenced_by(
     Ok(Media(ids.into_iter().map(SchemaId::get).collect()))
 }
 
-/// The version of a subject that has this schema
+/// Find the version of a subject with this schema
 #[utoipa::path(
     post, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("deleted" = Option<bool>, Query, description = "With those that were deleted, and not for good")),
+           ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40403`: it has no such schema", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40403`: the subject does not have this schema", body = RegistryError),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Query, body: Bytes) -> Answer<Shown> {
     let (subject, document) = (Str::from(subject), registry.given(&body).await?);
@@ -393,9 +394,9 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Qu
     post, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "What it is known by, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 409, description = "`409`: it does not go with earlier versions", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "Its id and version, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 409, description = "`409`: not compatible with earlier versions", body = RegistryError),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn register(
     State(registry): Shared,
@@ -438,14 +439,14 @@ impl Registry {
     }
 }
 
-/// Whether a schema goes with the versions that the level is about
+/// Check the compatibility of a schema with the versions that the level covers
 #[utoipa::path(
     post, path = "/compatibility/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("verbose" = Option<bool>, Query, description = "Say why not")),
+           ("verbose" = Option<bool>, Query, description = "Include the reasons")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42201`: no schema that is understood", body = RegistryError)),
+    responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
 async fn check_all(
     State(registry): Shared,
@@ -454,23 +455,23 @@ async fn check_all(
     body: Bytes,
 ) -> Answer<Comparison> {
     let (subject, document) = (Str::from(subject), registry.given(&body).await?);
-    // Anything goes with nothing.
+    // Every schema is compatible with an empty subject.
     let mut entries = registry.store.entries(&subject).await?;
     entries.retain(|entry| !entry.deleted);
     let level = registry.level_of(&subject).await?;
     registry.checked(level, &document, &compatibility::concerned(level, entries), &query).await
 }
 
-/// Whether a schema goes with a version
+/// Check the compatibility of a schema with a version
 #[utoipa::path(
     post, path = "/compatibility/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("verbose" = Option<bool>, Query, description = "Say why not")),
+           ("verbose" = Option<bool>, Query, description = "Include the reasons")),
     request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "Whether it does", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
-              (status = 422, description = "`42201`: no schema that is understood; `42202`: no version", body = RegistryError)),
+              (status = 422, description = "`42201`: invalid schema; `42202`: invalid version", body = RegistryError)),
 )]
 async fn check_one(
     State(registry): Shared,

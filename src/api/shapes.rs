@@ -1,5 +1,5 @@
-//! Pipelines, connectors and processors as the API writes and reads them. 64-bit numbers are texts here, as clients of
-//! this kind of service expect.
+//! The JSON forms of pipelines, connectors and processors. 64-bit numbers are strings, as in the JSON encoding of gRPC,
+//! which clients of this API expect.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use utoipa::ToSchema;
 
 use super::status::StatusNow;
 
-/// Settings of a plugin by name, as they stand in the file; credentials that stand there are shown as `***`.
+/// Settings of a plugin by name, as written in the file; credentials are shown as `***`.
 pub(super) type Settings = BTreeMap<String, String>;
 
-/// A pipeline, and how it is.
+/// A pipeline with its status.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
@@ -30,13 +30,13 @@ pub(super) struct Pipeline {
     pub(super) status: StatusNow,
     pub(super) config: PipelineConfig,
     pub(super) connector_ids: Vec<String>,
-    /// Of the pipeline itself; those of its connectors are listed there.
+    /// Processors of the pipeline itself; connectors list their own.
     pub(super) processor_ids: Vec<String>,
-    /// Whether it is no longer in any file; what is stored of it is kept.
+    /// True if no file declares it; its stored state is kept.
     pub(super) detached: bool,
-    /// Who declares it: `file`, or `api` where it was made while the service ran.
+    /// Where it is declared: `file`, or `api` if it was created through the API.
     pub(super) origin: &'static str,
-    /// When the store first knew it; old stores do not say.
+    /// When it was first stored; absent if an earlier version stored it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) created_at: Option<String>,
     /// When its configuration last changed.
@@ -44,19 +44,19 @@ pub(super) struct Pipeline {
     pub(super) updated_at: Option<String>,
 }
 
-/// How a pipeline is.
+/// The state of a pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PipelineState {
     pub(super) status: PipelineStatus,
-    /// What went wrong; empty where nothing did.
+    /// The error; empty if there is none.
     pub(super) error: String,
     pub(super) stopped_reason: StoppedReason,
-    /// The state in a word, which tells more than `status`.
+    /// The status as a word, which is more specific than `status`.
     pub(super) word: &'static str,
 }
 
-/// The five that clients of this kind of service know.
+/// The values that clients of this API know.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(clippy::enum_variant_names, reason = "as it is written")]
@@ -67,19 +67,19 @@ pub(super) enum PipelineStatus {
     StatusRecovering,
 }
 
-/// Who stopped it.
+/// Origin of a stop.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(clippy::enum_variant_names, reason = "as it is written")]
 pub(super) enum StoppedReason {
     StoppedReasonUnspecified,
-    /// Its file, or somebody who asked for it: it stays stopped.
+    /// Its file or a user: it stays stopped.
     StoppedReasonUser,
     /// The service ended: it starts with the service.
     StoppedReasonSystem,
 }
 
-/// What people call a pipeline.
+/// Name and description of a pipeline.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PipelineConfig {
@@ -89,19 +89,19 @@ pub(super) struct PipelineConfig {
     pub(super) description: String,
 }
 
-/// Where the records of a pipeline go that failed.
+/// The dead-letter queue of a pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
     "plugin": "builtin:log", "settings": { "level": "warn" }, "windowSize": "1", "windowNackThreshold": "0",
 }))]
 pub(super) struct DeadLetterQueue {
-    /// The plugin of its destination.
+    /// The destination plugin.
     pub(super) plugin: String,
     pub(super) settings: BTreeMap<String, String>,
-    /// Over how many records failures are counted; 0: they are not.
+    /// Number of records over which failures are counted; 0 turns the count off.
     pub(super) window_size: String,
-    /// How many of them may fail until the pipeline does.
+    /// Number of failures within the window that the pipeline tolerates.
     pub(super) window_nack_threshold: String,
 }
 
@@ -121,30 +121,30 @@ pub(super) struct Connector {
     pub(super) pipeline_id: String,
     pub(super) processor_ids: Vec<String>,
     pub(super) config: ConnectorConfig,
-    /// Of a source from which something was delivered.
+    /// Only for a source with delivered records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source_state: Option<SourceState>,
-    /// Of a destination to which something was delivered.
+    /// Only for a destination with delivered records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) destination_state: Option<DestinationState>,
 }
 
-/// How far a source is.
+/// The position of a source.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourceState {
-    /// Where it goes on after, in base64. Of a source with several partitions that of the first;
-    /// `/v1/pipelines/{id}/positions` has them all.
+    /// The position after which it resumes, in base64. For a source with several partitions this is the first one;
+    /// `/v1/pipelines/{id}/positions` has all.
     pub(super) position: String,
 }
 
-/// What was delivered.
+/// The delivered positions.
 #[derive(Serialize, ToSchema)]
 pub(super) struct DestinationState {
-    /// Of each source the position of the last record, in base64.
+    /// Position of the last delivered record per source, in base64.
     pub(super) positions: BTreeMap<String, String>,
 }
 
-/// Which end of a pipeline a connector is.
+/// The role of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum ConnectorType {
@@ -152,7 +152,7 @@ pub(super) enum ConnectorType {
     TypeDestination,
 }
 
-/// What is set of a connector.
+/// The configuration of a connector.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConnectorConfig {
@@ -173,13 +173,13 @@ pub(super) struct Processor {
     /// `pipeline:processor`, or `pipeline:connector:processor`
     pub(super) id: String,
     pub(super) plugin: String,
-    /// For which records it is; empty: for all.
+    /// Condition on records; empty: all records.
     pub(super) condition: String,
     pub(super) parent: ProcessorParent,
     pub(super) config: ProcessorConfig,
 }
 
-/// Where a processor stands.
+/// The parent of a processor.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessorParent {
@@ -188,7 +188,7 @@ pub(super) struct ProcessorParent {
     pub(super) id: String,
 }
 
-/// What a processor stands in.
+/// The kind of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(super) enum ParentType {
@@ -196,13 +196,13 @@ pub(super) enum ParentType {
     TypeConnector,
 }
 
-/// What is set of a processor.
+/// The configuration of a processor.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessorConfig {
     #[serde(default)]
     pub(super) settings: BTreeMap<String, String>,
-    /// How many run in parallel.
+    /// Number of parallel workers.
     #[serde(default)]
     pub(super) workers: String,
 }

@@ -1,4 +1,4 @@
-//! How a pipeline is, as every answer has it.
+//! The status of a pipeline in responses.
 
 use std::time::SystemTime;
 
@@ -10,47 +10,47 @@ use utoipa::ToSchema;
 use crate::service::lifecycle::{Failed, Seen};
 use crate::store::Status;
 
-/// How a pipeline is.
+/// The current status of a pipeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusNow {
     /// `starting`, `running`, `idle`, `recovering`, `degraded`, `stopped`, `finished` or `invalid`.
     pub(super) word: &'static str,
-    /// Since when; left out where it was so before the service was started.
+    /// When it entered this status; absent if that was before the service started.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<String>,
-    /// What went wrong.
+    /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The connector or processor where it went wrong.
+    /// The connector or processor that failed.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     place: Option<Str>,
     /// While recovering: number of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<usize>,
-    /// While recovering: when it is made.
+    /// While recovering: time of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_try: Option<String>,
-    /// While starting or running: the latest failure after which it started again by itself.
+    /// While starting or running: the latest failure that it recovered from by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<LastFailure>,
-    /// While running: where records are held up that none has moved for long.
+    /// While running: where records have not moved for long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stalled: Option<Stalled>,
-    /// Number of the current run, or the last one, of this process; 0 = none yet. Counters begin anew with each.
+    /// Number of the current or last run in this process; 0 = none yet. Counters restart with each run.
     run: u64,
 }
 
-/// A failure after which a pipeline started again by itself.
+/// A failure after which a pipeline restarted by itself.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LastFailure {
-    /// When.
+    /// Time of the failure.
     at: String,
-    /// What it failed of.
+    /// The error.
     error: String,
-    /// How many attempts to recover counted then.
+    /// Number of attempts to recover that counted at that time.
     attempts: usize,
 }
 
@@ -60,19 +60,19 @@ impl LastFailure {
     }
 }
 
-/// Where a running pipeline is held up.
+/// Where a running pipeline is stalled.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Stalled {
-    /// The connector or processor that holds the records; `dead-letter-queue`, or `state-store` where positions cannot
-    /// be stored.
+    /// The connector or processor that holds the records; `dead-letter-queue`, or `state-store` if positions cannot be
+    /// stored.
     #[schema(value_type = String)]
     node: Str,
     /// `source`, `processor`, `destination` or `dead-letter-queue`: a connector and a processor may have the same id.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    /// When records moved last.
+    /// When records last moved.
     since: String,
-    /// What failed there last, since records moved.
+    /// The last failure there since records moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -82,7 +82,7 @@ impl StatusNow {
     pub(super) const WORDS: [&'static str; 8] =
         ["starting", "running", "idle", "recovering", "degraded", "stopped", "finished", "invalid"];
 
-    /// Of a pipeline of this service. `invalid`: what is wrong with its configuration.
+    /// Returns the status of a pipeline of this service. `invalid` is the error of its configuration.
     pub(super) fn of(seen: &Seen, invalid: Option<Str>) -> Self {
         let activity = match (&seen.status, &seen.progress) {
             (Status::Running, Some(progress)) => progress.activity(),
@@ -113,7 +113,7 @@ impl StatusNow {
         }
     }
 
-    /// Of a pipeline that only the store knows.
+    /// Returns the status of a pipeline that only the store has.
     pub(super) fn stored(status: &Status) -> Self {
         StatusNow {
             word: status.word(),
@@ -129,7 +129,7 @@ impl StatusNow {
     }
 }
 
-/// What failed in a node last, where that was after `since`.
+/// Returns the last failure in a node, if it happened after `since`.
 fn last_error(progress: &Progress, node: &Str, since: SystemTime) -> Option<String> {
     let stages = progress.stages();
     let nodes = stages.iter().flat_map(|stage| &stage.nodes);
@@ -139,7 +139,7 @@ fn last_error(progress: &Progress, node: &Str, since: SystemTime) -> Option<Stri
     errors.filter(|error| error.at >= since).max_by_key(|error| error.at).map(|error| error.message.clone())
 }
 
-/// A moment in UTC, to the millisecond.
+/// Formats a time in UTC with milliseconds.
 pub(super) fn rfc3339(at: SystemTime) -> String {
     chrono::DateTime::<chrono::Utc>::from(at).to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }

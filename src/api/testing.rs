@@ -1,7 +1,7 @@
-//! Tests of pipelines, for who writes them in a browser or a program.
+//! The endpoint that tests pipelines, for editors in a browser or a program.
 //!
-//! Each request is a process of its own: a clock that is paused, a script that never ends and memory that a test fills
-//! are nothing to the service. It names no files, and sees the settings of this service.
+//! Each request runs in a separate process: a paused clock, an endless script or excessive memory use do not affect the
+//! service. A request consists of texts and not of file names. The process uses the settings of this service.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -21,12 +21,12 @@ use super::error::{ApiError, Kind};
 use crate::files::system;
 use crate::settings::handed_down;
 
-/// Most tests of clients at a time; more wait.
+/// Maximum number of concurrent tests of clients; further ones wait.
 static TURNS: Semaphore = Semaphore::const_new(2);
-/// Longest time of a request: less than answers may take.
+/// Time limit of a request: less than the limit of responses.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// The paths of this file.
+/// Returns the paths of this module.
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(test))
 }
@@ -41,24 +41,24 @@ pub(crate) struct TestRequest {
     pub(crate) test: String,
 }
 
-/// What `anabranch pipelines test --json` says.
+/// The output of `anabranch pipelines test --json`.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 pub(crate) struct TestReport {
-    /// Whether all tests passed.
+    /// True if all tests passed.
     pub(crate) ok: bool,
-    /// How many passed and failed.
+    /// Numbers of passed and failed tests.
     pub(crate) summary: serde_json::Value,
-    /// The tests with what is not as expected, what they covered, and what is wrong with their file.
+    /// The tests with their differences, their coverage, and the errors of their file.
     pub(crate) result: serde_json::Value,
 }
 
 /// Run the tests of a pipeline
 ///
-/// Nothing is written, and no connection is made to anywhere. Tests that take longer than 25 s are given up.
+/// Writes nothing and opens no network connection. Tests that take longer than 25 s are cancelled.
 #[utoipa::path(
     post, path = "/v1/pipelines/test", tag = "pipelines", request_body = TestRequest,
     responses(
-        (status = 200, description = "The results, also where tests failed or are not valid", body = TestReport),
+        (status = 200, description = "The results, also if tests failed or are not valid", body = TestReport),
     ),
 )]
 async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiError> {
@@ -73,10 +73,10 @@ async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiE
     }
 }
 
-/// Runs this program on the test, no longer than [`PATIENCE`]. Blocks.
+/// Runs this program on the test, for at most [`PATIENCE`]. Blocks.
 ///
 /// # Errors
-/// It could not be run to its end, in words.
+/// Why it could not be run to its end.
 pub(crate) fn run(request: &TestRequest) -> Result<TestReport, String> {
     let cannot = |error: std::io::Error| format!("the test could not be run: {}", system(&error));
     let program = std::env::current_exe().map_err(cannot)?;

@@ -1,5 +1,5 @@
-//! The web interface: a page and what it loads, from inside the binary. Nobody needs a token to load it, for it holds
-//! nothing of the service; what it shows it asks of the API, as everybody does.
+//! The web interface: a page and its assets, embedded in the binary. Loading it needs no token, because it contains no
+//! data of the service; it gets its data from the API like other clients.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -55,7 +55,7 @@ const ASSETS: &[Asset] = assets! {
     "status.js": SCRIPT,
 };
 
-/// Only what comes from here is loaded, run and asked; no other page frames this one.
+/// Only resources of this origin are loaded, run and requested; other pages cannot frame this one.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -76,8 +76,8 @@ async fn asset(uri: Uri, asked: HeaderMap) -> Response {
 }
 
 impl Asset {
-    /// The file; or that it is still the one that the browser has, which asks each time: with a new version of the
-    /// service it must not show a page that is half the old one.
+    /// Returns the file, or `304 Not Modified` if the browser has it. The browser revalidates each time: after an
+    /// upgrade of the service it must not mix old and new files.
     fn answer(&self, asked: &HeaderMap) -> Response {
         let mut hasher = DefaultHasher::new();
         self.bytes.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! The page that shows the description of the API and tries requests. Everything it needs is in the binary.
+//! The page that shows the OpenAPI description and sends requests. All its assets are in the binary.
 
 use axum::Router;
 use axum::http::HeaderValue;
@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
-/// The page may load what is served here, and nothing else.
+/// The page may load only resources of this origin.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,4 +1,4 @@
-//! What a running service says of its pipelines, as far as commands show it.
+//! Answers of the HTTP API about pipelines: the fields that commands show.
 
 use anabranch_graph::phrase::counted;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 use crate::backlog::BacklogNumbers;
 use crate::client::escaped;
 
-/// Where the counters of all pipelines are.
+/// Path of the counters of all pipelines.
 pub(super) const LIVE: &str = "/v1/live";
 
-/// Where those of every part of one are.
+/// Returns the path of the counters of each node of a pipeline.
 pub(super) fn live_path(id: &str) -> String {
     format!("/v1/pipelines/{}/live", escaped(id))
 }
 
-/// A moment, as RFC 3339.
+/// A point in time, as RFC 3339 in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment(pub(super) DateTime<Utc>);
 
@@ -53,7 +53,7 @@ pub(super) struct PipelineAnswer {
 }
 
 impl PipelineAnswer {
-    /// What the counters alone know of a pipeline.
+    /// Builds an answer from the live counters, which lack the name, description and times of a pipeline.
     pub(super) fn of_live(live: &LivePipeline) -> Self {
         PipelineAnswer {
             id: live.id.clone(),
@@ -67,7 +67,7 @@ impl PipelineAnswer {
     }
 }
 
-/// Its name and what it is for.
+/// Name and description of a pipeline.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ConfigAnswer {
     #[serde(default)]
@@ -76,7 +76,7 @@ pub(super) struct ConfigAnswer {
     pub(super) description: String,
 }
 
-/// How it is.
+/// Status of a pipeline.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusAnswer {
@@ -99,7 +99,7 @@ pub(super) struct StatusAnswer {
     pub(super) run: u64,
 }
 
-/// The latest failure after which it started again by itself.
+/// The latest failure after which the pipeline restarted by itself.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LastFailure {
     pub(super) at: Moment,
@@ -107,7 +107,7 @@ pub(super) struct LastFailure {
     pub(super) attempts: u64,
 }
 
-/// It makes no progress.
+/// Describes a pipeline that makes no progress.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Stalled {
     #[serde(default)]
@@ -134,7 +134,7 @@ pub(super) struct PartAnswer {
     pub(super) config: PartConfig,
 }
 
-/// Settings of a part.
+/// Settings of a connector or a processor.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PartConfig {
     #[serde(default)]
@@ -155,7 +155,7 @@ pub(super) struct LiveAnswer {
     pub(super) pipelines: Vec<LivePipeline>,
 }
 
-/// Counters of the current run of one.
+/// Counters of the current run of a pipeline.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct LivePipeline {
@@ -172,7 +172,7 @@ pub(super) struct LivePipeline {
     pub(super) backlog: Option<BacklogNumbers>,
 }
 
-/// Counters of every part of one.
+/// Counters of every node and edge of a pipeline.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PartsAnswer {
     pub(super) id: String,
@@ -181,7 +181,7 @@ pub(super) struct PartsAnswer {
     pub(super) edges: Vec<EdgeAnswer>,
 }
 
-/// Counters of a node of its graph.
+/// Counters of a node of the pipeline's graph.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeAnswer {
@@ -198,7 +198,7 @@ pub(super) struct NodeAnswer {
     pub(super) last_error: Option<LastError>,
 }
 
-/// What failed in it last.
+/// The latest error of a node.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct LastError {
     pub(super) message: String,
@@ -206,7 +206,7 @@ pub(super) struct LastError {
     pub(super) at: Moment,
 }
 
-/// What went along an edge of its graph, and the queue there.
+/// Counters of an edge of the pipeline's graph, and of its queue.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EdgeAnswer {
@@ -221,7 +221,7 @@ pub(super) struct EdgeAnswer {
 }
 
 impl EdgeAnswer {
-    /// How full its queue is, from 0 to 1; `None` where it has none.
+    /// Returns how full the queue of the edge is, from 0 to 1; `None` if the edge has no queue.
     pub(super) fn fill(&self) -> Option<f64> {
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let fullest = share(self.queued_rows, self.bound_rows).max(share(self.queued_bytes, self.bound_bytes));
@@ -230,19 +230,19 @@ impl EdgeAnswer {
 }
 
 impl LiveAnswer {
-    /// Counters of a pipeline.
+    /// Returns the counters of a pipeline.
     pub(super) fn of(&self, id: &str) -> Option<&LivePipeline> {
         self.pipelines.iter().find(|pipeline| pipeline.id == id)
     }
 }
 
 impl StatusAnswer {
-    /// Whether it runs, or will by itself.
+    /// Returns `true` if the pipeline runs, or will run without a command.
     pub(super) fn is_live(&self) -> bool {
         ["starting", "running", "idle", "recovering"].contains(&self.word.as_str())
     }
 
-    /// The word for it, with what must not be overlooked.
+    /// Returns the status as a word, marked if the pipeline is stalled.
     pub(super) fn shown(&self) -> String {
         match &self.stalled {
             Some(_) => format!("{} (stalled)", self.word),
@@ -250,7 +250,7 @@ impl StatusAnswer {
         }
     }
 
-    /// The same in words, with where and how often.
+    /// Returns the status in words, with the stalled node or the number of the attempt.
     pub(super) fn sentence(&self) -> String {
         match (&self.stalled, self.attempt) {
             (Some(stalled), _) => format!("stalled at {}", stalled.node),
@@ -259,7 +259,7 @@ impl StatusAnswer {
         }
     }
 
-    /// What went wrong, and where.
+    /// Returns the error and the node in which it occurred.
     pub(super) fn cause(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(match &self.place {
@@ -268,20 +268,20 @@ impl StatusAnswer {
         })
     }
 
-    /// The latest failure after which it started again by itself, and how long ago that was; `None` where that is past. One
-    /// that fails again and again runs for seconds between its failures.
+    /// Returns the latest failure after which the pipeline restarted by itself, and its age. Returns `None` if it is
+    /// older than [`RECENT`]. A pipeline that fails repeatedly can run for seconds between its failures.
     pub(super) fn recent_failure(&self, now: DateTime<Utc>) -> Option<(&LastFailure, TimeDelta)> {
         let failure = self.last_failure.as_ref()?;
         let ago = (now - failure.at.0).max(TimeDelta::zero());
         (ago < RECENT).then_some((failure, ago))
     }
 
-    /// Whether it stands still, by itself or because of a failure.
+    /// Returns `true` if the pipeline makes no progress because of a stall or a failure.
     pub(super) fn is_held_up(&self) -> bool {
         self.stalled.is_some() || ["recovering", "degraded", "invalid"].contains(&self.word.as_str())
     }
 
-    /// What is to be said about it: the cause, and what comes next.
+    /// Returns the details of the status: the cause, and what happens next.
     pub(super) fn detail(&self, now: DateTime<Utc>) -> String {
         let mut parts = Vec::new();
         if let Some(stalled) = &self.stalled {
@@ -303,11 +303,11 @@ impl StatusAnswer {
     }
 }
 
-/// A failure is told for so long after the pipeline started again: the time after which an attempt to recover is
-/// forgotten, where no setting says otherwise.
+/// For how long a failure is shown after a restart. Equal to the default time after which the service resets the count
+/// of attempts.
 const RECENT: TimeDelta = TimeDelta::seconds(300);
 
-/// A span of time in a few characters: `12s`, `5m`, `3h`, `8d`.
+/// Formats a duration in a few characters: `12s`, `5m`, `3h`, `8d`.
 pub(super) fn short(span: chrono::TimeDelta) -> String {
     match span.num_seconds() {
         ..0 => "0s".to_owned(),

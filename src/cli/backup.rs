@@ -15,16 +15,17 @@ use crate::store::{Backup, BackupError, OpenError, Store};
 
 /// Back up the store while the service runs.
 ///
-/// Writes a consistent copy of the embedded store into a new file. A running service makes the copy and sends it; without
-/// one the command copies the file itself. The copy is opened and checked before it gets its name, so that a file of this
-/// name is whole. It holds what the store holds, credentials in pipelines included: only its owner can read it.
+/// Writes a consistent copy of the embedded store to a new file. If the service runs, it makes the copy and sends it;
+/// otherwise the command copies the file itself. The copy is opened and checked before it gets its name, so a file with
+/// this name is complete. It holds everything that the store holds, including credentials in pipelines, and only its
+/// owner can read it.
 ///
-/// To restore it, stop the service, put the file in the place of `db.path`, and start the service.
+/// To restore it, stop the service, replace the file at `db.path` with the copy, and start the service.
 ///
-/// Exit codes: 0 the copy is written, 2 there is such a file already or the store is not a file, 3 the copy cannot be made.
+/// Exit codes: 0 the copy is written, 2 the file exists already or the store is not a file, 3 the copy cannot be made.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The file to write; it must not exist. Without it, a file with the time in its name is written here.
+    /// The file to write; it must not exist. By default, a file with the time in its name in the current directory.
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -83,7 +84,7 @@ fn download(remote: &Remote, draft: &Path, to: &Path) -> Result<(), Box<Report>>
         downloaded
     });
     match unwritten.take() {
-        // The draft is named nowhere: the user knows only the name that the copy is to have.
+        // The error names the target: the user does not know the temporary file.
         Some(what) => Err(failed(&BackupError::System { path: to.into(), what })),
         None => downloaded,
     }

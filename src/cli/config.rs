@@ -6,9 +6,9 @@ use serde_json::{Map, json};
 use super::{Context, Report};
 use crate::settings::SettingFlags;
 
-/// Print every setting with its value and where the value comes from.
+/// Print every setting with its value and its origin.
 ///
-/// Prints every setting with its value and the layer it comes from: a flag, an `ANABRANCH_*` variable,
+/// Prints every setting with its value and the layer that the value comes from: a flag, an `ANABRANCH_*` variable,
 /// anabranch.yaml, or the default. Credentials are masked.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {

@@ -1,4 +1,4 @@
-//! `anabranch connectors …`: connector plugins, without a running service.
+//! `anabranch connectors …`: connector plugins. Does not need a running service.
 
 use clap::Subcommand;
 
@@ -10,7 +10,7 @@ pub(super) enum Command {
     /// List the connectors that pipelines can use.
     #[command(visible_alias = "ls")]
     List(ListArguments),
-    /// Show what a connector does and which settings it takes as source and as destination.
+    /// Show what a connector does and the settings it takes as source and as destination.
     #[command(visible_alias = "desc")]
     Describe(DescribeArguments),
 }

@@ -1,7 +1,7 @@
-//! `anabranch dlq …`: records that failed, and what to do with them.
+//! `anabranch dlq …`: lists, shows, edits, replays and purges dead letters.
 //!
-//! The letters are in the state store. Where a running service holds it, it is asked over HTTP; otherwise the store is
-//! opened here.
+//! Dead letters are in the state store. If a running service holds the store, the commands use the HTTP API; otherwise
+//! they open the store.
 
 mod edit;
 mod list;
@@ -39,15 +39,15 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     report.unwrap_or_else(|report| *report)
 }
 
-/// Where the letters are had from.
+/// Access to the dead letters.
 enum Shelf {
-    /// A running service.
+    /// Through the API of a running service.
     Service(Remote),
-    /// The store itself.
+    /// Directly in the store.
     Store(Opened),
 }
 
-/// A store of a command, and the runtime that it needs.
+/// An open store, and the runtime that its calls need.
 struct Opened {
     command: &'static str,
     store: Store,
@@ -55,13 +55,13 @@ struct Opened {
 }
 
 impl Shelf {
-    /// Whoever has the store: a file is locked by the service that runs with it, so where it can be opened nobody does. A
-    /// database is asked only where no service answers.
+    /// Uses the running service if there is one, otherwise opens the store. A service locks the file of its store, so a
+    /// file that can be opened belongs to no service. A database is opened only if no service answers.
     fn find(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
         Shelf::opened_by(Store::open, command, settings)
     }
 
-    /// The same for a command that changes letters: no service has the store meanwhile.
+    /// Like `find`, for commands that change dead letters: no service can use the store at the same time.
     fn find_to_change(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
         Shelf::opened_by(Store::own, command, settings)
     }
@@ -74,7 +74,7 @@ impl Shelf {
         let unusable = |error: &OpenError| {
             Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string()))
         };
-        // Who names a service means its letters, and not those of a store that happens to be here.
+        // If the user names a service, its dead letters are meant, not those of a store on this machine.
         if settings.api.as_ref().is_some_and(|api| api.named)
             && let Some(remote) = Remote::find(command, settings)?
         {
@@ -113,7 +113,7 @@ impl Drop for Opened {
 
 impl Opened {
     fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
-        // Replays run on it too.
+        // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
             let message = format!("cannot start: {}", crate::files::system(&error));
             Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
@@ -127,12 +127,12 @@ impl Opened {
         })
     }
 
-    /// The pipeline of this id, where the store knows one.
+    /// Returns the pipeline with this id, if the store has it.
     fn pipeline(&self, id: &str) -> Result<Option<StoredPipeline>, Box<Report>> {
         Ok(self.ask(self.store.pipelines())?.into_iter().find(|pipeline| *pipeline.id == *id))
     }
 
-    /// Refuses an id that the store knows neither as a pipeline nor by letters.
+    /// Fails unless the store has a pipeline or dead letters with this id.
     fn known(&self, id: &Str) -> Result<(), Box<Report>> {
         let pipelines = self.ask(self.store.pipelines())?;
         if pipelines.iter().any(|pipeline| pipeline.id == *id) || self.ask(self.store.letter_totals(id))?.count > 0 {
@@ -147,7 +147,7 @@ impl Opened {
     }
 }
 
-/// The report of a letter that is not there.
+/// The report for a dead letter that does not exist.
 fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
     Box::new(
         Report::new(command)
@@ -156,7 +156,7 @@ fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
     )
 }
 
-/// `1 letter`, `2 letters`.
+/// Formats a number of dead letters: `1 letter`, `2 letters`.
 fn letters(count: u64) -> String {
     format!("{count} letter{}", if count == 1 { "" } else { "s" })
 }

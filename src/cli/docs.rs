@@ -1,4 +1,5 @@
-//! `anabranch docs …`: the reference that is made of the code. Hidden: it is for those who work on this program.
+//! `anabranch docs …`: writes the reference pages, which are generated from the code. Hidden: it is for developers of
+//! this program.
 
 use std::fs;
 use std::path::PathBuf;

@@ -14,46 +14,46 @@ use super::{Context, Exit, Report, report};
 use crate::settings::{Layers, Refused, ServiceFlags, Settings};
 use crate::terminal::Style;
 
-/// Look for what would keep the service from running well.
+/// Check the settings, files, store and machine for problems.
 ///
-/// Looks at the settings, the pipeline files, the store, the port, the plugins, and at what the machine gives: open
-/// files, disk space, the clock. Nothing is changed and nothing is started. It can be asked beside a running service.
+/// Checks the settings, the pipeline files, the store, the port, the plugins, and resources of the machine: open files,
+/// disk space, the clock. Changes and starts nothing. Can be run while the service runs.
 ///
-/// Exit codes: 0 nothing is wrong (there may be warnings), 2 a setting or a pipeline file is not valid, 3 something
-/// around the service is not as it must be.
+/// Exit codes: 0 there are no problems (there may be warnings), 2 a setting or a pipeline file is not valid, 3 the
+/// environment of the service has a problem.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only these checks: a name, or the part of it before the dot. May be given several times.
+    /// Run only these checks: a name, or the part of it before the dot. Can be repeated.
     #[arg(long = "check", value_name = "NAME")]
     checks: Vec<String>,
-    /// Also load standalone plugins and the pipelines that need them, which may take long.
+    /// Also load standalone plugins and the pipelines that need them, which can take long.
     #[arg(long)]
     deep: bool,
-    /// Print only what is not well.
+    /// Print only problems.
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     settings: ServiceFlags,
 }
 
-/// What a check found.
+/// The result of a check, with its name.
 struct Finding {
     check: &'static str,
     mark: Mark,
-    /// What was found, in a line.
+    /// The result in one line.
     what: String,
     /// Remedy.
     advice: Option<String>,
 }
 
-/// How it looks.
+/// Severity of a result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
     Well,
     Warning,
-    /// What the user wrote is wrong.
+    /// A setting or a file of the user is not valid.
     Invalid,
-    /// What is around the service is wrong.
+    /// The environment of the service has a problem.
     Environment,
 }
 
@@ -83,7 +83,7 @@ impl Mark {
     }
 }
 
-/// What is found about one check: how it looks, in what words, and what to do.
+/// The result of a check: severity, text and remedy.
 struct Found {
     mark: Mark,
     what: String,
@@ -115,7 +115,7 @@ impl Found {
 
 type Check = fn(&mut Patient<'_>) -> Found;
 
-/// The checks, in the order in which they are made.
+/// The checks, in the order in which they run.
 const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
     ("service.reachable", parts::service),
@@ -131,16 +131,16 @@ const CHECKS: &[(&str, Check)] = &[
     ("machine.disk", machine::disk),
     ("machine.clock", machine::clock),
 ];
-/// Comes before all others: without settings there is nothing to look at.
+/// Runs before all others, which need the settings.
 const SETTINGS: &str = "config.resolve";
-/// Only on demand.
+/// Runs only with `--deep`.
 const STANDALONE: &str = "plugins.standalone";
 
-/// What is looked at.
+/// The subject of the checks.
 struct Patient<'a> {
     settings: &'a Settings,
     deep: bool,
-    /// Whether a service answers at the address of the settings, once that was looked at.
+    /// Whether a service answers at the configured address; `None` before that check has run.
     answers: Option<bool>,
 }
 
@@ -187,7 +187,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     told_all(Report::new(COMMAND).notes(notes), &findings, arguments.quiet, context.color)
 }
 
-/// What is wrong with the settings, in a line.
+/// Returns the first error in the settings as one line.
 fn told(refused: &Refused) -> String {
     let first = refused.findings.iter().find(|finding| finding.severity == Severity::Error);
     first.map(|finding| finding.message.clone()).unwrap_or_default()

@@ -11,13 +11,13 @@ use super::{Exit, Report};
 use crate::files::system;
 use crate::settings::document;
 
-/// Make the directories and the configuration file of a new service.
+/// Create the directories and the configuration file of a new service.
 ///
-/// Makes the directories `processors`, `connectors` and `pipelines` and writes `anabranch.yaml`, which holds
-/// every setting with its default and meaning. What is there already is left as it is.
+/// Creates the directories `processors`, `connectors` and `pipelines` and writes `anabranch.yaml`, which holds every
+/// setting with its default and meaning. Existing files and directories are not changed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where to make them.
+    /// The directory in which to create them.
     #[arg(long, default_value = ".", value_hint = clap::ValueHint::DirPath)]
     path: PathBuf,
 }

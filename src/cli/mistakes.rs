@@ -1,11 +1,11 @@
-//! Command lines that are not understood, and the right ones.
+//! Corrections for command lines that clap refuses.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _};
 
 use super::Cli;
 
-/// The command line that is meant by one that clap refuses, where that can be told.
+/// Returns a corrected form of a command line that clap refuses, if there is an obvious one.
 pub(super) fn meant(error: &clap::Error, line: &[String]) -> Option<String> {
     let mut cli = Cli::command();
     cli.build();
@@ -30,7 +30,7 @@ pub(super) fn meant(error: &clap::Error, line: &[String]) -> Option<String> {
     Some(format!("anabranch {}", corrected.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")))
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell if it needs quotes.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=@,+<>|[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -40,7 +40,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The command behind the words of a line, and how many of them name it.
+/// Returns the command that a line names, and the number of words that name it.
 fn command<'c>(cli: &'c Command, line: &[String]) -> (&'c Command, usize) {
     let mut command = cli;
     let mut last = 0;
@@ -56,7 +56,8 @@ fn command<'c>(cli: &'c Command, line: &[String]) -> (&'c Command, usize) {
     (command, last)
 }
 
-/// `validate` by itself is a command of a group, as most of them are of `pipelines`; `pipelines run` is one of none.
+/// Corrects a subcommand without its group (`validate`, which is a command of `pipelines`), and a top-level command
+/// within a group (`pipelines run`).
 fn elsewhere(cli: &Command, name: &str, line: &[String]) -> Option<Vec<String>> {
     let at = line.iter().position(|word| word == name)?;
     let (before, after) = (&line[..at], &line[at + 1..]);
@@ -64,7 +65,7 @@ fn elsewhere(cli: &Command, name: &str, line: &[String]) -> Option<Vec<String>> 
     let flags = before.iter().filter(|word| word.starts_with('-')).cloned();
     let whole = |words: &[&str]| -> Vec<String> {
         let after = match words {
-            // What is run is what is at a path.
+            // `run` takes a path only as a flag.
             ["run"] => after
                 .iter()
                 .flat_map(|word| match word.starts_with('-') {
@@ -95,8 +96,8 @@ fn elsewhere(cli: &Command, name: &str, line: &[String]) -> Option<Vec<String>> 
     Some(whole(&[of, name]))
 }
 
-/// `--api.enabled false`: the value of a flag that need not have one is joined to it; `run p.yaml`: what is run is at a
-/// path.
+/// Corrects `--api.enabled false`, where the optional value of a flag must be joined with `=`, and `run p.yaml`, where
+/// the path needs its flag.
 fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<String>> {
     let at = line.iter().position(|word| word == unknown)?;
     let (command, _) = command(cli, line);
@@ -117,7 +118,7 @@ fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
     if command.get_name() == "run" && !unknown.starts_with('-') {
         let mut corrected = line.to_vec();
         let is_path = unknown.contains(['/', '.', '\\']) || std::path::Path::new(unknown).exists();
-        // The id of a pipeline: the service runs already.
+        // A pipeline id, so the service probably runs already.
         if !is_path && corrected.len() == 2 {
             return Some(["pipelines", "start", unknown].map(str::to_owned).into());
         }
@@ -127,7 +128,7 @@ fn value_apart(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
     None
 }
 
-/// `-c anabranch.yaml`, `--config p.yaml`: a file behind a flag that other services have.
+/// Corrects `-c anabranch.yaml` and `--config p.yaml`: flags that other programs have for their files.
 fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     let flag = unknown.split('=').next()?;
     matches!(flag, "-c" | "-f" | "--config" | "--file" | "--config-file").then_some(())?;
@@ -139,7 +140,7 @@ fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     let rest = line[..at].iter().chain(&line[at + taken..]);
     let commands: Vec<&String> = rest.clone().filter(|word| !word.starts_with('-')).collect();
     let flags = rest.filter(|word| word.starts_with('-')).cloned();
-    // The file of the settings has a name of its own; any other holds pipelines.
+    // The settings file is called `anabranch.*`; any other file holds pipelines.
     let is_settings = file.rsplit('/').next().is_some_and(|name| name.starts_with("anabranch."));
     let setting = if is_settings { "--config.path" } else { "--pipelines.path" };
     match commands[..] {
@@ -154,7 +155,7 @@ fn file_first(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     Some(["run".to_owned(), setting.to_owned(), file].into_iter().chain(flags).collect())
 }
 
-/// `pipelines list orders`: one of them is described.
+/// Corrects `pipelines list orders` to `describe`.
 fn of_one(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     let at = line.iter().position(|word| word == unknown)?;
     (at >= 2 && matches!(line[at - 1].as_str(), "list" | "ls") && !unknown.starts_with('-')).then_some(())?;
@@ -165,8 +166,8 @@ fn of_one(unknown: &str, line: &[String]) -> Option<Vec<String>> {
     Some(corrected)
 }
 
-/// `backup store.db`: a value without the name of the only option that could take it. A name with a dot is a setting of
-/// the service.
+/// Corrects `backup store.db`: a value without the name of the only option that takes one. Options with a dot in their
+/// name are settings of the service and do not count.
 fn only_option(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<String>> {
     let at = line.iter().position(|word| word == unknown && !word.starts_with('-'))?;
     let (command, words) = command(cli, line);
@@ -185,7 +186,7 @@ fn only_option(cli: &Command, unknown: &str, line: &[String]) -> Option<Vec<Stri
     Some(corrected)
 }
 
-/// `dlq replay orders 1-3`: each number stands by itself.
+/// Corrects `dlq replay orders 1-3`: numbers are separate arguments.
 fn ranges(value: &str, line: &[String]) -> Option<Vec<String>> {
     const MOST: u64 = 10;
     let at = line.iter().position(|word| word == value)?;
@@ -205,7 +206,7 @@ fn ranges(value: &str, line: &[String]) -> Option<Vec<String>> {
     Some(corrected)
 }
 
-/// `--once=true`: a flag without a value.
+/// Corrects `--once=true`: a flag that takes no value.
 fn without_value(flag: &str, line: &[String]) -> Option<Vec<String>> {
     let name = flag.split([' ', '=']).next()?;
     let at = line.iter().position(|word| word.split('=').next() == Some(name))?;
@@ -218,7 +219,7 @@ fn without_value(flag: &str, line: &[String]) -> Option<Vec<String>> {
     Some(corrected)
 }
 
-/// Something that has to be given is missing: the line with its name in its place.
+/// Completes a line that lacks required arguments with their names.
 fn missing(cli: &Command, line: &[String]) -> Option<Vec<String>> {
     let (command, words) = command(cli, line);
     let given = line[words..].iter().filter(|word| !word.starts_with('-')).count();
@@ -227,7 +228,7 @@ fn missing(cli: &Command, line: &[String]) -> Option<Vec<String>> {
     if values.is_empty() {
         return None;
     }
-    // Values come before flags.
+    // Values are inserted before flags.
     let end = corrected.iter().rposition(|word| !word.starts_with('-')).map_or(0, |at| at + 1);
     for (at, value) in (end..).zip(values.iter().skip(given)) {
         let name = value.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());

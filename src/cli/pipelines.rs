@@ -68,7 +68,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     }
 }
 
-/// Whether the path names a YAML file by its extension.
+/// Returns `true` if the path has the extension of a YAML file.
 fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"))
 }

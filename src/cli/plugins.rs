@@ -1,4 +1,4 @@
-//! Plugins for readers: what there is, and what each takes.
+//! The `list` and `describe` subcommands of connectors and processors.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub(super) struct ListArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DescribeArguments {
-    /// The plugin, as pipelines name it.
+    /// Name of the plugin, as pipelines write it.
     #[arg(add = completions::plugins())]
     name: String,
     #[command(flatten)]
@@ -109,7 +109,8 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
     let Some((_, first)) = connector.roles().next() else {
         let names: Vec<String> =
             connectors(&registry).filter_map(|c| Some(c.roles().next()?.1.name.to_string())).collect();
-        // The more telling of the two: a name that is near in one role is a name that is near.
+        // Prefers the error that has a suggestion: a name that is similar in one role is probably the one that is
+        // meant.
         let errors = [source.err(), destination.err()].into_iter().flatten();
         let error = errors.max_by_key(|error| !matches!(error, ResolveError::Unknown { near: None, .. }));
         return match error {
@@ -136,7 +137,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
     Report::new(COMMAND).text(text).result(result)
 }
 
-/// A connector in the roles it has.
+/// The specifications of a connector, per role.
 struct Connector<'a> {
     source: Option<&'a Specification>,
     destination: Option<&'a Specification>,
@@ -150,7 +151,7 @@ impl<'a> Connector<'a> {
     }
 }
 
-/// All connectors: those that are built in, in name order, then the standalone ones.
+/// Returns all connectors: the built-in ones by name, then the standalone ones.
 fn connectors(registry: &Registry) -> impl Iterator<Item = Connector<'_>> {
     let standalone = registry.standalone_connectors().iter().map(|connector| Connector {
         source: connector.source.as_ref().map(|kind| kind.specification()),
@@ -194,7 +195,7 @@ fn listed(report: Report, table: &Table, what: &str, result: &[Value]) -> Report
     report.text(format!("{}\n", table.trim_fmt())).summary(json!({ what: count })).result(json!({ what: result }))
 }
 
-/// A table as wide as the terminal; as wide as its content where there is none.
+/// Creates a table as wide as the terminal, or as wide as its content if there is no terminal.
 fn listing(context: &Context) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -220,7 +221,7 @@ fn head(specification: &Specification, roles: Option<&str>) -> String {
 
 fn parameters(text: &mut String, specification: &Specification, context: &Context) {
     if specification.parameters.is_empty() {
-        text.push_str("\nIt takes no settings.\n");
+        text.push_str("\nThe plugin has no settings.\n");
         return;
     }
     let mut table = listing(context);
@@ -240,7 +241,7 @@ fn kind(parameter: &Parameter) -> String {
     json!(parameter.kind).as_str().unwrap_or_default().to_owned()
 }
 
-/// The rules beyond the type, in words.
+/// Describes the validation rules of a parameter, except its type, in words.
 fn rules(parameter: &Parameter) -> String {
     let list = |texts: &[Str]| texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ");
     let mut rules: Vec<String> = parameter

@@ -1,6 +1,6 @@
-//! `anabranch positions …`: where sources go on, and how to move that.
+//! `anabranch positions …`: shows, resets, rewinds, exports and imports source positions.
 //!
-//! A service that runs is asked; where none answers, these commands use the store themselves.
+//! The commands use the running service; if none answers, they open the store.
 
 mod moving;
 mod show;
@@ -48,7 +48,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     }
 }
 
-/// Where a source, or a partition of it, goes on.
+/// Position of a source, or of one partition of it.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Lane {
     #[serde(default)]
@@ -59,12 +59,12 @@ pub(super) struct Lane {
     pub(super) generation: u64,
     /// Records of this generation that are delivered and acknowledged.
     pub(super) records: u64,
-    /// Position of the last of them, as people see it.
+    /// Position of the last of these records, in readable form.
     pub(super) position: String,
 }
 
 impl Lane {
-    /// Of a lane of the store.
+    /// Builds the position from an entry of the store.
     pub(super) fn new(pipeline: &str, lane: &LaneId, mark: &Mark) -> Self {
         Lane {
             pipeline: pipeline.to_owned(),
@@ -76,7 +76,7 @@ impl Lane {
         }
     }
 
-    /// For programs.
+    /// The position as JSON.
     pub(super) fn shown(&self) -> Value {
         json!({
             "pipeline": self.pipeline, "connector": self.connector, "partition": self.partition,
@@ -85,10 +85,10 @@ impl Lane {
     }
 }
 
-/// The positions of a pipeline, or of all, as a running service has them.
+/// Returns the positions of a pipeline, or of all pipelines, from a running service.
 ///
 /// # Errors
-/// The service refuses.
+/// The service refuses the request.
 pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<Lane>, Box<Report>> {
     #[derive(Deserialize)]
     struct Named {
@@ -110,7 +110,7 @@ pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<
     Ok(lanes)
 }
 
-/// The store of a command, and the runtime that it needs.
+/// An open store, and the runtime that its calls need.
 pub(super) struct Opened {
     store: Store,
     runtime: Runtime,
@@ -123,18 +123,18 @@ impl Drop for Opened {
 }
 
 impl Opened {
-    /// Opens the store that is there.
+    /// Opens the existing store.
     ///
     /// # Errors
-    /// The report of the command `command`: there is none, or it cannot be used.
+    /// Returns the report of `command` if the store does not exist or cannot be opened.
     pub(super) fn open(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
         Opened::opened_by(Store::open, command, database)
     }
 
-    /// The same for a command that changes positions: no service has the store meanwhile.
+    /// Like [`Opened::open`], for commands that change positions: no service can use the store at the same time.
     ///
     /// # Errors
-    /// As [`Opened::open`]; a service has it.
+    /// As [`Opened::open`]; also if a service uses the store.
     pub(super) fn open_to_change(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
         Opened::opened_by(Store::own, command, database)
     }
@@ -169,7 +169,7 @@ impl Opened {
     }
 }
 
-/// What a pipeline runs as its file declares it, or as it was made through the API; `None` where it has errors.
+/// Returns the pipeline as its file declares it, or as it was created through the API; `None` if it has errors.
 fn declared(settings: &Settings, id: &str, stored: Option<&StoredPipeline>) -> Option<Pipeline> {
     let (registry, options) = (registry_with(settings), compile_options(settings, false));
     let found = Pipelines::load(&[&settings.pipelines.path], &registry, &options);
@@ -180,15 +180,15 @@ fn declared(settings: &Settings, id: &str, stored: Option<&StoredPipeline>) -> O
     })
 }
 
-/// The report of a store that failed.
+/// The report for a store that failed.
 pub(super) fn unreadable(command: &'static str, error: &StoreError) -> Report {
     Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string())
 }
 
-/// The pipeline with this id.
+/// Returns the pipeline with this id.
 ///
 /// # Errors
-/// The store has none, and says which is meant.
+/// Returns the report of `command` if the store has no such pipeline, with a similar id if there is one.
 fn named<'a>(
     command: &'static str,
     pipelines: &'a [StoredPipeline],

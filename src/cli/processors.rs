@@ -1,4 +1,4 @@
-//! `anabranch processors …`: processor plugins, without a running service.
+//! `anabranch processors …`: processor plugins. Does not need a running service.
 
 mod new;
 mod run;
@@ -13,7 +13,7 @@ pub(super) enum Command {
     /// List the processors that pipelines can use.
     #[command(visible_alias = "ls")]
     List(ListArguments),
-    /// Show what a processor does and which settings it takes.
+    /// Show what a processor does and the settings it takes.
     #[command(visible_alias = "desc")]
     Describe(DescribeArguments),
     New(new::Arguments),

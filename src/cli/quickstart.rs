@@ -7,12 +7,13 @@ use super::{Context, Exit, Report, pipelines};
 use crate::files::system;
 use crate::settings::{Layers, document};
 
-/// Run a demo pipeline in a temporary directory and show it in the browser; nothing is left behind.
+/// Run a demo pipeline in a temporary directory and show it in the browser.
 ///
-/// The service has its page at an address that is printed; where there is a display, it is opened. Ctrl+C ends it.
+/// Prints the address of the service's web page and, if there is a display, opens it. Ctrl+C stops the service and
+/// removes the directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only print the address of the page.
+    /// Print the address of the page without opening it.
     #[arg(long)]
     no_open: bool,
 }
@@ -32,10 +33,10 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
         ("config.path", config.display().to_string()),
         ("pipelines.path", file.display().to_string()),
         ("db.type", "inmemory".to_owned()),
-        // Beside a service that has the usual port.
+        // Does not conflict with a service at the default port.
         ("api.http.address", "127.0.0.1:0".to_owned()),
     ];
-    // Neither the directory it is started in nor the environment changes the demo.
+    // The current directory and the environment do not affect the demo.
     let settings = match (Layers { flags: &flags, environment: &[] }).resolve() {
         Ok((settings, _)) => settings,
         Err(refused) => {
@@ -48,14 +49,14 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
     };
     let path = directory.path().to_path_buf();
     let before_abort = Box::new(move || drop(std::fs::remove_dir_all(&path)));
-    // Into a pipe nobody looks at a page either.
+    // If the output is not a terminal, a browser is not wanted either.
     let opens = !arguments.no_open && context.terminal && !context.json && has_display();
     let on_listening = Box::new(move |address: SocketAddr| show(address, opens));
     let manner = Manner { before_abort: Some(before_abort), on_listening: Some(on_listening), ..Manner::default() };
     serve("quickstart", settings, manner, context)
 }
 
-/// Says where the page is, and opens it.
+/// Prints the address of the page, and opens it if asked to.
 fn show(address: SocketAddr, opens: bool) {
     let url = format!("http://{address}/");
     let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("The page of this service is {url}\n"));
@@ -64,7 +65,7 @@ fn show(address: SocketAddr, opens: bool) {
     }
 }
 
-/// Whether a browser could be seen.
+/// Returns `true` if there is a display for a browser.
 fn has_display() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     cfg!(target_os = "macos") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")

@@ -1,4 +1,4 @@
-//! A record as a reader sees it.
+//! Records in readable form.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct ShownPayload {
     after: Value,
 }
 
-/// The record without its position over several lines of JSON, with raw data as text where they are text.
+/// Formats a record as JSON over several lines, without its position. Raw data that is printable text is shown as text.
 pub(super) fn pretty(record: &Record) -> String {
     let shown = Shown {
         operation: record.operation.as_str(),
@@ -53,7 +53,7 @@ fn data(data: &Data) -> Value {
     }
 }
 
-/// Bytes as text where they are text that a terminal may print, else as base64.
+/// Returns bytes as text if they are text that is safe to print on a terminal, otherwise as base64.
 pub(super) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(|c: char| is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t')) => text.to_owned(),

@@ -1,4 +1,4 @@
-//! A running service, as commands ask it.
+//! Access of commands to a running service.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,8 @@ use crate::client::{Client, ClientError};
 use crate::runtime;
 use crate::settings::Settings;
 
-/// The service that a command asks, and the runtime that asking needs. All that fails is the report of the command.
+/// The running service that a command calls, and the runtime that the calls need. Failures become the report of the
+/// command.
 pub(super) struct Remote {
     command: &'static str,
     client: Client,
@@ -17,20 +18,21 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// The service of these settings. Whether it runs shows with the first request.
+    /// Returns the service of these settings. Does not connect: the first request does.
     ///
     /// # Errors
-    /// The settings do not say where it is.
+    /// The settings do not contain a usable address.
     pub(super) fn of(command: &'static str, settings: &Settings) -> Result<Self, Box<Report>> {
         let client =
             Client::of(settings.api.as_ref()).map_err(|error| Box::new(Report::new(command).refused(&error)))?;
         Ok(Remote { command, client, runtime: asking(command)? })
     }
 
-    /// The service of these settings where one answers: `None` where nobody listens and the command did not name one.
+    /// Returns the service of these settings if it answers. Returns `None` if nothing listens and neither a flag nor a
+    /// variable named the address.
     ///
     /// # Errors
-    /// Somebody listens and does not answer as a service does. Nobody listens at the address that a flag or a variable
+    /// Something listens but does not answer as a service does. Nothing listens at an address that a flag or a variable
     /// named: the store of this machine may belong to another service.
     pub(super) fn find(command: &'static str, settings: &Settings) -> Result<Option<Self>, Box<Report>> {
         let client = match Client::of(settings.api.as_ref()) {
@@ -51,7 +53,7 @@ impl Remote {
         }
     }
 
-    /// Where the service is.
+    /// Returns the URL of the service.
     pub(super) fn url(&self) -> String {
         self.client.url()
     }
@@ -61,7 +63,7 @@ impl Remote {
         self.run(self.client.get(path))
     }
 
-    /// The same; `None` from a service that does not know the path.
+    /// Like [`Remote::get`]; `None` if the service does not have the path.
     pub(super) fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Box<Report>> {
         match self.runtime.block_on(self.client.get(path)) {
             Ok(answer) => Ok(Some(answer)),
@@ -70,7 +72,7 @@ impl Remote {
         }
     }
 
-    /// The same; why the state store of the service is not available, where that is what the service answers.
+    /// Like [`Remote::get`]; the inner error is the service's message if its state store is not available.
     pub(super) fn get_of_store<T: DeserializeOwned>(&self, path: &str) -> Result<Result<T, String>, Box<Report>> {
         match self.runtime.block_on(self.client.get(path)) {
             Ok(answer) => Ok(Ok(answer)),
@@ -89,12 +91,12 @@ impl Remote {
         self.run(self.client.delete(path))
     }
 
-    /// Asks in a way of its own.
+    /// Runs a request to completion.
     pub(super) fn run<T>(&self, asking: impl Future<Output = Result<T, ClientError>>) -> Result<T, Box<Report>> {
         self.runtime.block_on(asking).map_err(|error| self.refused(&error))
     }
 
-    /// For requests that go on beside each other, and websockets.
+    /// Returns the client and the runtime, for concurrent requests and websockets.
     pub(super) fn parts(&self) -> (&Client, &Runtime) {
         (&self.client, &self.runtime)
     }

@@ -1,4 +1,4 @@
-//! What a command has to say, as text or as JSON, and the exit code.
+//! The result of a command, as text or as JSON, and its exit code.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -14,32 +14,32 @@ use crate::terminal::{self, Stream};
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Done, or cancelled.
+    /// Done, or cancelled by the user.
     Ok = 0,
-    /// It failed at run time.
+    /// Failed at run time.
     Failed = 1,
-    /// What was given is not valid.
+    /// The input is not valid.
     Invalid = 2,
-    /// The environment refuses: in use, out of reach, not allowed, not drained in time.
+    /// The environment prevents it: a resource is in use, out of reach or not permitted, or draining took too long.
     Environment = 3,
     /// The running service differs from the files, and nothing was changed.
     Drift = 4,
-    /// `run --once`: nothing was read, because nothing was there.
+    /// `run --once`: nothing was read, because the sources had nothing to read.
     NothingRead = 5,
-    /// `run --once`: a bound of a dead-letter queue dropped letters.
+    /// `run --once`: a limit of a dead-letter queue removed dead letters.
     LettersDropped = 6,
-    /// `run --once`: it was stopped before everything was read, or a source left something to a later run.
+    /// `run --once`: it was stopped before everything was read, or a source left something for a later run.
     Interrupted = 7,
 }
 
-/// What a command has to say.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Report {
     command: &'static str,
     exit: Exit,
-    /// For standard output, in human mode.
+    /// For standard output, in text mode.
     text: String,
-    /// For standard error, in human mode.
+    /// For standard error, in text mode.
     notes: String,
     summary: Value,
     result: Value,
@@ -47,18 +47,18 @@ pub struct Report {
     error: Option<Error>,
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 struct Error {
     code: Cow<'static, str>,
     message: String,
     suggestion: Option<String>,
-    /// Which part of what was given is wrong, as a JSON pointer.
+    /// Place of the error in the input, as a JSON pointer.
     path: Option<String>,
 }
 
 impl Report {
-    /// All is well.
+    /// Creates the report of a command that succeeded.
     pub fn new(command: &'static str) -> Self {
         Report {
             command,
@@ -72,42 +72,42 @@ impl Report {
         }
     }
 
-    /// Text for people on standard output.
+    /// Sets the text for standard output.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
         self
     }
 
-    /// Text for people on standard error.
+    /// Sets the text for standard error.
     #[must_use]
     pub fn notes(mut self, text: impl Into<String>) -> Self {
         self.notes = text.into();
         self
     }
 
-    /// Counts for programs.
+    /// Sets the counts in the JSON output.
     #[must_use]
     pub fn summary(mut self, summary: Value) -> Self {
         self.summary = summary;
         self
     }
 
-    /// The result for programs.
+    /// Sets the result in the JSON output.
     #[must_use]
     pub fn result(mut self, result: Value) -> Self {
         self.result = result;
         self
     }
 
-    /// The command worked, and what it looked at is not well: `ok` is false, and there is no error.
+    /// Marks that the command worked and found problems: `ok` is false, and there is no error.
     #[must_use]
     pub fn found(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
 
-    /// The command failed.
+    /// Marks the command as failed.
     #[must_use]
     pub fn fail(mut self, exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         self.exit = exit;
@@ -115,13 +115,13 @@ impl Report {
         self
     }
 
-    /// The command failed because of the service that it asked.
+    /// Marks the command as failed because of a service call.
     #[must_use]
     pub fn refused(self, error: &ClientError) -> Self {
         let (exit, path) = match error {
             ClientError::Refused(refusal) => (
                 match refusal.status.as_u16() {
-                    // Who may not ask, who asks too much, and a service that stops or cannot reach its store.
+                    // Missing rights, too many requests, or a service that stops or cannot reach its store.
                     401 | 403 | 408 | 429 | 503 | 504 => Exit::Environment,
                     400..=499 => Exit::Invalid,
                     _ => Exit::Failed,
@@ -140,19 +140,19 @@ impl Report {
         report
     }
 
-    /// The result is on standard output already, in a form of its own: no JSON object follows it.
+    /// Marks that the result is on standard output already, in its own format, so that no JSON object follows.
     #[must_use]
     pub fn streamed(mut self) -> Self {
         self.streamed = true;
         self
     }
 
-    /// Whether what was given is not valid.
+    /// Returns `true` if the input is not valid.
     pub fn is_invalid(&self) -> bool {
         self.exit == Exit::Invalid
     }
 
-    /// What to do about the failure.
+    /// Sets the remedy for the failure.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         if let Some(error) = &mut self.error {
@@ -161,7 +161,7 @@ impl Report {
         self
     }
 
-    /// What programs are told.
+    /// Returns the JSON output.
     pub fn envelope(&self) -> Value {
         let error = self.error.as_ref().map(|error| {
             let mut shown = json!({ "code": error.code, "message": error.message });
@@ -180,7 +180,7 @@ impl Report {
         })
     }
 
-    /// The same with another text in the place of one, in all that programs are told.
+    /// Replaces a text in all of the JSON output.
     #[must_use]
     pub(super) fn replaced(mut self, text: &str, by: &str) -> Self {
         fn replace(value: &mut Value, text: &str, by: &str) {
@@ -199,7 +199,7 @@ impl Report {
         self
     }
 
-    /// Prints it. A reader that went away is not an error; a full disk is.
+    /// Prints the report. A reader that closed the pipe is not an error; a full disk is.
     pub fn print(self, as_json: bool) -> Exit {
         let printed = if as_json && !self.streamed {
             terminal::print_json(Stream::Out, &format!("{}\n", self.envelope()))
@@ -218,7 +218,7 @@ impl Report {
     }
 }
 
-/// The exit code of a command that has printed its result. A reader that went away is not an error.
+/// Returns the exit code of a command after printing. A reader that closed the pipe is not an error.
 pub(super) fn ended(printed: std::io::Result<()>, exit: Exit) -> Exit {
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -230,12 +230,12 @@ pub(super) fn ended(printed: std::io::Result<()>, exit: Exit) -> Exit {
     }
 }
 
-/// Findings for programs.
+/// Converts findings to JSON.
 pub(super) fn findings(findings: &Diagnostics, files: &Files) -> Vec<Value> {
     findings.iter().map(|finding| one(finding, files)).collect()
 }
 
-/// A finding for programs.
+/// Converts a finding to JSON.
 pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
     let place = finding.label.as_ref().and_then(|label| files.locate(label.span));
     let fix = finding

@@ -23,27 +23,27 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 /// Start the service and its pipelines.
 ///
-/// Starts all pipelines whose file does not say `status: stopped`. Ctrl+C stops it: sources
-/// are read no further, what was read is delivered, and the next start goes on from there. A second Ctrl+C
-/// ends it at once; what was not delivered is then read again. With --pipelines.watch or --dev.enabled it also applies
-/// pipeline files that are saved, as `anabranch pipelines dev` does.
+/// Starts all pipelines, except those with `status: stopped` in their file. Ctrl+C stops the service: sources stop
+/// reading, records that were read are delivered, and the next start resumes from there. A second Ctrl+C ends it at
+/// once; records that were not delivered are then read again. With --pipelines.watch or --dev.enabled, the service also
+/// applies pipeline files when they are saved, as `anabranch pipelines dev` does.
 ///
-/// A pipeline file with errors is told, and its pipelines are `invalid`; the others run, and the API can make more.
-/// With --strict, a pipeline that has warnings is `invalid` too.
+/// Errors in a pipeline file are reported, and its pipelines become `invalid`; the other pipelines run, and pipelines
+/// can be created through the API. With --strict, a pipeline with warnings is `invalid` too.
 ///
 /// With --once, the last line says how many records were read, delivered, filtered and dead-lettered, and how long it
-/// took. A file that exists and has nothing new is a success. A path that does not exist, and a source from which
-/// nothing was ever read, are not.
+/// took. A file that exists and has nothing new is a success. A path that does not exist, and a source that never had
+/// anything to read, are not.
 ///
 /// Exit codes:
 /// 0 everything that was read is delivered, filtered or dead-lettered;
 /// 1 a pipeline failed and ended the service (`--once`, `pipelines.exit-on-degraded`);
-/// 2 a setting is not valid, or a pipeline file is not and the service is run with `--once`, with
-/// `pipelines.exit-on-degraded`, or with nothing else to do;
-/// 3 not everything could be delivered in time, or the store or the port is in use;
-/// 5 `--once`: nothing was read, because nothing was there;
-/// 6 `--once`: a bound of the dead-letter queue dropped letters;
-/// 7 `--once`: not everything was read, because it was interrupted or a source left something to a later run;
+/// 2 a setting is not valid, or a pipeline file is not valid and the service runs with `--once`, with
+/// `pipelines.exit-on-degraded`, or has nothing else to do;
+/// 3 not everything was delivered in time, or the store or the port is in use;
+/// 5 `--once`: nothing was read, because the sources had nothing to read;
+/// 6 `--once`: a limit of the dead-letter queue removed dead letters;
+/// 7 `--once`: not everything was read, because the run was interrupted or a source left something for a later run;
 /// 128+n a second signal n ended it at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -72,20 +72,20 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     }
 }
 
-/// In what manner the service is run.
+/// Options of how the service runs.
 #[derive(Default)]
 pub(super) struct Manner {
-    /// To the end of what there is to read.
+    /// Read to the end of the sources, then stop.
     pub(super) once: bool,
-    /// Files that are saved are taken up. Then there need be none at first, and none need be valid.
+    /// Apply files when they are saved. The service then also starts without files or with files that are not valid.
     pub(super) watches: bool,
-    /// What to do before the process ends at once.
+    /// Called before the process aborts.
     pub(super) before_abort: Option<Box<dyn Fn()>>,
     /// Called with the address once HTTP is served.
     pub(super) on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
 }
 
-/// Runs the service with these settings to its end.
+/// Runs the service with these settings until it ends.
 pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manner, context: &Context) -> Report {
     let Manner { once, watches, before_abort, on_listening } = manner;
     if context.json {
@@ -95,7 +95,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     let (registry, options) = (registry_with(&settings), compile_options(&settings, once));
     let (mut pipelines, unloaded) = Pipelines::load_ready(&[&path], &registry, &options);
     let mut later = None;
-    // Where an exit code says whether all is well, or nothing else can start, all of it is waited for.
+    // If the exit code depends on all pipelines, or nothing else can start, wait until standalone plugins are loaded.
     if !unloaded.configs.is_empty() {
         if once || settings.pipelines.exit_on_degraded || pipelines.good.is_empty() {
             pipelines = Pipelines::load(&[&path], &registry, &options);
@@ -122,7 +122,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     }
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
-    // Others may be made through the API, or were.
+    // Further pipelines may be created through the API, or are in the store already.
     let waits = watches || !once && settings.api.is_some();
     let has_work = !pipelines.good.is_empty() || waits || has_made(&settings.database);
     if !has_work || (refused && settings.pipelines.exit_on_degraded && !watches) {
@@ -142,7 +142,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         };
     }
     context.note(&findings, &pipelines.files);
-    // Records and lines of the log would mix, and in a file that the shell opened the lines would be written over them.
+    // Log lines would mix with the records, or overwrite them in a file that the shell opened.
     let output_is_data = pipelines.good.iter().any(outputs::writes_standard_output);
     let output = match output_is_data {
         true => Output::standard_error(),
@@ -204,7 +204,8 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     }
 }
 
-/// Whether pipelines that were made through the API are in the store. What is wrong with a store, the service says.
+/// Returns `true` if the store contains pipelines that were created through the API, or cannot be read: the service
+/// reports the errors of its store.
 fn has_made(database: &Database) -> bool {
     let store = match Store::open_existing(database) {
         Ok(Some(store)) => store,

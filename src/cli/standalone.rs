@@ -1,4 +1,4 @@
-//! Standalone plugins: those that are files of the user, and not in this program.
+//! Standalone plugins: plugins that are files of the user and not built into this program.
 
 #[cfg(feature = "grpc")]
 mod connectors;
@@ -12,7 +12,7 @@ use anabranch_graph::registry::Registry;
 use super::{IS_PROGRAM, registry_of};
 use crate::settings::{Database, Settings};
 
-/// Every plugin of this build, and the standalone ones that the settings say where to find.
+/// Returns a registry of every plugin of this build and the standalone plugins of the configured directories.
 pub(super) fn registry_with(settings: &Settings) -> Registry {
     let mut registry = registry_of(IS_PROGRAM.load(Ordering::Relaxed).then_some(settings.processors.max_memory));
     registry.reserve(&settings.config_path, "the configuration file of the service");
@@ -27,7 +27,7 @@ pub(super) fn registry_with(settings: &Settings) -> Registry {
     registry
 }
 
-/// Where what is made of plugins is kept for the next start.
+/// Returns the directory in which compiled and described plugins are cached for the next start.
 #[cfg(any(feature = "grpc", feature = "wasm"))]
 fn cache(of: &str) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -45,7 +45,7 @@ mod web_assembly {
 
     use crate::settings::{EgressSettings, Settings};
 
-    /// Modules larger than this take so long to compile that it is said.
+    /// Compilation of larger modules is announced, because it takes long.
     const LARGE: usize = 1 << 20;
 
     pub(super) fn add(registry: &mut Registry, settings: &Settings) {
@@ -79,12 +79,12 @@ mod web_assembly {
         });
     }
 
-    /// The log does not run yet.
+    /// Prints to standard error, because the log does not run yet.
     fn note(text: &str) {
         let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("{text}\n"));
     }
 
-    /// An entry that is no host lets nothing through.
+    /// Builds the egress limits. An entry that is not a host allows nothing.
     fn ceiling(settings: &EgressSettings) -> Ceiling {
         let place = |entry: &String| match Place::parse(entry) {
             Ok(place) => Some(place),

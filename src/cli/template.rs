@@ -1,4 +1,4 @@
-//! `anabranch template …`: templates tried without a pipeline.
+//! `anabranch template …`: evaluates and checks templates and conditions without a pipeline.
 
 mod check;
 mod eval;
@@ -22,7 +22,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     }
 }
 
-/// Why a text is no template, at its place.
+/// Converts the error of a template to a finding at its place.
 fn finding(error: TemplateError, file: FileId) -> Diagnostics {
     let finding = Diagnostic::error("template.invalid", error.message).with_span(span(file, error.offset, error.len));
     Diagnostics::from(match error.hint {

@@ -25,18 +25,18 @@ use rates::{PartRates, Rates};
 
 /// Watch the pipelines of a running service.
 ///
-/// Shows pipelines with their rates, records in flight, backlog, failures and status. Enter shows the graph of one: what every node does, how
-/// often conditions hold, how full queues are, and of the selected node its last error; s starts or stops it. Without a
-/// terminal, one table is printed.
+/// Shows pipelines with their rates, records in flight, backlog, failures and status. Enter shows the graph of a
+/// pipeline: the activity of every node, how often conditions hold, how full queues are, and the last error of the
+/// selected node; s starts or stops the pipeline. Without a terminal, one table is printed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Show the graph of this pipeline.
     #[arg(add = completions::pipelines())]
     pipeline: Option<String>,
-    /// Print one table and end.
+    /// Print one table and exit.
     #[arg(long)]
     once: bool,
-    /// Time between two looks.
+    /// Time between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
     #[command(flatten)]
@@ -70,7 +70,7 @@ fn watch(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>
         return Ok(Report::new(COMMAND).summary(json!({ "pipelines": pipelines })).result(shown));
     }
     let interval = Duration::from_secs_f64(arguments.interval);
-    // The first look is also how it shows that nobody is there: as a message, not on a screen that vanishes.
+    // If the service does not answer, the command fails here with a message, before the screen changes.
     let first: LiveAnswer = remote.get(LIVE)?;
     let parts = arguments.pipeline.as_ref().map(|id| remote.get::<PartsAnswer>(&live_path(id))).transpose()?;
     if !arguments.once && context.terminal {
@@ -94,7 +94,7 @@ fn watch(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>
     Ok(Report::new(COMMAND).text(table(&second, &rates)))
 }
 
-/// The graph of one pipeline, and below it what failed last in each node.
+/// Renders the graph of a pipeline, followed by the last error of each node.
 fn drawing(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -> String {
     let lines = graph::lines(outline, parts, rates);
     let mut table = Table::new();

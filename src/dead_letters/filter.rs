@@ -1,4 +1,4 @@
-//! Which letters are wanted, and what is to be said where none is.
+//! Filters of dead letters, and details for the case that none matches.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use anabranch_graph::text::Str;
 use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;
 
-/// What the condition of one request may cost, however many letters it judges.
+/// Budget of the condition of one request, over all dead letters that it judges.
 pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: Duration::from_secs(10) };
 
 /// The budget of a request is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooCostly;
 
-/// Why a condition can choose no letters.
+/// Why a condition cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
-    /// Compiling it takes longer than the process lives, or crashes the compiler.
+    /// Compiling the condition panicked, or the process ended.
     #[error("the condition could not be compiled")]
     Interrupted,
-    /// It is no template.
+    /// The condition is not a valid template.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// It gives no verdict, whatever the record is: why, and the remedy.
+    /// The condition fails for every record: the reason, and the remedy.
     #[error("the condition fails for every record: {0}")]
     Fails(String, Option<String>),
 }
 
 impl ConditionError {
-    /// Its stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             ConditionError::Template(_) | ConditionError::Interrupted => "dlq.invalid_condition",
@@ -42,7 +42,7 @@ impl ConditionError {
         }
     }
 
-    /// Remedy.
+    /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ConditionError::Template(error) => error.hint.as_deref(),
@@ -55,15 +55,15 @@ impl ConditionError {
     }
 }
 
-/// The condition of a text.
+/// Compiles a condition.
 ///
 /// # Errors
-/// It can hold for no record, whatever the record is, because it fails.
+/// The condition is not valid, or fails for every record.
 pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     let condition = CompiledCondition::compile(text)?;
     match condition.never() {
         Some((why, hint)) => {
-            // What is said of a step says it of the condition here.
+            // Removes prefixes of the message for the condition of a processor.
             let said = ["every record fails here: ", "the condition fails for every record: "];
             let why = said.iter().find_map(|said| why.strip_prefix(said)).unwrap_or(&why);
             Err(ConditionError::Fails(why.to_owned(), hint))
@@ -72,47 +72,47 @@ pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     }
 }
 
-/// The condition of a text that a client gives, compiled on a thread for such texts.
+/// Compiles a condition of a client on a thread for such texts.
 ///
 /// # Errors
-/// As [`condition`].
+/// The errors of [`condition`], or the compilation was interrupted.
 pub async fn condition_of_client(text: &str) -> Result<CompiledCondition, ConditionError> {
     let text = text.to_owned();
     EXPRESSIONS.run(move || condition(&text)).await.unwrap_or(Err(ConditionError::Interrupted))
 }
 
-/// Which letters are wanted.
+/// A filter of dead letters. Absent criteria match all dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Those that failed there.
+    /// Matches dead letters that failed at this node.
     pub node: Option<String>,
-    /// Those that failed at that time or later, in nanoseconds since 1970.
+    /// Matches dead letters that failed at this time or later, in nanoseconds since 1970.
     pub since: Option<u64>,
-    /// Those for whose record this holds; it does not hold where it fails.
+    /// Matches dead letters whose record fulfils this condition. A record for which it fails does not match.
     pub condition: Option<CompiledCondition>,
 }
 
-/// What was seen of letters that a filter did not take.
+/// What a search found in dead letters that did not match.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    /// Where letters failed that are of another node than the wanted one.
+    /// Nodes of dead letters that failed at another node than the requested one.
     pub(super) nodes: BTreeSet<Str>,
-    /// Whether one was of the wanted node.
+    /// True if a dead letter failed at the requested node.
     pub(super) is_of_node: bool,
-    /// Letters that the condition gave no verdict on.
+    /// Number of dead letters for which the condition failed.
     pub(super) unjudged: u64,
-    /// What it failed of on the first of them.
+    /// The failure of the condition on the first of them.
     pub(super) fault: Option<Fault>,
 }
 
 impl Filter {
-    /// Whether a letter is wanted. The condition judges only what all else holds for.
+    /// Returns `true` if a dead letter matches. The condition is evaluated only if all other criteria match.
     ///
     /// # Errors
     /// The condition has used up the budget.
     pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed, budget: &mut Budget) -> Result<bool, TooCostly> {
         if self.node.as_ref().is_some_and(|node| *node != *letter.node) {
-            // Where a letter failed is not always known.
+            // The node of a dead letter is not always known.
             if !letter.node.is_empty() && !passed.nodes.contains(&letter.node) {
                 passed.nodes.insert(letter.node.clone());
             }

@@ -1,4 +1,4 @@
-//! The form in which letters are stored: everything of a record comes back as it was, which its JSON does not promise.
+//! The stored form of dead letters. It preserves every detail of a record, which the JSON form does not.
 
 use std::num::{NonZeroU64, NonZeroU128};
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,23 +16,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::letters::{StoredLetter, key, nanos};
 
-/// The first byte; another one for a form that this program does not know.
+/// The first byte of a dead letter. Unknown values come from later versions.
 const FORM: u8 = 1;
-/// The same, with the names of a trace and a span before the letter.
+/// The first byte of a dead letter that is preceded by the ids of a trace and a span.
 const TRACED: u8 = 2;
 
-/// The letter of a record that failed for the first time.
+/// Returns the stored dead letter of a record that failed for the first time.
 ///
 /// # Errors
-/// It cannot be written, which is a defect.
+/// The dead letter cannot be encoded, which is a defect.
 pub fn stored(letter: &Letter) -> Result<StoredLetter, StoreError> {
     Ok(StoredLetter { first: nanos(letter.at), attempts: 1, key: key(&letter.name), content: encode(letter)? })
 }
 
-/// A letter as bytes.
+/// Encodes a dead letter.
 ///
 /// # Errors
-/// It cannot be written, which is a defect.
+/// The dead letter cannot be encoded, which is a defect.
 pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
     let record = &letter.record;
     let form = LetterForm {
@@ -61,10 +61,10 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
     written.map(Bytes::from).map_err(|error| StoreError::Unavailable(Box::new(error)))
 }
 
-/// A letter from its bytes.
+/// Decodes a dead letter.
 ///
 /// # Errors
-/// They are not those of a letter, or a later version wrote them.
+/// The bytes are not a dead letter, or a later version wrote them.
 pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     let damaged = |what: &str| StoreError::Damaged(format!("a dead letter cannot be read: {what}"));
     let (trace, rest) = match bytes.split_first() {
@@ -96,7 +96,7 @@ pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     })
 }
 
-/// The span at the head, and what follows.
+/// Decodes the span context at the start. Returns it with the remaining bytes.
 fn context(bytes: &[u8]) -> Option<(SpanContext, &[u8])> {
     let (trace, rest) = bytes.split_first_chunk()?;
     let (span, rest) = rest.split_first_chunk()?;

@@ -1,9 +1,9 @@
-//! Replaying letters: a run of its own, through the rest of the graph that the pipeline runs.
+//! Replay of dead letters in a separate run, through the rest of the graph of the pipeline.
 //!
-//! The run reads letters instead of a source, and its state store is the queue. Letters stay in it untouched until every
-//! copy of their record is delivered and durable, filtered, or failed again; then the executor commits, as it does with
-//! positions, and in one transaction the letter goes, or what failed of it takes its place. So a crash at any point
-//! repeats what was not committed, and loses nothing.
+//! The run reads dead letters instead of a source, and its state store is the queue. A dead letter stays in the queue
+//! until every copy of its record is delivered and durable, filtered, or failed again. Then the executor commits, as it
+//! does with positions: in one transaction the dead letter is removed or replaced by the copies that failed again. So a
+//! crash at any point repeats what was not committed, and loses nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,24 +30,24 @@ use crate::pipelines::Pipeline;
 use crate::store::Store;
 use crate::store::letters::{Settled, StoredLetter, key};
 
-/// Letters that are read at a time.
+/// Number of dead letters that are read together.
 const PAGE: usize = 64;
-/// Most failures that are told one by one.
+/// Maximum number of failures that are listed.
 const TOLD: usize = 100;
-/// What was read has so long to get through when time is up.
+/// How long records in flight may take to drain after the time is up.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// Where replayed records enter: `step`, `start`, or the id of a processor or destination, which `step:ID` names also
-/// where it is one of these words.
+/// Where replayed records enter: `step`, `start`, or the id of a processor or destination. `step:ID` names a node even
+/// if its id is one of these words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum From {
-    /// At the step where they failed; its condition is evaluated again.
+    /// At the node where they failed; its condition is evaluated again.
     #[default]
     Step,
-    /// Right behind the source that they were read from.
+    /// Directly after the source that they were read from.
     Start,
-    /// At this processor, its condition included, or at this destination.
+    /// At this processor, including its condition, or at this destination.
     At(Str),
 }
 
@@ -71,68 +71,69 @@ impl std::convert::From<From> for String {
     }
 }
 
-/// What is to be replayed.
+/// A request to replay dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The letters with these numbers; `None` = all that there are now.
+    /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
     /// Where their records enter.
     pub from: From,
-    /// The record in place of the one in the letter: for exactly one number.
+    /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
 }
 
-/// What became of a replay.
+/// The outcome of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ReplayOutcome)]
 pub struct Outcome {
-    /// Letters whose records went through the graph to their ends.
+    /// Dead letters whose records were processed completely.
     pub replayed: u64,
-    /// Those of them of which nothing failed again: they have left the queue.
+    /// Those of them without a new failure: they were removed from the queue.
     pub delivered: u64,
-    /// Those of them of which something failed again: it is in the queue.
+    /// Those of them with a new failure: the failed copies are in the queue.
     pub failed_again: u64,
-    /// What failed again, or could not be tried; the first hundred.
+    /// The first hundred failures: records that failed again or could not be tried.
     pub failures: Vec<Failure>,
-    /// Numbers of letters that were asked for and are in the queue as before: time was up, or the run failed.
+    /// Numbers of requested dead letters that were not completed: the time was up, or the run failed. They are
+    /// unchanged in the queue.
     pub remaining: Vec<u64>,
-    /// Why it ended before everything was tried, where that is not that time was up.
+    /// Why the replay ended early, unless the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
-/// A letter that is in the queue again, or still.
+/// A dead letter that failed again or could not be tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReplayFailure)]
 pub struct Failure {
     /// Its number.
     pub number: u64,
-    /// Where its record failed.
+    /// The node where its record failed.
     #[schema(value_type = String)]
     pub node: Str,
-    /// Why.
+    /// The error.
     pub error: view::LetterError,
 }
 
-/// Nothing was replayed.
+/// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// There is no such letter.
+    /// The dead letter does not exist.
     #[error("there is no dead letter {0}")]
     NotFound(u64),
-    /// An edited record needs a letter whose place it takes.
+    /// An edited record requires exactly one dead letter, which it replaces.
     #[error("a record is given for {0} letters: it can take the place of one")]
     NotOne(usize),
-    /// The chosen step is not there.
+    /// The requested node does not exist.
     #[error("{0}")]
     NotThere(NoEntry),
-    /// The step is gone.
+    /// The node where the dead letter failed does not exist any more.
     #[error("dead letter {number}: {error}")]
     NoEntry {
-        /// The letter.
+        /// The dead letter.
         number: u64,
-        /// Why.
+        /// The reason.
         error: NoEntry,
     },
     /// The store failed.
@@ -141,7 +142,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// Its stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             ReplayError::NotFound(_) => "dead_letter.not_found",
@@ -151,7 +152,7 @@ impl ReplayError {
         }
     }
 
-    /// Remedy.
+    /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {
@@ -164,25 +165,26 @@ impl ReplayError {
     }
 }
 
-/// What a replay reaches outside of its plan.
+/// The services that a replay uses.
 #[derive(Clone)]
 pub struct Tools {
-    /// The state store, which has the letters.
+    /// The state store, which contains the dead letters.
     pub store: Store,
-    /// For lines of processors and destinations.
+    /// Receives the log lines of processors and destinations.
     pub log: Arc<dyn LogSink>,
-    /// The schemas.
+    /// The schema registry.
     pub schemas: Arc<dyn SchemaRegistry>,
-    /// Where it runs.
+    /// The runtime of the replay.
     pub executor: Handle,
-    /// How it is traced.
+    /// Tracing of the replay, if configured.
     pub traces: Option<Tracing>,
 }
 
-/// Replays letters of a pipeline that does not run, the oldest first. What is not through when `halt` is ready stays.
+/// Replays dead letters of a pipeline that does not run, the oldest first. Dead letters that are not done when `halt`
+/// completes stay.
 ///
 /// # Errors
-/// Nothing was replayed. What fails later is told in the outcome.
+/// Nothing was replayed. Later failures are part of the outcome.
 pub async fn replay(
     tools: &Tools,
     pipeline: &Pipeline,
@@ -262,10 +264,11 @@ pub async fn replay(
     }
 }
 
-/// Where letters enter, and the source that they were read from.
+/// Where dead letters enter, and the source that they were read from.
 type Group = (Entry, Str);
 
-/// The letters by where they enter: groups in the order of their first letters, the oldest of each first.
+/// Groups the dead letters by where they enter. Groups are in the order of their first dead letters, and dead letters
+/// within a group from old to new.
 async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
     let mut numbers = match &request.numbers {
         Some(numbers) => numbers.clone(),
@@ -279,7 +282,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
         let wanted = &left[..left.len().min(PAGE)];
         let found = tools.store.letters_numbered(id, wanted.to_vec()).await?;
         let Some((last, _)) = found.last() else {
-            // Of all letters some may have gone meanwhile.
+            // If all dead letters are replayed, some may have been removed meanwhile.
             if request.numbers.is_some() {
                 return Err(ReplayError::NotFound(*first));
             }
@@ -296,7 +299,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
         for (number, stored) in &found {
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
-                // What no step is known of failed nowhere in particular.
+                // A dead letter without a known node enters at the start.
                 From::At(ref id) => Entry::Step(id.clone()),
                 From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
                 From::Step | From::Start => Entry::Start,
@@ -320,22 +323,22 @@ impl Outcome {
     }
 }
 
-/// The letters of a run: what it reads, and the state store that it commits to.
+/// The dead letters of a run: its input, and the state store that it commits to.
 struct Queue {
     store: Store,
     pipeline: Str,
-    /// In place of the record of the only letter.
+    /// Replaces the record of the only dead letter.
     record: Option<Record>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Numbers of letters that were not read yet.
+    /// Numbers of dead letters that were not read yet.
     waiting: VecDeque<u64>,
-    /// Letters that were read, in this order: the rows of the run's lane.
+    /// Dead letters that were read, in order: the rows of the run's lane.
     read: Vec<Tried>,
-    /// Of these rows the first are settled.
+    /// Number of leading rows that are settled.
     settled: usize,
     /// Copies that failed again, by row.
     failed: BTreeMap<u64, Vec<Letter>>,
@@ -344,7 +347,7 @@ struct State {
     failed_again: u64,
 }
 
-/// What a letter was before it was tried again.
+/// The values of a dead letter before it was replayed.
 #[derive(Clone)]
 struct Tried {
     number: u64,
@@ -358,8 +361,8 @@ struct Tried {
 }
 
 impl Tried {
-    /// What is stored of a copy that failed again. The first is the letter as before but for what failed now, where and
-    /// why; the others are named by it.
+    /// Returns the stored dead letter of a copy that failed again. The first copy keeps the name of the dead letter and
+    /// gets the new failure; the names of others are derived from it.
     fn again(&self, index: usize, copy: &Letter) -> Result<StoredLetter, StoreError> {
         let name = if index == 0 { self.name.clone() } else { Str::from(format!("{}>{}", self.name, copy.name)) };
         let letter = Letter {
@@ -384,7 +387,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what became of the letters.
+    /// Adds the results of the run to the outcome.
     fn told(&self, outcome: &mut Outcome) {
         let mut state = self.state();
         outcome.replayed += state.replayed;
@@ -440,7 +443,7 @@ impl StateStore for Queue {
         Ok(())
     }
 
-    /// Until the row is settled, the letter that was tried is what keeps its copies.
+    /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
     async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();
         let mut state = self.state();
@@ -457,7 +460,7 @@ impl Past for Queue {
     }
 }
 
-/// The letters as a source.
+/// The dead letters as a source.
 struct Letters(Arc<Queue>);
 
 #[async_trait]
@@ -483,7 +486,8 @@ impl Reader for LetterReader {
                 return Ok(Read::End);
             }
             let found = queue.store.letters_numbered(&queue.pipeline, wanted.clone()).await.map_err(unread)?;
-            // From here on nothing is awaited: what is taken off the queue is read.
+            // There is no await point after this: numbers leave the queue only together with the read of their dead
+            // letters.
             let last = found.last().map_or(u64::MAX, |(number, _)| *number);
             let passed = wanted.iter().take_while(|number| **number <= last).count();
             let mut tried = Vec::with_capacity(found.len());
@@ -494,7 +498,7 @@ impl Reader for LetterReader {
                 let StoredLetter { first, attempts, .. } = stored;
                 let position = record.position().clone();
                 let record = queue.record.clone().unwrap_or(record);
-                // The position is what the source gave; a letter without one has its number.
+                // The position from the source; a dead letter without one uses its number.
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
@@ -514,7 +518,7 @@ fn unread(error: StoreError) -> Fault {
     Fault::fatal("letters_unreadable", error)
 }
 
-/// There is nobody to be told: the source was told when the letters were kept.
+/// Ignores acknowledgements: the source was acknowledged when the dead letters were stored.
 struct Untold;
 
 #[async_trait]

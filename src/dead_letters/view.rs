@@ -1,4 +1,4 @@
-//! Letters as programs and people see them: the same over HTTP and on the command line.
+//! Representation of dead letters for programs and people: the same over HTTP and on the command line.
 
 use anabranch_graph::condition::Budget;
 use anabranch_graph::json::write_record;
@@ -20,40 +20,40 @@ use crate::runtime::EXPRESSIONS;
 use crate::store::Store;
 use crate::store::letters::{LetterTotals, StoredLetter, nanos};
 
-/// Characters of a record that a list shows.
+/// Maximum characters of a record in a list.
 const SHORT: usize = 160;
-/// Letters that are read at a time.
+/// Number of dead letters that are read together.
 const PAGE: usize = 256;
 
-/// A letter in a list.
+/// A dead letter in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterView {
-    /// Its number in the pipeline; newer letters have higher ones.
+    /// Its number in the pipeline; newer dead letters have higher numbers.
     pub number: u64,
-    /// When the record failed last.
+    /// Time of the last failure.
     pub at: String,
-    /// When it failed first.
+    /// Time of the first failure.
     pub first_at: String,
-    /// Id of the processor or destination where it failed; empty where that is not known.
+    /// Id of the processor or destination where it failed; empty if unknown.
     #[schema(value_type = String)]
     pub node: Str,
-    /// Id of the source connector that it came from.
+    /// Id of its source connector.
     #[schema(value_type = String)]
     pub connector: Str,
-    /// Partition of the source that it came from; empty where there is only one.
+    /// Partition of its source; empty if there is only one.
     #[schema(value_type = String)]
     pub partition: Str,
     /// Why it failed.
     pub error: LetterError,
-    /// How often it failed.
+    /// Number of failures.
     pub attempts: u32,
-    /// Bytes that are stored of it.
+    /// Stored bytes.
     pub bytes: u64,
-    /// Id of the trace in which the record failed last, where it was traced.
+    /// Id of the trace of the last failure, if the record was traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
-    /// The record: in a list the beginning of its content as text, by itself its JSON form.
+    /// The record: in a list, the beginning of its content as text; for a single dead letter, its JSON form.
     pub record: serde_json::Value,
 }
 
@@ -63,43 +63,43 @@ pub struct LetterError {
     /// Stable code.
     #[schema(value_type = String)]
     pub code: Str,
-    /// In words.
+    /// Description.
     #[schema(value_type = String)]
     pub message: Str,
 }
 
-/// Letters of a pipeline, newest first.
+/// Dead letters of a pipeline, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LetterPage {
-    /// Those that were asked for.
+    /// The dead letters of the page.
     pub letters: Vec<LetterView>,
-    /// All letters of the pipeline.
+    /// Number of all dead letters of the pipeline.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Letters that the bounds of the queue removed, since the pipeline was created.
+    /// Dead letters that were evicted because of the limits of the queue, since the pipeline was created.
     pub evicted: u64,
-    /// When the record of the oldest letter failed first.
+    /// When the oldest dead letter first failed.
     pub oldest: Option<String>,
-    /// Letters that the condition gave no verdict on, of those that were looked at; left out where there is none.
+    /// Dead letters of the search for which the condition failed; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unjudged: Option<Unjudged>,
-    /// Where letters failed; only where one node was asked for, on the first page, and none failed there.
+    /// Nodes where dead letters failed. Only on the first page of a search for a node where no dead letter failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     pub nodes: Option<Vec<Str>>,
 }
 
-/// Letters that a condition gave no verdict on.
+/// Dead letters for which a condition failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Unjudged {
-    /// How many.
+    /// Number of dead letters.
     pub count: u64,
-    /// What the condition failed of on the newest of them.
+    /// The error of the condition on the newest of them.
     pub error: LetterError,
 }
 
-/// Why letters cannot be listed.
+/// Why dead letters cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The store cannot be read.
@@ -111,13 +111,13 @@ pub enum PageError {
         BUDGET.steps, BUDGET.time.as_secs()
     )]
     TooCostly {
-        /// Letters that were looked at before.
+        /// Number of dead letters searched before.
         looked_at: u64,
     },
 }
 
 impl PageError {
-    /// Its stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             PageError::Store(_) => "store.unavailable",
@@ -125,7 +125,7 @@ impl PageError {
         }
     }
 
-    /// Remedy.
+    /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             PageError::Store(_) => None,
@@ -136,7 +136,7 @@ impl PageError {
     }
 }
 
-/// A page that is being made.
+/// A page under construction.
 struct Search {
     filter: Filter,
     limit: usize,
@@ -147,7 +147,8 @@ struct Search {
 }
 
 impl Search {
-    /// Looks through letters; says whether to go on. O(letters), and what their condition costs.
+    /// Searches dead letters. Returns `true` if the search should continue. O(dead letters), plus the cost of the
+    /// condition.
     fn look_through(&mut self, found: &[(u64, StoredLetter)]) -> Result<bool, PageError> {
         for (number, stored) in found {
             let letter = form::decode(&stored.content)?;
@@ -164,8 +165,8 @@ impl Search {
     }
 }
 
-/// The newest letters below a number that the filter takes, at most `limit`. O(letters looked at). Its condition runs on
-/// threads for such work, within [`BUDGET`].
+/// Returns the newest dead letters below a number that match the filter, at most `limit`. O(dead letters searched). The
+/// condition runs on threads for expressions, within [`BUDGET`].
 ///
 /// # Errors
 /// The store cannot be read, or the condition used up the budget.
@@ -204,14 +205,14 @@ pub async fn page(
         count: unjudged,
         error: LetterError { code: fault.code().into(), message: fault.message().into() },
     });
-    // Otherwise letters of the node may be where nobody looked.
+    // A partial search may have missed dead letters of the node.
     let is_whole = before.is_none() && limit > 0;
     let nodes = (filter.node.is_some() && is_whole && !is_of_node).then(|| nodes.into_iter().collect());
     let LetterTotals { count, bytes, evicted, oldest } = store.letter_totals(pipeline).await?;
     Ok(LetterPage { letters, count, bytes, evicted, oldest: oldest.map(shown_nanos), unjudged, nodes })
 }
 
-/// The numbers of all letters, newest first. O(letters).
+/// Returns the numbers of all dead letters, newest first. O(dead letters).
 ///
 /// # Errors
 /// The store cannot be read.
@@ -227,7 +228,7 @@ pub async fn numbers(store: &Store, pipeline: &Str) -> Result<Vec<u64>, StoreErr
     }
 }
 
-/// One letter with its whole record.
+/// Returns one dead letter with its whole record.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -261,7 +262,7 @@ impl LetterView {
     }
 }
 
-/// The JSON form of a record; a text that says why where it has none.
+/// Returns the JSON form of a record, or a text with the reason why it has none.
 fn whole(record: &Record) -> serde_json::Value {
     let mut text = Vec::new();
     match write_record(record, &mut text) {
@@ -270,7 +271,7 @@ fn whole(record: &Record) -> serde_json::Value {
     }
 }
 
-/// The beginning of what a record is about.
+/// Returns the beginning of the content of a record.
 fn short(record: &Record) -> String {
     let data = if record.payload.after == Data::Absent { &record.payload.before } else { &record.payload.after };
     let data = if *data == Data::Absent { &record.key } else { data };
@@ -294,7 +295,7 @@ fn short(record: &Record) -> String {
     }
 }
 
-/// RFC 3339 with milliseconds.
+/// Formats nanoseconds since 1970 as RFC 3339 with milliseconds.
 pub fn shown_nanos(nanos: u64) -> String {
     let seconds = i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX);
     let time = Timestamp::from_timestamp(seconds, (nanos % 1_000_000_000) as u32).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is promised for each pair of a source and a destination: what the compiler says of it.
+//! The page on delivery guarantees of each pair of a source and a destination, as computed by the compiler.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,23 @@ use serde_json::Value;
 use super::plugins::sample;
 use super::{GENERATED, Page};
 
-/// Settings that change what is promised.
+/// Settings that change the guarantees.
 const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "disk")];
 
-/// Settings that say what records of some sources do not.
+/// Settings for values that records of some sources do not contain.
 const SAID: [(&str, &str); 1] = [("table", "rows")];
 
-/// A processor, one of its settings and its value.
+/// A processor, one of its settings, and its value.
 pub(crate) type Step = (&'static str, &'static str, &'static str);
 
 const DECODE: Step = ("json.decode", "field", ".Payload.After");
 const EXCLUDE: Step = ("field.exclude", "fields", ".Key");
-/// What the destination needs may differ from what the source gives: fields in place of bytes, and a key that is an
-/// object, or none.
+/// The processors to try between a source and a destination. The destination may need fields instead of raw bytes, and
+/// a key that is an object, or no key.
 const WAYS: [&[Step]; 4] = [&[], &[DECODE], &[EXCLUDE], &[DECODE, EXCLUDE]];
 
-/// Nothing is opened, so that any text in the right form will do for a credential: the ones that are needed are addresses.
+/// Placeholder values for variables. Nothing is opened, so any text in the right form will do. The required credentials
+/// are addresses.
 struct Made;
 
 impl Variables for Made {
@@ -41,13 +42,13 @@ impl Variables for Made {
     }
 }
 
-/// The page.
+/// Builds the page.
 pub fn page(registry: &Registry) -> Page {
     let mut text = format!(
-        "{GENERATED}# Delivery, for each pair\n\nWhat `anabranch pipelines plan` says of a pipeline with nothing but the two \
-         ends. The words are explained under [what is promised](guarantees.md); processors, several destinations and \
-         dead letters can change it, and `plan` says how.\n\n\
-         | from | to | delivered | order | a crash repeats |\n| --- | --- | --- | --- | --- |\n"
+        "{GENERATED}# Delivery, for each pair\n\nThe guarantees that `anabranch pipelines plan` reports for a pipeline with \
+         only these two connectors. [Guarantees](guarantees.md) explains the words. Processors, several destinations and \
+         dead letters can change the guarantees; `plan` shows how.\n\n\
+         | source | destination | delivery | order | repeated after a crash |\n| --- | --- | --- | --- | --- |\n"
     );
     for source in registry.sources().map(|kind| kind.specification()) {
         for destination in registry.destinations().map(|kind| kind.specification()) {
@@ -62,7 +63,8 @@ pub fn page(registry: &Registry) -> Page {
     Page { path: "docs/delivery.md".to_owned(), text }
 }
 
-/// The fewest steps with which records of the one can be written by the other; none where nothing helps.
+/// Returns the shortest sequence of processors after which the destination can write the records of the source; empty
+/// if none helps.
 pub(crate) fn steps_between(
     registry: &Registry,
     source: &Specification,
@@ -71,7 +73,7 @@ pub(crate) fn steps_between(
     way(registry, source, destination, None).map_or(&[], |(steps, _)| steps)
 }
 
-/// These steps, with what the compiler promises.
+/// Returns these processors, with the guarantees of the compiler.
 fn way(
     registry: &Registry,
     source: &Specification,
@@ -108,7 +110,7 @@ fn row(
     let _ = writeln!(text, "| {from} | {to} | {} | {} | {repeats} |", word("delivery"), word("order"));
 }
 
-/// What the compiler promises for records from the one to the other.
+/// Returns the guarantees of the compiler for records from the source to the destination.
 fn route(
     registry: &Registry,
     source: &Specification,
@@ -121,7 +123,7 @@ fn route(
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
         let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
         let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
-        // What is written below another prefix, or to another path, does not come again.
+        // Different prefixes or paths prevent the source from reading the output again.
         let apart = ["prefix", "path"].into_iter().filter(|name| specification.parameter(name).is_some());
         let apart = apart.map(|name| (name.to_owned(), format!("{id}/")));
         let settings: serde_json::Map<String, Value> =
@@ -145,7 +147,7 @@ fn route(
     files.add("pair.yaml", document.to_string());
     let loaded = load(&files, &Made);
     let compiled = compile(loaded.pipelines.first()?, registry, &CompileOptions::default()).ok()?;
-    // What nearly every record fails over is a warning.
+    // If nearly every record would fail, the compiler only warns.
     if compiled.warnings.iter().any(|finding| finding.code.starts_with("flow.")) {
         return None;
     }

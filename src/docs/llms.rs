@@ -1,4 +1,5 @@
-//! What assistants read: `llms.txt` says what there is, `llms-full.txt` is all that is needed to write pipelines.
+//! Pages for assistants: `llms.txt` is an overview, `llms-full.txt` contains everything that is needed to write
+//! pipelines.
 
 use std::fmt::Write as _;
 
@@ -28,44 +29,44 @@ pipelines:
         type: source          # source or destination
         plugin: file
         settings: { path: orders.txt }
-        processors: []        # of this connector alone
+        processors: []        # only for records of this connector
       - id: out
         type: destination
         plugin: file
         settings: { path: items.ndjson }
-    processors:               # of all records, in this order
+    processors:               # for all records, in this order
       - id: decode
         plugin: json.decode
-        condition: '{{ eq .Metadata.kind "order" }}'   # for which records; others pass unchanged
-        workers: 1            # how many run in parallel; the order of records stays
+        condition: '{{ eq .Metadata.kind "order" }}'   # selects records; others pass unchanged
+        workers: 1            # number of parallel workers; records keep their order
         settings: { field: .Payload.After }
-    dead-letter-queue:        # where failed records go; without it the first failure stops the pipeline
+    dead-letter-queue:        # for failed records; without it, the first failure stops the pipeline
       plugin: file
       settings: { path: failed.ndjson }
-      window-size: 100        # how many of the last records are looked at
-      window-nack-threshold: 10   # how many of these may fail before the pipeline stops
+      window-size: 100        # number of latest records that count
+      window-nack-threshold: 10   # maximum number of failures among them; with more, the pipeline stops
 ```
 
-* `${NAME}` anywhere in a value is replaced by the environment variable. Credentials belong there and not in files.
-* A record has `.Position`, `.Operation` (create, update, delete, snapshot), `.Metadata` (texts by name), `.Key`,
-  `.Payload.Before`, `.Payload.After`. Keys and payloads are bytes or fields; `json.decode` makes fields of bytes.
-* Conditions are Go templates that say `true` or `false`: `{{ gt .Payload.After.amount 10.0 }}`, `{{ and (eq
+* `${NAME}` anywhere in a value is replaced by the environment variable. Use variables for credentials.
+* A record has `.Position`, `.Operation` (create, update, delete, snapshot), `.Metadata` (texts by key), `.Key`,
+  `.Payload.Before`, `.Payload.After`. Keys and payloads are raw bytes or fields; `json.decode` converts bytes to fields.
+* Conditions are Go templates that return `true` or `false`: `{{ gt .Payload.After.amount 10.0 }}`, `{{ and (eq
   .Metadata.a "x") (not .Payload.After.done) }}`. Write `10.0` for numbers that may have a fraction: `gt … 10` fails for 4.5.
-  A filter drops the records for which its condition holds. The data are the last argument: `contains "@" .Payload.After.email`.
+  A filter drops the records for which its condition is true. The data is the last argument: `contains "@" .Payload.After.email`.
 * `split`, `clone` and some others need the setting `preview.pipeline-arch-v2`.
 
-## Ways of working
+## Commands
 
-* `anabranch pipelines validate FILE` reports every mistake with its place; `--json` for programs.
-* `anabranch pipelines plan FILE` prints the graph that the pipeline is compiled to, and what is delivered how often.
-* `anabranch pipelines dry-run FILE` shows what each step makes of a few real records, and writes nothing.
+* `anabranch pipelines validate FILE` reports all errors and warnings with their places; `--json` for programs.
+* `anabranch pipelines plan FILE` prints the graph that the pipeline is compiled to, and its delivery guarantees.
+* `anabranch pipelines dry-run FILE` shows the changes of each processor to a few real records, and writes nothing.
 * `anabranch run` starts all pipelines in `pipelines/`; `run --once` ends when there is nothing more to read.
 * `anabranch mcp` offers all this to assistants as tools.
 * Every command takes `--json` and then prints one object: `command`, `ok`, `summary`, `result`, `error`.
-* Exit codes: 0 done, 1 failed while running, 2 what was given is not valid, 3 the environment refuses.
+* Exit codes: 0 success, 1 failure at run time, 2 invalid input, 3 problem of the environment.
 "#;
 
-/// `llms.txt`: what there is and where.
+/// Builds `llms.txt`, the overview.
 pub fn short(registry: &Registry) -> Page {
     let mut text = format!("{ABOUT}{FORM}");
     text.push_str("\n## Plugins\n\n");
@@ -77,18 +78,18 @@ pub fn short(registry: &Registry) -> Page {
     text.push_str(
         "\n## More\n\n\
          - [llms-full.txt](llms-full.txt): every plugin with all its settings, and every error\n\
-         - [Tutorial](docs/tutorial.md): the first hour\n\
-         - [Operations](docs/operations.md): running it as a service\n\
-         - [Guarantees](docs/guarantees.md): what is promised, for each source and destination\n\
-         - [Delivery](docs/delivery.md): what is promised for each pair of source and destination\n\
+         - [Tutorial](docs/tutorial.md): first steps\n\
+         - [Operations](docs/operations.md): running Anabranch as a service\n\
+         - [Guarantees](docs/guarantees.md): delivery guarantees of each source and destination\n\
+         - [Delivery](docs/delivery.md): delivery guarantees of each pair of source and destination\n\
          - [HTTP](docs/http.md): the API of a running service; its description is at `/openapi.json`\n\
-         - [Settings](docs/settings.md): of the service\n\
-         - [Errors](docs/errors.md): every code, what it means and what to do\n",
+         - [Settings](docs/settings.md): the settings of the service\n\
+         - [Errors](docs/errors.md): every error code with its meaning and remedy\n",
     );
     Page { path: "llms.txt".to_owned(), text }
 }
 
-/// `llms-full.txt`: all of it in one text.
+/// Builds `llms-full.txt`, everything in one text.
 pub fn full(registry: &Registry) -> Page {
     let mut text = format!("{ABOUT}{FORM}");
     for (name, roles) in all(registry) {

@@ -1,4 +1,4 @@
-//! A page for each plugin, of what it declares.
+//! A page for each plugin, generated from its specification.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use anabranch_graph::text::Str;
 
 use super::{GENERATED, Page, cell};
 
-/// What a plugin can be.
+/// A role of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It reads records.
+    /// Reads records.
     Source,
-    /// It writes records.
+    /// Writes records.
     Destination,
-    /// It changes records.
+    /// Changes records.
     Processor,
 }
 
@@ -30,7 +30,7 @@ impl Role {
     }
 }
 
-/// All plugins of this build by name, each in its roles.
+/// Returns all plugins of this build by name, each with its roles.
 pub fn all(registry: &Registry) -> BTreeMap<Str, Vec<(Role, &Specification)>> {
     let mut all: BTreeMap<Str, Vec<_>> = BTreeMap::new();
     let sources = registry.sources().map(|kind| (Role::Source, kind.specification()));
@@ -42,15 +42,15 @@ pub fn all(registry: &Registry) -> BTreeMap<Str, Vec<(Role, &Specification)>> {
     all
 }
 
-/// A page for each, and one that lists them.
+/// Builds a page for each plugin, and one that lists them.
 pub fn pages(registry: &Registry) -> Vec<Page> {
     let all = all(registry);
     let mut index = format!(
-        "{GENERATED}# Plugins\n\nEvery plugin of Anabranch and all that it can be told. The same is \
-        printed by `anabranch connectors describe NAME` and `anabranch processors describe NAME`.\n"
+        "{GENERATED}# Plugins\n\nAll plugins of Anabranch and their settings. `anabranch connectors describe \
+        NAME` and `anabranch processors describe NAME` print the same.\n"
     );
     for (title, wanted) in [("Connectors", false), ("Processors", true)] {
-        let _ = write!(index, "\n## {title}\n\n| name | is | what it does |\n| --- | --- | --- |\n");
+        let _ = write!(index, "\n## {title}\n\n| name | role | description |\n| --- | --- | --- |\n");
         for (name, roles) in &all {
             let is_processor = roles.iter().any(|(role, _)| *role == Role::Processor);
             if is_processor != wanted {
@@ -73,7 +73,7 @@ pub fn pages(registry: &Registry) -> Vec<Page> {
     pages
 }
 
-/// `<name>` in a sentence is text and no tag, which readers would leave out.
+/// Escapes `<name>` outside of code, so that Markdown does not take it for an HTML tag.
 fn without_tags(text: &str) -> String {
     let mut is_code = false;
     let mut out = String::with_capacity(text.len());
@@ -88,7 +88,7 @@ fn without_tags(text: &str) -> String {
     out
 }
 
-/// What a plugin is in one role.
+/// Appends the description of a plugin in one role.
 pub(super) fn about(text: &mut String, role: Role, specification: &Specification) {
     let Specification { version, summary, description, author, parameters, .. } = specification;
     let _ = write!(text, "\n## As a {}\n\n{}\n\n", role.word(), summary.trim());
@@ -97,9 +97,9 @@ pub(super) fn about(text: &mut String, role: Role, specification: &Specification
     }
     let _ = write!(text, "```yaml\n{}```\n\n", example(role, specification));
     if parameters.is_empty() {
-        let _ = writeln!(text, "It takes no settings.");
+        let _ = writeln!(text, "The plugin has no settings.");
     } else {
-        text.push_str("| setting | is | default | meaning |\n| --- | --- | --- | --- |\n");
+        text.push_str("| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
         for parameter in parameters {
             let default = match parameter.default.as_deref() {
                 None | Some("") => String::new(),
@@ -112,7 +112,7 @@ pub(super) fn about(text: &mut String, role: Role, specification: &Specification
     let _ = write!(text, "\n{version}, by {author}.\n");
 }
 
-/// The shortest use of it: what must be set.
+/// Returns a minimal example, with the required settings.
 fn example(role: Role, specification: &Specification) -> String {
     let name = &specification.name;
     let mut text = match role {
@@ -132,7 +132,7 @@ fn example(role: Role, specification: &Specification) -> String {
     text
 }
 
-/// A value that the parameter takes.
+/// Returns a valid value of the parameter.
 pub(super) fn sample(parameter: &Parameter) -> String {
     match (&parameter.example, parameter.kind) {
         (Some(example), _) => example.to_string(),
@@ -143,12 +143,12 @@ pub(super) fn sample(parameter: &Parameter) -> String {
     }
 }
 
-/// A name for the variable that holds a credential.
+/// Returns a name for the variable that holds a credential.
 fn variable(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-/// What a value must be.
+/// Describes the type and the rules of a value.
 fn kind(parameter: &Parameter) -> String {
     let word = match parameter.kind {
         ParameterKind::Text => "text",
@@ -157,7 +157,7 @@ fn kind(parameter: &Parameter) -> String {
         ParameterKind::Bool => "true or false",
         ParameterKind::Duration => "duration",
         ParameterKind::Bytes => "size",
-        ParameterKind::List => "list, with commas",
+        ParameterKind::List => "comma-separated list",
         ParameterKind::Reference => "reference",
         ParameterKind::Template => "template",
         ParameterKind::File => "path",

@@ -1,24 +1,25 @@
-//! The page of the service's settings.
+//! The page on the settings of the service.
 
 use std::fmt::Write as _;
 
 use super::{Page, cell};
 use crate::settings::declaration::{KEYS, SECTIONS};
 
-/// All settings by section.
+/// Builds the page with all settings by section.
 pub fn page() -> Page {
     let mut text = String::from(
-        "<!-- Written by `anabranch docs write`. -->\n\n# Settings\n\nA flag (`--db.path`) wins over a variable \
-         (`ANABRANCH_DB_PATH`), which wins over `anabranch.yaml`. `anabranch init` writes that file with every setting \
-         explained, `anabranch config` prints what holds and where it comes from. In the file, `${NAME}`, `${NAME:-default}` and \
-         `${file:PATH}` stand for variables of the environment and contents of files, as they do in pipelines.\n",
+        "<!-- Written by `anabranch docs write`. -->\n\n# Settings\n\nA flag (`--db.path`) takes precedence over a variable \
+         (`ANABRANCH_DB_PATH`), which takes precedence over `anabranch.yaml`. `anabranch init` writes that file with an \
+         explanation of every setting; `anabranch config` prints the effective values and their origin. In the file, \
+         `${NAME}`, `${NAME:-default}` and `${file:PATH}` are replaced by environment variables and contents of files, as \
+         in pipelines.\n",
     );
     for (section, title) in SECTIONS {
         let keys: Vec<_> = KEYS.iter().filter(|key| key.section() == *section && !key.has_no_effect()).collect();
         if keys.is_empty() {
             continue;
         }
-        let _ = write!(text, "\n## {title}\n\n| setting | is | default | meaning |\n| --- | --- | --- | --- |\n");
+        let _ = write!(text, "\n## {title}\n\n| setting | type | default | meaning |\n| --- | --- | --- | --- |\n");
         for key in keys {
             let default = key.default.filter(|default| !default.is_empty());
             let default = default.map(|default| format!("`{}`", cell(default))).unwrap_or_default();
@@ -27,7 +28,7 @@ pub fn page() -> Page {
             let standard: Vec<String> = key.standard.iter().map(|name| format!("`{name}`")).collect();
             let standard = match &standard[..] {
                 [] => String::new(),
-                names => format!(" Where it is not given: {}.", names.join(", ")),
+                names => format!(" If it is not set, the value comes from {}.", names.join(", ")),
             };
             let _ = writeln!(text, "| `{}` | {kind}{secret} | {default} | {}{standard} |", key.name, cell(key.comment));
         }

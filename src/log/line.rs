@@ -1,4 +1,4 @@
-//! The text of log lines.
+//! Formatting of log lines.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -11,17 +11,18 @@ use super::word;
 use crate::settings::LogFormat;
 use crate::terminal::{is_unsafe, json_text, shown};
 
-/// How lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     pub(super) format: LogFormat,
     pub(super) color: bool,
-    /// Whether lines go to a terminal, which must get no orders of records: JSON escapes what it may leave as it is.
+    /// True if the output is a terminal. Escapes that JSON allows to leave out are then applied, so that records cannot
+    /// control the terminal.
     pub(super) terminal: bool,
 }
 
 impl Style {
-    /// The JSON of a record, as it may be printed.
+    /// Returns the JSON of a record, escaped for a terminal if necessary.
     pub(super) fn record(self, record: &[u8]) -> Cow<'_, [u8]> {
         if !self.terminal {
             return Cow::Borrowed(record);
@@ -44,7 +45,7 @@ fn now() -> String {
         .to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }
 
-/// Timestamp and level, as every line for people begins.
+/// Returns timestamp and level, the start of every line in the text format.
 fn opening(level: LogLevel, color: bool) -> String {
     let (short, paint) = match level {
         LogLevel::Trace => ("TRC", "\x1b[35m"),
@@ -56,7 +57,7 @@ fn opening(level: LogLevel, color: bool) -> String {
     if color { format!("{DIM}{}{RESET} {paint}{short}{RESET}", now()) } else { format!("{} {short}", now()) }
 }
 
-/// What stands before and after each record of a batch.
+/// Returns the text before and after each record of a batch.
 pub(super) fn around_record(line: &LogLine<'_>, style: Style) -> (String, &'static str) {
     match style.format {
         LogFormat::Cli => {
@@ -92,7 +93,7 @@ pub(super) fn around_record(line: &LogLine<'_>, style: Style) -> (String, &'stat
     }
 }
 
-/// The line of an event of the service.
+/// Returns the line of an event of the service.
 pub(super) fn event(level: LogLevel, fields: &Fields, style: Style) -> String {
     match style.format {
         LogFormat::Cli => {
@@ -109,7 +110,7 @@ pub(super) fn event(level: LogLevel, fields: &Fields, style: Style) -> String {
             let mut text = json_opening(level);
             json_pair(&mut text, "message", &fields.message);
             for (name, value) in &fields.others {
-                // A value that was masked is a text.
+                // A masked value is a string.
                 if fields.bare.contains(name) && is_bare(value) {
                     let _ = write!(text, ",\"{name}\":{value}");
                 } else {
@@ -128,7 +129,7 @@ fn pair(text: &mut String, name: &str, value: &str, color: bool) {
     let _ = if plain { write!(text, "{value}") } else { write!(text, "{}", shown(&format!("{value:?}"))) };
 }
 
-/// Nothing that is logged may look like a second line.
+/// Appends a message with escapes, so that it cannot look like a second line.
 fn one_line(text: &mut String, message: &str) {
     for c in message.chars() {
         match c {
@@ -144,12 +145,12 @@ fn json_opening(level: LogLevel) -> String {
 }
 
 fn json_pair(text: &mut String, name: &str, value: &str) {
-    // Writing JSON text of two strings cannot fail.
+    // Writing two strings as JSON cannot fail.
     let quoted = |s: &str| serde_json::to_string(s).unwrap_or_default();
     let _ = write!(text, ",{}:{}", quoted(name), quoted(value));
 }
 
-/// Whether JSON has a value of this text: it is a number, and not infinite, or true or false.
+/// Returns `true` if the text is a JSON value without quotes: a finite number, true or false.
 fn is_bare(value: &str) -> bool {
     value.parse().is_ok_and(f64::is_finite) || value.parse::<bool>().is_ok()
 }
@@ -159,27 +160,27 @@ fn is_bare(value: &str) -> bool {
 pub(super) struct Fields {
     message: String,
     others: Vec<(&'static str, String)>,
-    /// Names of fields that are numbers or true or false: in JSON they have no quotes.
+    /// Names of fields that are numbers or booleans: in JSON they have no quotes.
     bare: Vec<&'static str>,
 }
 
 impl Fields {
-    /// The kind of a line with these fields, as [`Fields::about`] returns them.
+    /// Creates the fields of a line from a message and the result of [`Fields::about`].
     pub(super) fn of(message: String, about: Vec<(&'static str, String)>) -> Self {
         Fields { message, others: about, bare: Vec::new() }
     }
 
-    /// The text of the line.
+    /// Returns the message.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The fields of the line with one of these names.
+    /// Returns the fields with one of these names.
     pub(super) fn about(&self, names: &[&str]) -> Vec<(&'static str, String)> {
         self.others.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
     }
 
-    /// Names the pipeline that the thread works for, where the line names none.
+    /// Adds the pipeline that the thread works for, unless the line names one.
     pub(super) fn complete(&mut self, pipeline: impl FnOnce() -> Option<Str>) {
         if self.others.iter().all(|(name, _)| *name != "pipeline")
             && let Some(pipeline) = pipeline()
@@ -188,8 +189,8 @@ impl Fields {
         }
     }
 
-    /// Replaces every text but the names that the pipeline file gives: a database of the same name is no reason to
-    /// leave the reader without them.
+    /// Applies a change to every text except the pipeline and node, which come from the pipeline file: a secret with
+    /// the same text as a name must not hide the name.
     pub(super) fn each(&mut self, change: impl Fn(String) -> String) {
         self.message = change(std::mem::take(&mut self.message));
         for (_, value) in self.others.iter_mut().filter(|(name, _)| !matches!(*name, "pipeline" | "node")) {

@@ -1,7 +1,7 @@
-//! Standard output, written whole lines at a time, with a status line below them on a terminal.
+//! Standard output, written in whole lines, with a status line below them on a terminal.
 //!
-//! A terminal may be stopped, and a pipe may have a reader that does not read. Only a thread of its own, and threads that
-//! write records, wait for them then; who logs does not.
+//! A terminal may be stopped, and a pipe may have a reader that does not read. Then only the writer thread and threads
+//! that write records block; threads that log do not.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -18,65 +18,65 @@ use tokio::sync::Notify;
 
 use crate::terminal::shown;
 
-/// A line is written at once when the buffer has grown to this; the end of a batch writes the rest.
+/// Size at which the buffer is written; the end of a batch writes the rest.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Most bytes of lines that wait for the thread that writes them. Lines beyond it are lost, and counted.
+/// Maximum bytes of lines that wait for the writer thread. Further lines are lost and counted.
 const WAITING_BYTES: usize = 4 << 20;
 
-/// Erases the status line. The cursor always stands at its end.
+/// Erases the status line. The cursor is always at its end.
 const ERASE: &[u8] = b"\r\x1b[2K";
 
-/// Where log lines and the status line go. One lock for both, so that neither tears the other.
+/// The output of log lines and the status line. One lock protects both, so that they do not interleave.
 pub struct Output {
     shared: Arc<Shared>,
-    /// To the thread that writes; it ends with this.
+    /// Sends to the writer thread, which ends when this is dropped.
     pieces: Sender<Piece>,
-    /// What lines go to, to be watched without the lock.
+    /// The output file, to be watched without the lock.
     watched: Option<File>,
     colored: bool,
-    /// Whether somebody is looking.
+    /// True if a status line is shown.
     live: bool,
-    /// Whether lines go to a terminal.
+    /// True if lines go to a terminal.
     terminal: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// Whether there is a status line.
+    /// True if there is a status line.
     live: bool,
-    /// Bytes of lines that the thread has not written.
+    /// Bytes of lines that the writer thread has not written.
     waiting: AtomicUsize,
-    /// Pieces that the thread has done with: who waits for it sees that it gets on.
+    /// Number of items that the writer thread has completed; a flush uses it to see progress.
     done: AtomicU64,
-    /// Lines that found no room since this was last asked.
+    /// Lines lost since the last call of `take_lost`.
     lost: AtomicU64,
-    /// Told when the reader of the lines went away.
+    /// Notified when the reader of the lines is gone.
     reader_gone: Notify,
 }
 
-/// What the thread does next.
+/// An item for the writer thread.
 enum Piece {
     Line(String),
     Status(String),
-    /// Says that all before it is written.
+    /// Reports that everything before it is written.
     Flush(Sender<()>),
 }
 
 struct State {
     lines: File,
-    /// Standard error, where only that is a terminal.
+    /// Standard error, if only that is a terminal.
     beside: Option<File>,
     status: String,
     buffer: Vec<u8>,
 }
 
 impl Output {
-    /// Standard output, coloured if it may be. On a terminal it has a status line if `status` says so; with output in a
-    /// pipe the status line goes to standard error, if that is a terminal.
+    /// Creates an output to standard output, in colour if allowed. On a terminal it has a status line if `status` is
+    /// true. If output goes to a pipe, the status line goes to standard error, if that is a terminal.
     ///
     /// # Errors
-    /// Standard output is closed; the system has no thread.
+    /// Standard output is closed, or the writer thread cannot start.
     pub fn standard(color: bool, status: bool) -> io::Result<Arc<Output>> {
         let stdout = io::stdout();
         let stderr = io::stderr();
@@ -89,20 +89,20 @@ impl Output {
         Output::start(lines, beside, live, on_terminal && color, stdout.is_terminal())
     }
 
-    /// Standard error in the place of standard output, for commands that print something else on that.
+    /// Creates an output to standard error, for commands that print data to standard output.
     ///
     /// # Errors
-    /// Standard error is closed; the system has no thread.
+    /// Standard error is closed, or the writer thread cannot start.
     pub fn standard_error() -> io::Result<Arc<Output>> {
         let stderr = io::stderr();
         let file = File::from(stderr.as_fd().try_clone_to_owned()?);
         Output::start(file, None, false, false, stderr.is_terminal())
     }
 
-    /// A file in the place of standard output, without colour and status line.
+    /// Creates an output to a file, without colour and status line.
     ///
     /// # Errors
-    /// The system has no thread.
+    /// The writer thread cannot start.
     pub fn to_file(file: File) -> io::Result<Arc<Output>> {
         Output::start(file, None, false, false, false)
     }
@@ -124,22 +124,22 @@ impl Output {
         Ok(Arc::new(Output { shared, pieces, watched, colored, live, terminal }))
     }
 
-    /// Whether lines are coloured.
+    /// Returns `true` if lines are coloured.
     pub fn is_colored(&self) -> bool {
         self.colored
     }
 
-    /// Whether lines go to a terminal.
+    /// Returns `true` if lines go to a terminal.
     pub fn is_terminal(&self) -> bool {
         self.terminal
     }
 
-    /// Whether there is a status line.
+    /// Returns `true` if there is a status line.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Has a line written, without waiting for it. It is lost where too much waits already.
+    /// Queues a line without blocking. The line is lost if the queue is full.
     pub fn tell(&self, line: String) {
         let bytes = line.len();
         if self.shared.waiting.fetch_add(bytes, Ordering::Relaxed) + bytes > WAITING_BYTES {
@@ -147,16 +147,16 @@ impl Output {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // The thread is there as long as this is.
+        // The thread exists as long as `self`.
         let _ = self.pieces.send(Piece::Line(line));
     }
 
-    /// How many lines were lost since this was last asked.
+    /// Returns the number of lines lost since the last call.
     pub fn take_lost(&self) -> u64 {
         self.shared.lost.swap(0, Ordering::Relaxed)
     }
 
-    /// Waits until all that was told is written, or nothing of it could be for `patience`.
+    /// Waits until all queued lines are written, or none of them could be written for `patience`.
     pub fn flush(&self, patience: Duration) {
         let (tell, written) = channel();
         let _ = self.pieces.send(Piece::Flush(tell));
@@ -169,22 +169,21 @@ impl Output {
         }
     }
 
-    /// Writes the lines that `next` appends until it returns false, under one lock, at most one write per
-    /// 64 KiB, and waits as long as the reader needs for them. `next` must not log.
+    /// Writes the lines that `next` appends until it returns false, under one lock and with at most one write per 64
+    /// KiB. Blocks until the reader has received them. `next` must not log.
     ///
     /// # Errors
-    /// The reader is gone, the disk is full. Lines before the failing write are out.
+    /// The reader is gone or the disk is full. Lines before the failed write are written.
     pub fn write_lines(&self, next: &mut dyn FnMut(&mut Vec<u8>) -> bool) -> io::Result<()> {
         self.shared.write_lines(next)
     }
 
-    /// Waits until the reader of the lines has gone away: nothing that is written can arrive any more. The end of a pipe
-    /// is noticed although nothing is written.
+    /// Waits until the reader of the lines is gone. The end of a pipe is detected even if nothing is written.
     pub async fn reader_gone(&self) {
         let pipe = self.pipe();
         let closed = async {
             match &pipe {
-                // Of a pipe that is written, an error is that nobody reads it.
+                // On the write end of a pipe, an error means that its reader is gone.
                 Some(pipe) => drop(pipe.ready(Interest::ERROR).await),
                 None => std::future::pending().await,
             }
@@ -195,16 +194,16 @@ impl Output {
         }
     }
 
-    /// What lines go to, where that is a pipe that the runtime can watch.
+    /// Returns the output as a pipe that the runtime can watch, if it is one.
     fn pipe(&self) -> Option<pipe::Sender> {
         let lines = self.watched.as_ref()?.try_clone().ok()?;
-        // It is only watched, so that nobody who shares it finds it non-blocking.
+        // It is only watched, so that the shared pipe does not become non-blocking for other processes.
         pipe::Sender::from_file_unchecked(lines).ok()
     }
 
     /// Replaces the status line; an empty one removes it.
     pub fn set_status(&self, text: &str) {
-        // One that nobody has seen yet is not worth the next one.
+        // Skipped while an earlier one is still queued.
         if self.live && (text.is_empty() || self.shared.waiting.load(Ordering::Relaxed) == 0) {
             let text = shown(text).into_owned();
             self.shared.waiting.fetch_add(text.len(), Ordering::Relaxed);
@@ -214,7 +213,7 @@ impl Output {
 }
 
 impl Shared {
-    /// Writes what comes, as much at once as there is, until nobody can send any more.
+    /// Writes queued items, as many at once as possible, until all senders are gone.
     fn write_pieces(&self, todo: &Receiver<Piece>) {
         while let Ok(first) = todo.recv() {
             let mut next = Some(first);
@@ -226,7 +225,7 @@ impl Shared {
                         self.draw(text);
                         self.waiting.fetch_sub(bytes, Ordering::Relaxed);
                     }
-                    // Nobody waits any more.
+                    // The receiver may be gone.
                     Piece::Flush(written) => drop(written.send(())),
                 }
                 self.done.fetch_add(1, Ordering::Relaxed);
@@ -235,10 +234,10 @@ impl Shared {
         }
     }
 
-    /// Writes a line and those that wait behind it. Returns what is no line.
+    /// Writes a line and the lines queued behind it. Returns the next item that is not a line.
     fn write_told(&self, first: String, todo: &Receiver<Piece>) -> Option<Piece> {
         let (mut line, mut other, mut taken) = (Some(first), None, 0);
-        // There is nobody left to tell that the log itself cannot be written.
+        // A failure of the log itself cannot be reported.
         let _ = self.write_lines(&mut |buffer| {
             let Some(text) = line.take() else { return false };
             buffer.extend_from_slice(text.as_bytes());
@@ -252,7 +251,7 @@ impl Shared {
             }
             true
         });
-        // What was taken out after a write that failed is lost with it.
+        // Lines that were taken from the queue after a failed write are lost as well.
         taken += line.map_or(0, |line| line.len());
         self.waiting.fetch_sub(taken, Ordering::Relaxed);
         other
@@ -272,7 +271,7 @@ impl Shared {
             return;
         }
         state.buffer.clear();
-        // A status line that cannot be drawn is no loss.
+        // A failure to draw the status line is harmless.
         let _ = state.erase().and_then(|()| {
             state.status = status;
             state.draw()
@@ -313,7 +312,7 @@ impl State {
         }
     }
 
-    /// Draws the status line with wrapping off: what does not fit is cut by the terminal.
+    /// Draws the status line without line wrap: the terminal cuts off the rest.
     fn draw(&mut self) -> io::Result<()> {
         if self.status.is_empty() {
             return Ok(());
@@ -337,7 +336,7 @@ impl State {
                 Ok(0) => outcome = Err(ErrorKind::WriteZero.into()),
                 Ok(n) => rest = &rest[n..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Somebody who shares the pipe made it non-blocking; its reader needs a moment.
+                // Another process that shares the pipe made it non-blocking; its reader needs a moment.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
                 Err(error) => outcome = Err(error),
             }

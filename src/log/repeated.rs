@@ -1,4 +1,5 @@
-//! Warnings and errors that come again and again: the first of a kind are written, then they are counted, once a minute.
+//! Limits of repeated warnings and errors: the first of a kind are written, further ones are counted, and the count is
+//! logged once a minute.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,38 +7,38 @@ use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
 
-/// Lines of one kind that the log writes within [`EVERY`].
+/// Maximum number of lines of one kind within [`EVERY`].
 const MOST: u64 = 10;
-/// How often those that were not written are counted.
+/// Period after which suppressed lines are counted.
 pub const EVERY: Duration = Duration::from_secs(60);
-/// Most kinds: lines of further ones are all written.
+/// Maximum number of kinds: lines of further kinds are all written.
 const KINDS: usize = 4096;
 
-/// Fields whose values separate the kinds of log lines, together with the place in the program.
+/// Fields whose values distinguish the kinds of log lines, together with the place in the program.
 pub(super) const TELLING: [&str; 9] =
     ["pipeline", "connector", "processor", "node", "source", "destination", "step", "code", "plugin"];
 
 /// The place in the program that writes a line, and the subject of the line.
 pub(super) type Kind = (Identifier, About);
 
-/// The telling fields of a line.
+/// The distinguishing fields of a line.
 pub(super) type About = Vec<(&'static str, String)>;
 
-/// Lines of a kind.
+/// The lines of a kind.
 struct Lines {
     since: Instant,
     written: u64,
     left_out: u64,
-    /// The latest that was left out.
+    /// The latest suppressed line.
     latest: String,
 }
 
-/// Recent lines.
+/// The kinds of recent lines.
 #[derive(Default)]
 pub(super) struct Repeated(Mutex<HashMap<Kind, Lines>>);
 
 impl Repeated {
-    /// Whether a line is to be written.
+    /// Returns `true` if a line should be written.
     pub(super) fn admits(&self, kind: Kind, message: &str, now: Instant) -> bool {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
@@ -60,8 +61,8 @@ impl Repeated {
         false
     }
 
-    /// How many lines of each kind were left out, with what they were about and the latest of them: of those that are
-    /// due, or of all. From then on they are written again.
+    /// Returns the number of suppressed lines per kind, with its fields and the latest line: of the kinds that are due,
+    /// or of all. Lines of these kinds are written again after this.
     pub(super) fn counts(&self, all: bool, now: Instant) -> Vec<(u64, About, String)> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = |lines: &Lines| lines.left_out > 0 && (all || now.duration_since(lines.since) >= EVERY);
@@ -69,7 +70,7 @@ impl Repeated {
             .iter_mut()
             .filter(|(_, lines)| due(lines))
             .map(|((_, about), lines)| {
-                // The next minute begins, and one line of it is the count.
+                // The next period begins, and the count is one of its lines.
                 (lines.since, lines.written) = (now, MOST - 1);
                 (std::mem::take(&mut lines.left_out), about.clone(), std::mem::take(&mut lines.latest))
             })

@@ -1,20 +1,20 @@
-//! Calls that are given up before they end.
+//! Cancellation of calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether a call was given up, shared between who gives it up and the call. Cheap to clone.
+/// Cancellation flag of a call, shared between the call and its canceller. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Cancellation(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     is_cancelled: bool,
-    /// What ends the call.
+    /// Ends the call.
     end: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Cancellation {
-    /// Gives the call up: what it set with [`Cancellation::ended_by`] is run.
+    /// Cancels the call: runs the function that was set with [`Cancellation::ended_by`].
     pub fn cancel(&self) {
         let end = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,12 +26,12 @@ impl Cancellation {
         }
     }
 
-    /// Whether the call was given up.
+    /// Returns `true` if the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_cancelled
     }
 
-    /// Sets what ends the call; it is run at once where the call was given up before.
+    /// Sets the function that ends the call. It runs at once if the call is already cancelled.
     pub fn ended_by(&self, end: impl FnOnce() + Send + 'static) {
         {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);

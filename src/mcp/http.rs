@@ -1,4 +1,5 @@
-//! Messages as bodies of HTTP requests: each is answered with JSON, there are no streams and no sessions.
+//! MCP over HTTP: each message is the body of a request and is answered with JSON. There are no streams and no
+//! sessions.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use base64::Engine as _;
 use super::{Answer, MESSAGE, Mirrored, Server};
 use crate::api::access::{Access, ErrorBody, guard, same_site};
 
-/// The one path, for who may ask.
+/// Returns the router with the only path, behind access control.
 pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
     let refuse = async || (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]);
     Router::new()
@@ -43,7 +44,7 @@ fn mirrored(headers: &HeaderMap) -> Mirrored {
     Mirrored { version: text("mcp-protocol-version"), method: text("mcp-method"), name: text("mcp-name").map(decoded) }
 }
 
-/// A value that no header can carry as it is comes in base64, marked as such.
+/// Decodes a header value. Values that a header cannot carry as they are come in base64, marked as such.
 fn decoded(text: String) -> String {
     let inner = text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
     let bytes = inner.and_then(|inner| base64::engine::general_purpose::STANDARD.decode(inner).ok());

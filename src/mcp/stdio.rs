@@ -1,7 +1,7 @@
-//! Messages on lines of standard input and output.
+//! MCP over standard input and output, one message per line.
 //!
-//! One thread reads and answers everything that is answered at once, so that the client is heard whatever the calls of
-//! tools do, which run on threads of their own.
+//! One thread reads messages and answers those that need no tool. Tool calls run on threads of their own, so that the
+//! server keeps reading while they run.
 
 mod calls;
 mod id;
@@ -16,8 +16,8 @@ use self::calls::Calls;
 use self::id::IdScanner;
 use super::{Answer, MESSAGE, Server, parsed};
 
-/// Answers the lines of `input` until it ends; calls that run then have a moment to end, and are given up after it.
-/// Answers come in the order in which they are ready.
+/// Answers the lines of `input` until it ends. Calls that still run then have a short time to end before they are
+/// cancelled. Answers are written as soon as they are ready.
 ///
 /// # Errors
 /// The input cannot be read, or the output cannot be written.
@@ -59,7 +59,7 @@ fn method(message: &Value) -> Option<&str> {
     message.get("method").and_then(Value::as_str)
 }
 
-/// Whether answering takes as long as a tool does.
+/// Returns `true` if the message contains a tool call, so that the answer can take long.
 fn has_call(message: &Value) -> bool {
     let is_call = |message: &Value| method(message) == Some("tools/call");
     is_call(message) || message.as_array().is_some_and(|batch| batch.iter().any(is_call))
@@ -68,11 +68,11 @@ fn has_call(message: &Value) -> bool {
 /// A line that was read.
 enum Line {
     Whole(Vec<u8>),
-    /// One that is longer than a message may be, with its id if it has one.
+    /// A line that is longer than the maximum message, with its id if there is one.
     TooLong(Value),
 }
 
-/// Gives each line to `take`.
+/// Passes each line to `take`.
 fn read(mut input: impl BufRead, take: impl Fn(Line)) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
@@ -91,7 +91,7 @@ fn read(mut input: impl BufRead, take: impl Fn(Line)) -> io::Result<()> {
     }
 }
 
-/// Reads to the end of a line and keeps nothing of it.
+/// Reads to the end of a line and discards it, except for the id.
 fn skip_line(input: &mut impl BufRead, id: &mut IdScanner) -> io::Result<()> {
     loop {
         let piece = match input.fill_buf() {

@@ -7,13 +7,13 @@ use anabranch_graph::exec::{LaneCount, Left, Progress, Unread};
 use anabranch_graph::state::LaneId;
 use anabranch_graph::text::Str;
 
-/// Totals over all runs of a pipeline in this process. Copies of a record count one by one: a record that goes to two
+/// Totals over all runs of a pipeline in this process. Each copy of a record counts: a record that goes to two
 /// destinations is delivered twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Records read.
     pub read: u64,
-    /// Those of them that an earlier run had read and not delivered.
+    /// Those of the records read that an earlier run had read and not delivered.
     pub read_again: u64,
     /// Copies delivered per destination, in the order of the plan.
     pub delivered: Vec<(Str, u64)>,
@@ -21,20 +21,20 @@ pub struct Account {
     pub filtered: u64,
     /// Copies whose dead letter is durable.
     pub dead_lettered: u64,
-    /// Dead letters that went because of a bound of the queue.
+    /// Dead letters that were evicted because of a limit of the queue.
     pub letters_dropped: u64,
-    /// Sources of which nothing was read although they came to their end.
+    /// Sources that ended without reading any record.
     pub unread: Vec<Unread>,
-    /// Sources that left something to a later run when they came to their end.
+    /// Sources that ended and left input to a later run.
     pub left: Vec<Left>,
     /// Duration of the run.
     pub took: Duration,
-    /// How many records of each lane were read since its beginning.
+    /// Number of records read per lane since its beginning.
     pub heads: BTreeMap<LaneId, u64>,
 }
 
 impl Account {
-    /// With the counters of one more run.
+    /// Adds the counters of one run.
     pub fn add(&mut self, run: &Progress) {
         let totals = run.totals();
         self.read += totals.read;
@@ -59,7 +59,7 @@ impl Account {
         *head = (*head).max(lane.before + lane.read);
     }
 
-    /// Copies delivered to all destinations.
+    /// Returns the number of copies delivered to all destinations.
     pub fn delivered_in_all(&self) -> u64 {
         self.delivered.iter().map(|(_, rows)| rows).sum()
     }

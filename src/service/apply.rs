@@ -1,4 +1,4 @@
-//! A text in the place of a pipeline: what would change, and the switch.
+//! Applying a configuration text to a pipeline: the plan of changes, and the switch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,26 +25,26 @@ use crate::store::{
     between,
 };
 
-/// How long a switch waits until the new pipeline is open; one that takes longer has failed. With the time for draining
-/// the old one it is less than an answer over HTTP may take.
+/// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
+/// draining the old pipeline it is less than an HTTP response may take.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// How soon the store is put back after it failed; it takes twice as long each time, up to the second.
+/// The wait before the first attempt to restore the store after a failure. It doubles up to `BACK_LAST`.
 const BACK_FIRST: Duration = Duration::from_secs(1);
 const BACK_LAST: Duration = Duration::from_secs(30);
 
-/// A pipeline as it should be.
+/// The desired state of a pipeline.
 #[derive(Debug)]
 pub struct Desired {
     /// The text of a pipeline file.
     pub text: String,
-    /// The pipeline of the text, if it has several.
+    /// The id of the pipeline to apply, if the text has several.
     pub pipeline: Option<String>,
-    /// Whether warnings are errors, also where the settings of the service do not say so.
+    /// True if warnings are errors, even if the settings of the service do not say so.
     pub strict: bool,
 }
 
-/// One difference. Values are not told.
+/// One difference between the stored and the desired pipeline. It contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
@@ -54,40 +54,40 @@ pub struct Difference {
     pub id: String,
     /// `create`, `update` or `delete`.
     pub action: &'static str,
-    /// What is new or different in the text, as JSON pointers.
+    /// JSON pointers to the places that are new or different in the text.
     pub config_paths: Vec<String>,
 }
 
-/// What applying a text would do.
+/// The plan of applying a text.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The pipeline.
+    /// The id of the pipeline.
     pub id: Str,
-    /// What is different, in the order in which it is told.
+    /// The differences, in the order in which they are reported.
     pub changes: Vec<Difference>,
-    /// Whether the pipeline runs and has to be drained and started again.
+    /// True if the pipeline runs and has to be drained and restarted.
     pub restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
     pub rereads: Vec<Reread>,
-    /// What it means for positions that are stored, and that the pipeline stays stopped, in words.
+    /// Notes for the user: the effect on stored positions, and whether the pipeline stays stopped.
     pub notes: Vec<String>,
-    /// Stands for all of this and the whole text.
+    /// Hash of all of this and of the whole text.
     pub hash: String,
-    /// Whether a file declares the pipeline, which decides again when the service is started anew.
+    /// True if a file declares the pipeline. The file decides again at the next start of the service.
     pub from_file: bool,
-    /// What went wrong beside it when it was applied.
+    /// Failures of follow-up work after the plan was applied.
     pub warnings: Vec<String>,
 }
 
-/// A pipeline that was applied and does not open: what the store has to say again.
+/// A pipeline that was applied and does not open, with the state to restore in the store.
 struct Undone {
     applied: StoredPipeline,
     before: Option<StoredPipeline>,
-    /// Its status, if it does not run.
+    /// The status to restore, if the pipeline did not run.
     status: Option<Status>,
 }
 
-/// A text that was understood, beside what is stored.
+/// A text that was read and compiled, with the pipeline that is stored.
 struct Proposal {
     planned: Planned,
     old: Option<StoredPipeline>,
@@ -95,7 +95,7 @@ struct Proposal {
 }
 
 impl Control {
-    /// What applying a text would do. Nothing is opened.
+    /// Returns the plan of applying a text. Opens nothing.
     ///
     /// # Errors
     /// The text has errors, or the store cannot be read.
@@ -105,12 +105,12 @@ impl Control {
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
-    /// Applies a text. A pipeline that runs is drained, switched and resumed; where the new one cannot be opened, the
-    /// old one is put back. Sources that stay go on where they were.
+    /// Applies a text. A running pipeline is drained, switched and resumed. If the new pipeline cannot be opened, the
+    /// old one is restored. Sources that exist in both resume from their positions.
     ///
     /// # Errors
-    /// As for the plan; the hash is not the one of the plan that would be made now; or the new one cannot be opened, or
-    /// is not open after 10 s.
+    /// The errors of [`Control::plan`]; `hash` differs from the hash of the current plan; or the new pipeline cannot be
+    /// opened within 10 s.
     pub async fn apply(&self, desired: Desired, hash: String) -> Result<Planned, EditError> {
         let control = self.clone();
         self.to_the_end(Task::Apply, async move {
@@ -120,11 +120,11 @@ impl Control {
         .await
     }
 
-    /// Takes up a pipeline whose file was saved, in the way of [`Control::apply`]. One that had failed for good is started
-    /// again, even if its file says what it did before.
+    /// Applies a pipeline whose file was saved, like [`Control::apply`]. Restarts a degraded pipeline even if its file
+    /// did not change.
     ///
     /// # Errors
-    /// The pipeline is held by somebody else, was made through the API, or the new one cannot be opened.
+    /// Another request holds the pipeline, it was created through the API, or the new pipeline cannot be opened.
     pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
         let control = self.clone();
         let task = Task::Errand("taking up the file", pipeline.config.id.value.clone());
@@ -144,8 +144,8 @@ impl Control {
         .await
     }
 
-    /// Puts a pipeline in the place of the one of its id. `hash`: of the plan that was looked at. `saved`: it is as its
-    /// file says now.
+    /// Replaces the pipeline with the same id. `hash` is the hash of the plan that the client reviewed. `saved` is true
+    /// if the pipeline comes from a file that was just saved.
     async fn put_in_place(&self, pipeline: Pipeline, hash: Option<&str>, saved: bool) -> Result<Planned, EditError> {
         let pipeline = Arc::new(pipeline);
         let id = pipeline.config.id.value.clone();
@@ -163,7 +163,7 @@ impl Control {
             drop(making);
             let (entry, gate) = match self.gate(&id).await {
                 Ok(held) => held,
-                // It was deleted meanwhile.
+                // Another request deleted it meanwhile.
                 Err(ControlError::NotFound(_)) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -176,7 +176,7 @@ impl Control {
             }
             if !proposal.planned.changes.is_empty() {
                 let mut hold = self.hold_with(entry, gate).await;
-                // What is missing in a file that was saved may be back with the next one.
+                // A connector that is missing in a saved file may be back with the next save.
                 let leaving = match &proposal.old {
                     Some(old) if !saved => self.leaving(&id, dropped(old, &proposal.desired)).await?,
                     _ => Vec::new(),
@@ -246,7 +246,7 @@ impl Control {
         Ok(Proposal { planned, old, desired })
     }
 
-    /// Sources that keep their position and are to read another file than before, in words.
+    /// Describes the sources that keep their position but read another file than before.
     async fn redirected(&self, pipeline: &Pipeline, changes: &[Difference]) -> Result<Vec<String>, StoreError> {
         let id = &pipeline.config.id.value;
         let files = pipeline.compiled.stages.stages.iter().filter_map(|stage| match &stage.kind {
@@ -275,7 +275,7 @@ impl Control {
         Ok(told.collect())
     }
 
-    /// Puts a new pipeline in the place of one that is held.
+    /// Replaces a pipeline that is held with a new one.
     async fn switch(&self, hold: &mut Hold, proposal: &Proposal, pipeline: Arc<Pipeline>) -> Result<(), EditError> {
         let Proposal { planned, old, desired } = proposal;
         let entry = hold.entry.clone();
@@ -298,7 +298,7 @@ impl Control {
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         tracing::error!(pipeline = %entry.id, %error, "the new pipeline could not be opened: the old one is put back");
-        // Whatever the store does, the old one runs again first.
+        // The old pipeline runs again first, even if the store fails.
         entry.set_plan(old_plan);
         let begun = match ran {
             true => self.begin(&entry),
@@ -314,7 +314,7 @@ impl Control {
         Err(EditError::SwitchFailed { id: entry.id.clone(), error, after })
     }
 
-    /// Makes a pipeline that the service does not have.
+    /// Adds a pipeline that the service does not have.
     async fn add(&self, proposal: &Proposal, pipeline: Arc<Pipeline>) -> Result<(), EditError> {
         let Proposal { old, desired, .. } = proposal;
         let store = &self.shared().store;
@@ -324,7 +324,8 @@ impl Control {
             store.replace(desired.clone()).await?;
             self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
         };
-        // Nobody can have it yet: it is not stopped and deleted under the trial.
+        // The gate is free, since nobody else knows the entry yet. Holding it prevents a stop or deletion during the
+        // trial start.
         let _gate = entry.gate.clone().lock_owned().await;
         if !desired.autostart {
             return Ok(());
@@ -335,8 +336,8 @@ impl Control {
         Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "it was removed again" })
     }
 
-    /// Has the store say again what it said before a pipeline was applied. Where it fails, that is tried again until it
-    /// succeeds, somebody else has stored something, or the service stops.
+    /// Restores in the store what it held before a pipeline was applied. Retries after a failure until it succeeds,
+    /// another request has stored something, or the service stops.
     async fn put_back(&self, undone: Undone) {
         let Err(error) = self.undo(&undone).await else { return };
         let id = undone.applied.id.clone();
@@ -359,7 +360,7 @@ impl Control {
     async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
         let store = &self.shared().store;
         let stored = store.pipeline(&applied.id).await?;
-        // Another request was faster.
+        // Another request has changed the pipeline.
         if stored.as_ref().is_some_and(|stored| base(stored) != base(applied)) {
             return Ok(());
         }
@@ -374,7 +375,7 @@ impl Control {
         }
     }
 
-    /// Starts a pipeline and waits until it is open; one that fails before stands when this returns.
+    /// Starts a pipeline and waits until it is open. A pipeline that fails has stopped when this returns.
     async fn try_out(&self, entry: &Arc<Entry>) -> Result<(), String> {
         entry.set_on_trial(true);
         let begun = self.begin(entry).map_err(|error| error.to_string());
@@ -390,7 +391,7 @@ impl Control {
         result
     }
 
-    /// Shows and stores a status that is of no life.
+    /// Shows and stores the status of a pipeline that does not run.
     async fn settle(&self, entry: &Entry, status: Status) -> Result<(), EditError> {
         entry.show(status.clone());
         Ok(self.shared().store.set_status(&entry.id, status).await?)
@@ -405,7 +406,7 @@ async fn opened(entry: &Entry) -> Result<(), String> {
             Status::Recovering { error } | Status::Degraded { error } => Err(error.clone()),
             Status::Starting | Status::Running | Status::Stopped { .. } | Status::Finished | Status::Invalid => Ok(()),
         },
-        // The sender is in `entry`, which outlives this.
+        // The sender is in `entry`, which outlives this function.
         Ok(Err(_)) => Ok(()),
         Err(_) => Err(format!(
             "it was not open after {} s (where that is too short: stop the pipeline, apply, start it)",
@@ -414,8 +415,8 @@ async fn opened(entry: &Entry) -> Result<(), String> {
     }
 }
 
-/// Stands for what would be done, and for what it would be done to, each before and after: it names no value, but changes
-/// with each, with every change of the pipeline as it is stored, and with the text of each script that it names.
+/// Returns a hash of the planned changes and of the stored and read pipelines before and after. It contains no value,
+/// but changes with each value, with each change of the stored pipeline, and with the text of each script.
 fn hash(
     changes: &[Difference],
     rereads: &[Reread],
@@ -437,12 +438,12 @@ fn hash(
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The stored pipeline without its status.
+/// Returns the stored pipeline without its status.
 fn base(stored: &StoredPipeline) -> StoredPipeline {
     StoredPipeline { status: Status::Invalid, created: None, updated: None, ..stored.clone() }
 }
 
-/// The files that settings of a pipeline name and that were read together with it, with their texts or why there is none.
+/// Returns the files that settings of a pipeline name, each with its text or the reason why it could not be read.
 fn scripts(pipeline: &PipelineConfig) -> Vec<(&Str, &Result<Str, Str>)> {
     let connectors = pipeline.connectors.iter();
     let of_connectors = connectors.flat_map(|connector| connector.processors.iter());
@@ -451,7 +452,7 @@ fn scripts(pipeline: &PipelineConfig) -> Vec<(&Str, &Result<Str, Str>)> {
     entries.filter_map(|setting| setting.value.content()).map(|content| (&content.path, &content.text)).collect()
 }
 
-/// Adds differences, those of a part beside the others of that part.
+/// Adds differences and merges those of the same resource.
 fn add(all: &mut Vec<Difference>, more: Vec<Difference>) {
     for new in more {
         match all.iter_mut().find(|known| (known.resource, &known.id) == (new.resource, &new.id)) {
@@ -461,7 +462,7 @@ fn add(all: &mut Vec<Difference>, more: Vec<Difference>) {
     }
 }
 
-/// Settings whose text is the same and whose value is another, because a file that it comes out of has changed.
+/// Returns settings whose text is the same but whose value changed, because a file that they refer to changed.
 fn revalued(runs: &PipelineConfig, new: &PipelineConfig) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |resource, id: String, at: String, was: Option<&Settings>, is: &Settings| {
@@ -548,7 +549,7 @@ fn differences(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Differ
     all
 }
 
-/// The names of settings that are not the same in both.
+/// Returns the names of settings that differ.
 fn changed(was: Option<&[StoredSetting]>, is: Option<&[StoredSetting]>) -> Vec<Str> {
     let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
     let mut names: Vec<Str> = was
@@ -572,12 +573,12 @@ fn paths(at: &str, fields: &[&str], settings: &[Str]) -> Vec<String> {
     fields.iter().flat_map(path).collect()
 }
 
-/// A name as a part of a JSON pointer.
+/// Escapes a name for a JSON pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// A pipeline that is new, part by part.
+/// Returns the differences of a new pipeline, resource by resource.
 fn created(new: &StoredPipeline) -> Vec<Difference> {
     let create = |resource, id, path| Difference { resource, id, action: "create", config_paths: vec![path] };
     let mut all = vec![create("pipeline", new.id.to_string(), String::new())];
@@ -596,7 +597,7 @@ fn created(new: &StoredPipeline) -> Vec<Difference> {
     all
 }
 
-/// Whether the text changes whether the pipeline is to run.
+/// Returns `true` if the text changes the desired status of the pipeline.
 fn is_asked_to_start(changes: &[Difference]) -> bool {
     changes.iter().any(|change| change.config_paths.iter().any(|path| path == "/status"))
 }

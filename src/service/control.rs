@@ -1,4 +1,4 @@
-//! What is asked of the service while it runs.
+//! Requests to the running service.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -24,39 +24,39 @@ use crate::settings::RecoveryPolicy;
 use crate::store::{Status, StopReason, Store};
 use crate::traces::{Exporter, SpanCounts};
 
-/// Time that a request waits for a pipeline that another request holds.
+/// How long a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// Why nothing was done.
+/// Why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is no such pipeline.
+    /// The pipeline does not exist.
     #[error("there is no pipeline {0:?}")]
     NotFound(Str),
-    /// It runs.
+    /// The pipeline runs.
     #[error("pipeline {0} runs")]
     Running(Str),
-    /// It does not.
+    /// The pipeline does not run.
     #[error("pipeline {0} does not run")]
     NotRunning(Str),
-    /// It was told to stop before.
+    /// The pipeline is already stopping.
     #[error("pipeline {0} is stopping")]
     Stopping(Str),
-    /// Its configuration has errors.
+    /// The configuration of the pipeline has errors.
     #[error("pipeline {id} cannot be started: {what}")]
     Invalid {
         /// The pipeline.
         id: Str,
-        /// What is wrong.
+        /// The first error.
         what: Str,
     },
-    /// Its plugins are not loaded yet.
+    /// The plugins of the pipeline are still being loaded.
     #[error("the plugins of pipeline {0} are still being loaded; it is started then")]
     Loading(Str),
-    /// Another request changes it.
+    /// Another request is changing the pipeline.
     #[error("pipeline {0} is being changed by somebody else")]
     Busy(Str),
-    /// The service stops.
+    /// The service is stopping.
     #[error("the service is stopping")]
     ServiceStopping,
     /// The state store failed.
@@ -65,7 +65,7 @@ pub enum ControlError {
 }
 
 impl ControlError {
-    /// Its stable code.
+    /// Returns the stable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             ControlError::NotFound(_) => "pipeline.not_found",
@@ -80,7 +80,7 @@ impl ControlError {
         }
     }
 
-    /// Remedy.
+    /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ControlError::Running(_) => Some("stop it first"),
@@ -109,13 +109,13 @@ pub(super) struct Shared {
     pub(super) opening: Arc<Semaphore>,
     pub(super) recovery: RecoveryPolicy,
     pub(super) once: bool,
-    /// Whether a pipeline that runs may be restarted to apply a change that a client sends.
+    /// True if a running pipeline may be restarted to apply a change that a client sends.
     pub(super) live_restart: bool,
-    /// Who sends the traces of records, where they are traced.
+    /// The exporter of traces, if traces are configured.
     pub(super) traces: Option<Arc<Exporter>>,
 }
 
-/// What is asked of the service while it runs. Cheap to clone.
+/// A handle for requests to the running service. Cheap to clone.
 #[derive(Clone)]
 pub struct Control {
     inner: Arc<Inner>,
@@ -125,18 +125,18 @@ struct Inner {
     shared: Shared,
     roster: Mutex<Roster>,
     jobs: mpsc::UnboundedSender<Job>,
-    /// Held by whoever makes a pipeline: until then there is none that could be held.
+    /// Held while a pipeline is created: before that, there is no entry with a gate to hold.
     making: tokio::sync::Mutex<()>,
-    /// Held while a pipeline is compared with the others and put among them.
+    /// Held while a pipeline is compared with the others and added to them.
     placing: tokio::sync::Mutex<()>,
-    /// How often it was asked to read credentials again.
+    /// Number of requests to reload credentials.
     reloads: watch::Sender<u64>,
-    /// Whether the pipelines that are declared or stored are known, or will not be.
+    /// True once the declared and stored pipelines are known, or never will be.
     known: watch::Sender<bool>,
 }
 
 impl Control {
-    /// With no pipelines yet, and the jobs for the loop of the service.
+    /// Creates a control without pipelines, and the receiver of jobs for the loop of the service.
     pub(super) fn new(shared: Shared) -> (Control, mpsc::UnboundedReceiver<Job>) {
         let (jobs, to_do) = mpsc::unbounded_channel();
         (
@@ -159,24 +159,24 @@ impl Control {
         &self.inner.shared
     }
 
-    /// What became of the spans of traces.
+    /// Returns the counts of exported and dropped trace spans.
     pub fn spans(&self) -> SpanCounts {
         self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
     }
 
-    /// Changes each time the service is asked to read credentials again.
+    /// Returns a receiver that changes each time the service is asked to reload credentials.
     pub fn reloads(&self) -> watch::Receiver<u64> {
         self.inner.reloads.subscribe()
     }
 
-    /// Starts a pipeline that does not run; returns at once.
+    /// Starts a pipeline that does not run. Returns immediately.
     ///
     /// # Errors
-    /// There is none, it runs, it cannot run, or the service stops.
+    /// The pipeline does not exist, runs already or cannot run, or the service is stopping.
     pub async fn start(&self, id: &str) -> Result<(), ControlError> {
         let (entry, _gate) = self.gate(id).await?;
         if !entry.seen.borrow().status.is_live() {
-            // What it came to is being stored.
+            // The final status is still being stored.
             entry.stands().await;
         }
         if entry.is_live() {
@@ -187,11 +187,12 @@ impl Control {
         self.begin(&entry)
     }
 
-    /// Stops a pipeline: it reads no further and delivers what it has read; with `force` it drops that, which is then
-    /// read again at the next start. Returns when it was told to, with `wait` when it stands.
+    /// Stops a pipeline: it stops reading and delivers what it has read. With `force` it drops records in flight, which
+    /// are read again at the next start. Returns after the order is given or, with `wait`, after the pipeline has
+    /// stopped.
     ///
     /// # Errors
-    /// There is none, it does not run, or it was told to stop before.
+    /// The pipeline does not exist, does not run, or is already stopping.
     pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
         let (entry, gate) = self.gate(id).await?;
         if !entry.is_live() || !entry.seen.borrow().status.is_live() {
@@ -204,7 +205,7 @@ impl Control {
         }
         tracing::info!(pipeline = %entry.id, force, "asked to stop");
         entry.stop(order);
-        // Whoever comes next may force it.
+        // The next request may force the stop.
         drop(gate);
         if wait {
             entry.stands().await;
@@ -212,12 +213,12 @@ impl Control {
         Ok(())
     }
 
-    /// Holds a pipeline still while `work` runs: one that runs is drained before, for at most 15 s, and goes on after,
-    /// whatever `work` gave and even if nobody waits for it any more. Nobody else can start, stop, change or delete it
-    /// meanwhile.
+    /// Holds a pipeline still while `work` runs. A running pipeline is drained before, for at most 15 s, and resumed
+    /// after, whatever `work` returns and even if the caller is gone. No other request can start, stop, change or
+    /// delete it meanwhile.
     ///
     /// # Errors
-    /// There is none, or somebody else holds it.
+    /// The pipeline does not exist, or another request holds it.
     pub async fn held<T>(&self, id: &str, work: impl Future<Output = T>) -> Result<T, ControlError> {
         let hold = self.hold(id).await?;
         let done = work.await;
@@ -225,7 +226,7 @@ impl Control {
         Ok(done)
     }
 
-    /// The compiled pipeline and its configuration, as it runs or would be started.
+    /// Returns the compiled pipeline and its configuration, as it runs or would be started.
     pub fn compiled(&self, id: &str) -> Option<Arc<Pipeline>> {
         match self.entry(id).ok()?.plan() {
             Plan::Good(pipeline) => Some(pipeline),
@@ -233,24 +234,24 @@ impl Control {
         }
     }
 
-    /// All pipelines of this service, with how they are, by id.
+    /// Returns all pipelines of this service with their state, by id.
     pub fn all(&self) -> Vec<(Str, Seen)> {
         let roster = locked(&self.inner.roster);
         roster.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
     }
 
-    /// How a pipeline is.
+    /// Returns the state of a pipeline.
     pub fn seen(&self, id: &str) -> Option<Seen> {
         self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
     }
 
-    /// Where records of a pipeline can be looked at, and how it is. Both outlive its runs; the second ends when the
-    /// pipeline is deleted.
+    /// Returns the taps and the state of a pipeline. Both outlive its runs; the receiver closes when the pipeline is
+    /// deleted.
     pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<Seen>)> {
         self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
     }
 
-    /// What is wrong with a pipeline that cannot run.
+    /// Returns the first error of a pipeline that cannot run.
     pub fn invalid(&self, id: &str) -> Option<Str> {
         match self.entry(id).ok()?.plan() {
             Plan::Invalid(what) => Some(what),
@@ -258,17 +259,17 @@ impl Control {
         }
     }
 
-    /// Whether everything that is to be started with the service was.
+    /// Returns `true` once every pipeline that starts with the service was started.
     pub fn is_ready(&self) -> bool {
         locked(&self.inner.roster).phase != Phase::Starting
     }
 
-    /// Whether the service stops.
+    /// Returns `true` if the service is stopping.
     pub fn is_stopping(&self) -> bool {
         locked(&self.inner.roster).phase == Phase::Stopping
     }
 
-    /// Everything that is to be started with the service was.
+    /// Marks that every pipeline that starts with the service was started.
     pub(super) fn ready(&self) {
         let mut roster = locked(&self.inner.roster);
         if roster.phase == Phase::Starting {
@@ -277,18 +278,18 @@ impl Control {
         self.inner.known.send_replace(true);
     }
 
-    /// The service ends: nobody needs to wait for it to start.
+    /// Releases tasks that wait for the service to start, because it ends.
     pub(super) fn ended(&self) {
         self.inner.known.send_replace(true);
     }
 
-    /// Waits until the pipelines that are declared or stored are known, or the service stops.
+    /// Waits until the declared and stored pipelines are known, or the service stops.
     pub async fn known(&self) {
         // The sender lives as long as `self`.
         let _ = self.inner.known.subscribe().wait_for(|known| *known).await;
     }
 
-    /// Tells all pipelines to stop. From now on nothing can be started.
+    /// Orders all pipelines to stop. No pipeline can be started after this.
     pub(super) fn stop_all(&self, budget: Option<Duration>) {
         let mut roster = locked(&self.inner.roster);
         roster.phase = Phase::Stopping;
@@ -297,14 +298,14 @@ impl Control {
         roster.entries.values().for_each(|entry| entry.stop(order));
     }
 
-    /// Pipelines whose lives have not ended.
+    /// Returns the pipelines that are live.
     pub(super) fn live(&self) -> Vec<(Str, Seen)> {
         let roster = locked(&self.inner.roster);
         let live = roster.entries.values().filter(|entry| entry.is_live());
         live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()
     }
 
-    /// Adds a pipeline, or replaces what one runs from its next start on.
+    /// Adds a pipeline, or replaces the plan of an existing one from its next start on.
     pub(super) fn put(&self, id: &Str, plan: Plan, status: Status) -> Arc<Entry> {
         let mut roster = locked(&self.inner.roster);
         if let Some(entry) = roster.entries.get(id) {
@@ -316,10 +317,11 @@ impl Control {
         entry
     }
 
-    /// Begins the life of a pipeline that has none; who calls it holds its gate, or nobody can.
+    /// Begins the life of a pipeline that is not live. The caller holds the gate of the pipeline, unless no other
+    /// request can know it.
     ///
     /// # Errors
-    /// It cannot run, the service stops, or it was deleted: nobody could stop it.
+    /// The pipeline cannot run, the service is stopping, or the pipeline was deleted and could not be stopped.
     pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
         let id = entry.id.clone();
         let pipeline = match entry.plan() {
@@ -329,7 +331,7 @@ impl Control {
         };
         let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
         log.mask(pipeline.compiled.secrets.iter().cloned());
-        // Nothing is started after all were told to stop.
+        // A pipeline must not start after the order to stop all of them.
         let roster = locked(&self.inner.roster);
         if roster.phase == Phase::Stopping {
             return Err(ControlError::ServiceStopping);
@@ -368,14 +370,14 @@ impl Control {
         self.see_to(Task::Life(id.clone()), async move {
             let outcome = life.await;
             entry.set_live(false);
-            // What was only tried out is nothing that the service came to.
+            // The outcome of a trial start is not an outcome of the service.
             if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }
         });
         Ok(())
     }
 
-    /// What a pipeline runs with the credentials that its files have now, where these are others; it is what it runs from
-    /// now on.
+    /// Returns the function that reloads the credentials of a pipeline from their files. If they changed, the pipeline
+    /// runs with the new ones from then on.
     fn renewal(&self, entry: &Arc<Entry>) -> Renewal {
         let (control, entry) = (self.clone(), entry.clone());
         Arc::new(move || {
@@ -392,19 +394,19 @@ impl Control {
         })
     }
 
-    /// A pipeline with the credentials that its files have now, where these are others.
+    /// Returns the pipeline with the current credentials of its files, if they changed.
     async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, NotReadAgain> {
         let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
         if !pipeline.config.has_values_of_files() {
             return Ok(None);
         }
         let (registry, options) = (self.shared().registry.clone(), self.shared().compile);
-        // The service ends where there is no answer.
+        // There is no result only if the service ends.
         TEXTS.run(move || pipeline.read_again(&registry, &options)).await.unwrap_or(Ok(None))
     }
 
-    /// Has everything that was read of credentials read again: those of the listener, and those of pipelines that run,
-    /// which are drained and started again where they have others.
+    /// Reloads all credentials: those of the listener, and those of running pipelines, which are drained and restarted
+    /// if their credentials changed.
     pub(super) fn reload(&self) {
         self.inner.reloads.send_modify(|reloads| *reloads += 1);
         let live: Vec<Arc<Entry>> = {
@@ -427,9 +429,9 @@ impl Control {
         }
     }
 
-    /// Has the loop of the service see something to its end, whoever asked for it.
+    /// Runs a task to completion in the loop of the service, even if its requester is gone.
     pub(super) fn see_to(&self, task: Task, work: impl Future<Output = Done> + Send + 'static) {
-        // It ends with the loop: then nobody is left to be seen to.
+        // This fails only after the loop has ended, when the task is not needed.
         let _ = self.inner.jobs.send(Job { task, work: Box::pin(work) });
     }
 
@@ -438,13 +440,13 @@ impl Control {
         roster.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
     }
 
-    /// A pipeline, and the right to start, stop, change or delete it.
+    /// Returns a pipeline and its gate: the permission to start, stop, change or delete it.
     pub(super) async fn gate(&self, id: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ControlError> {
         let passed = timeout(BUSY, async {
             loop {
                 let entry = self.entry(id)?;
                 let gate = entry.gate.clone().lock_owned().await;
-                // It may have been deleted while we waited, and another one made: the right to the old one is of no use.
+                // While this waited, the pipeline may have been deleted and another one created with the same id.
                 if locked(&self.inner.roster).has(&entry) {
                     return Ok::<_, ControlError>((entry, gate));
                 }
@@ -453,17 +455,17 @@ impl Control {
         passed.await.unwrap_or_else(|_| Err(ControlError::Busy(id.into())))
     }
 
-    /// The right to make pipelines.
+    /// Returns the permission to create pipelines.
     pub(super) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.making.lock().await
     }
 
-    /// The right to put a pipeline among the others.
+    /// Returns the permission to add a pipeline to the others.
     pub(super) async fn placing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.inner.placing.lock().await
     }
 
-    /// The pipelines that can run.
+    /// Returns the pipelines that can run.
     pub(super) fn good(&self) -> Vec<Arc<Pipeline>> {
         let roster = locked(&self.inner.roster);
         let good = roster.entries.values().filter_map(|entry| match entry.plan() {
@@ -473,12 +475,12 @@ impl Control {
         good.collect()
     }
 
-    /// The pipelines that can run, without one.
+    /// Returns the pipelines that can run, except the one with `id`.
     pub(super) fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
         self.good().into_iter().filter(|pipeline| *pipeline.config.id.value != *id).collect()
     }
 
-    /// Forgets a pipeline that stands; who calls it holds its gate.
+    /// Removes a pipeline that has stopped. The caller holds its gate.
     pub(super) fn remove(&self, entry: &Arc<Entry>) {
         let mut roster = locked(&self.inner.roster);
         if roster.has(entry) {

@@ -1,4 +1,4 @@
-//! Stored pipelines as configuration texts again, and texts as pipelines.
+//! Conversion of stored pipelines to configuration texts, and of texts to pipelines.
 
 use anabranch_graph::diagnostic::{Diagnostic, Severity};
 use anabranch_graph::plan::CompileOptions;
@@ -10,7 +10,7 @@ use crate::pipelines::{Pipeline, Pipelines};
 use crate::runtime::TEXTS;
 use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
-/// What a pipeline lacks while it is being made part by part.
+/// Codes of findings that a pipeline may have while a client creates it resource by resource.
 const INCOMPLETE: &[&str] = &["config.no_source", "config.no_destination"];
 
 /// A text that was read and compiled.
@@ -19,7 +19,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    /// Reads and compiles a text, which may take as long as plugins take to load, elsewhere.
+    /// Reads and compiles a text on another thread, because loading plugins may take long.
     pub(super) async fn text(
         shared: &Shared,
         options: CompileOptions,
@@ -32,12 +32,12 @@ impl Read {
         Ok(Read { pipelines })
     }
 
-    /// Reads and compiles what is stored of a pipeline.
+    /// Reads and compiles the stored pipeline.
     pub(super) async fn stored(shared: &Shared, pipeline: &StoredPipeline) -> Result<Read, ControlError> {
         Read::text(shared, shared.compile, &pipeline.id, text_of(pipeline)).await
     }
 
-    /// What is wrong with the parts that are there; a pipeline that lacks parts is not wrong yet.
+    /// Returns the errors of the resources that exist. An incomplete pipeline does not count as an error.
     pub(super) fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         self.pipelines
             .findings
@@ -45,7 +45,7 @@ impl Read {
             .filter(|finding| finding.severity == Severity::Error && !INCOMPLETE.contains(&finding.code))
     }
 
-    /// What is run of it: of the one pipeline of the text.
+    /// Returns the plan of the only pipeline in the text.
     pub(super) fn into_plan(mut self) -> Plan {
         if let Some(pipeline) = self.pipelines.good.pop() {
             return Plan::Good(pipeline.into());
@@ -60,13 +60,13 @@ impl Read {
         if is_wrong { Plan::Invalid(what) } else { Plan::Incomplete(what) }
     }
 
-    /// The one pipeline of the text.
+    /// Returns the only pipeline in the text, if it has no errors.
     pub(super) fn into_pipeline(mut self) -> Option<Pipeline> {
         self.pipelines.good.pop()
     }
 }
 
-/// The text of a pipeline file; JSON is YAML.
+/// Returns the text of a pipeline file. It is JSON, which is valid YAML.
 pub(crate) fn text_of(pipeline: &StoredPipeline) -> String {
     let queue = &pipeline.dead_letter;
     let pipeline = json!({
@@ -110,12 +110,12 @@ fn processor(processor: &StoredProcessor) -> Value {
     shown
 }
 
-/// As they are written: with `${NAME}`.
+/// Returns settings as they were written, with `${NAME}`.
 fn settings(settings: &[StoredSetting]) -> Map<String, Value> {
     settings.iter().map(|setting| (setting.name.to_string(), Value::from(setting.written.as_str()))).collect()
 }
 
-/// A text of which the store has the value, so that nothing in it is replaced again.
+/// Escapes a text whose value is stored, so that nothing in it is substituted again.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }

@@ -1,4 +1,5 @@
-//! Pipelines that are made, changed and deleted while the service runs. What a file declares is changed there.
+//! Creation, changes and deletion of pipelines while the service runs. Pipelines that a file declares are changed in
+//! the file.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,51 +16,51 @@ use crate::outputs;
 use crate::runtime::TEXTS;
 use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 
-/// Why nothing was changed.
+/// Why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The pipeline cannot be held still.
+    /// The pipeline cannot be held.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A file declares it.
+    /// A file declares the pipeline.
     #[error("pipeline {0} is declared in a file, or was when the service last looked at its files")]
     FromFile(Str),
-    /// There is one already.
+    /// A resource with this id or name exists.
     #[error("there is a {what} {id:?} already")]
     Exists {
         /// `pipeline`, `pipeline named`, `connector` or `processor`.
         what: &'static str,
-        /// Its id or name.
+        /// The id or name.
         id: Str,
     },
-    /// There is no such part of it.
+    /// The pipeline does not have this connector or processor.
     #[error("there is no {what} {id:?}")]
     NoPart {
         /// `connector` or `processor`.
         what: &'static str,
-        /// Its id.
+        /// The id.
         id: Str,
     },
-    /// Something belongs to it that has to go first.
+    /// The resource has children, which must be deleted first.
     #[error("{what} {id} has {children}")]
     HasParts {
         /// `pipeline` or `connector`.
         what: &'static str,
-        /// Its id.
+        /// The id.
         id: Str,
         /// `connectors` or `processors`.
         children: &'static str,
     },
-    /// Positions are stored, which would be lost.
+    /// Positions are stored and would be lost.
     #[error("the positions of the sources of pipeline {0} are stored: they would be lost")]
     HasPositions(Str),
     /// The configuration has errors.
     #[error("the configuration has errors")]
     Invalid(Diagnostics),
-    /// Not one pipeline.
+    /// The text does not declare exactly one pipeline.
     #[error("the text declares {0} pipelines; one is expected")]
     NotOne(usize),
-    /// What was planned is not what would be done now.
+    /// The pipeline or the text changed since the plan was made.
     #[error("pipeline {0} or the text changed since the plan was made: nothing was done")]
     Stale(Str),
     /// The pipeline runs, and the settings do not allow a restart.
@@ -70,9 +71,9 @@ pub enum EditError {
     SwitchFailed {
         /// The pipeline.
         id: Str,
-        /// What it failed of.
+        /// Why the new pipeline did not open.
         error: String,
-        /// What runs now.
+        /// What the service did instead.
         after: &'static str,
     },
 }
@@ -84,10 +85,10 @@ impl From<anabranch_graph::state::StoreError> for EditError {
 }
 
 impl Control {
-    /// Makes a pipeline. It is not started.
+    /// Creates a pipeline. It is not started.
     ///
     /// # Errors
-    /// There is one of its id or name, or its parts have errors.
+    /// A pipeline with this id or name exists, or its connectors or processors have errors.
     pub async fn create(&self, pipeline: StoredPipeline) -> Result<(), EditError> {
         let control = self.clone();
         self.to_the_end(Task::Errand("the creation", pipeline.id.clone()), async move {
@@ -109,11 +110,11 @@ impl Control {
         .await
     }
 
-    /// Changes a pipeline that was made through the API and does not run, all or nothing.
+    /// Changes a pipeline that was created through the API and does not run. Either the whole change is applied or none
+    /// of it.
     ///
     /// # Errors
-    /// There is none, a file declares it, it runs, `change` refuses, or there is an error after it that was not there
-    /// before.
+    /// The pipeline does not exist, a file declares it, it runs, `change` fails, or the change introduces an error.
     pub async fn change<T: Send + 'static>(
         &self,
         id: &str,
@@ -144,12 +145,12 @@ impl Control {
         .await
     }
 
-    /// Deletes a pipeline that does not run and that no file declares, and all that is stored of it. Says which plugins
-    /// could not be told.
+    /// Deletes a pipeline that does not run and that no file declares, with everything that is stored for it. Returns
+    /// warnings about plugins that could not be notified.
     ///
     /// # Errors
-    /// There is none, a file declares it, it runs, it has connectors or processors and not `parts`, or positions of its
-    /// sources are stored and not `positions`.
+    /// The pipeline does not exist, a file declares it, it runs, it has connectors or processors and `parts` is false,
+    /// or positions of its sources are stored and `positions` is false.
     pub async fn delete(&self, id: &str, parts: bool, positions: bool) -> Result<Vec<String>, EditError> {
         let (control, id) = (self.clone(), Str::from(id));
         self.to_the_end(Task::Errand("the deletion", id.clone()), async move {
@@ -160,7 +161,7 @@ impl Control {
                     Err(EditError::Control(ControlError::NotFound(_))) => {}
                     Err(error) => return Err(error),
                 }
-                // Nobody makes it while what is stored of it is deleted.
+                // The guard prevents that the pipeline is created while its stored data is deleted.
                 let making = control.making().await;
                 if control.entry(&id).is_err() {
                     let old = control.stored(&id).await?.ok_or_else(|| ControlError::NotFound(id.clone()))?;
@@ -195,7 +196,7 @@ impl Control {
         .await
     }
 
-    /// Has the service see `work` to its end, even if nobody waits for it any more.
+    /// Runs `work` to completion in the service, even if the caller is gone.
     pub(super) async fn to_the_end<T: Send + 'static>(
         &self,
         task: Task,
@@ -203,14 +204,14 @@ impl Control {
     ) -> Result<T, EditError> {
         let (done, result) = oneshot::channel();
         self.see_to(task, async move {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = done.send(work.await);
             Done::Errand
         });
         result.await.unwrap_or(Err(EditError::Control(ControlError::ServiceStopping)))
     }
 
-    /// The right to change a pipeline that stands, and what is stored of it.
+    /// Returns the gate of a pipeline that has stopped, and the stored pipeline.
     async fn to_be_changed(&self, id: &Str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>, StoredPipeline), EditError> {
         let (entry, gate) = self.gate(id).await?;
         if entry.seen.borrow().status.is_live() {
@@ -218,7 +219,7 @@ impl Control {
         }
         entry.stands().await;
         let stored = self.stored(id).await?;
-        // One that is not stored could never be: its file has errors.
+        // A pipeline that is not stored has a file with errors.
         let stored = stored.ok_or_else(|| EditError::FromFile(id.clone()))?;
         Ok((entry, gate, stored))
     }
@@ -227,22 +228,22 @@ impl Control {
         Ok(self.shared().store.pipeline(id).await?)
     }
 
-    /// Names tell pipelines apart where people look at them.
+    /// Checks that the name of a pipeline is unique: people tell pipelines apart by name.
     async fn check_name(&self, pipeline: &StoredPipeline) -> Result<(), EditError> {
         let all = self.shared().store.pipelines().await?;
         let same = all.iter().any(|other| other.id != pipeline.id && other.name == pipeline.name && !other.detached);
         if same { Err(EditError::Exists { what: "pipeline named", id: pipeline.name.clone() }) } else { Ok(()) }
     }
 
-    /// Looks for what is wrong with the parts of a pipeline.
+    /// Checks the connectors and processors of a pipeline.
     ///
     /// # Errors
-    /// That.
+    /// [`EditError::Invalid`] with the errors found.
     pub async fn check(&self, pipeline: &StoredPipeline) -> Result<(), EditError> {
         self.checked(None, pipeline).await.map(drop)
     }
 
-    /// Refuses a pipeline that would close a circle with pipelines that the service has. Looks its files up elsewhere.
+    /// Refuses a pipeline that would form a cycle with pipelines of the service. Looks up files on another thread.
     pub(super) async fn check_circle(&self, plan: &Plan) -> Result<(), EditError> {
         let Plan::Good(pipeline) = plan else { return Ok(()) };
         let (pipeline, others) = (pipeline.clone(), self.others(&pipeline.config.id.value));
@@ -253,10 +254,10 @@ impl Control {
         }
     }
 
-    /// What is run of `new`.
+    /// Returns the plan of `new`.
     ///
     /// # Errors
-    /// What is wrong with it, where that is not wrong with `old` too: who changes one part need not mend the others.
+    /// The errors of `new` that `old` does not have: a change of one resource does not have to fix the others.
     async fn checked(&self, old: Option<&StoredPipeline>, new: &StoredPipeline) -> Result<Plan, EditError> {
         let key = |finding: &Diagnostic| (finding.code, finding.message.clone());
         let before: BTreeSet<_> = match old {
@@ -269,7 +270,7 @@ impl Control {
     }
 }
 
-/// The connectors of `old` that `new` has not.
+/// Returns the connectors of `old` that `new` does not have.
 pub(super) fn dropped<'a>(
     old: &'a StoredPipeline,
     new: &'a StoredPipeline,
@@ -277,7 +278,7 @@ pub(super) fn dropped<'a>(
     old.connectors.iter().filter(|was| !new.connectors.iter().any(|is| is.id == was.id))
 }
 
-/// The errors of findings.
+/// Returns the findings that are errors.
 pub(super) fn errors(findings: &Diagnostics) -> Diagnostics {
     Diagnostics(findings.iter().filter(|finding| finding.severity == Severity::Error).cloned().collect())
 }

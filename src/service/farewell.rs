@@ -1,5 +1,5 @@
-//! Plugins are told when a connector that used them is deleted: they may hold something for it elsewhere, as a
-//! replication slot.
+//! Notification of plugins when a connector that used them is deleted. They may hold external resources for it, such as
+//! a replication slot.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use super::control::Control;
 use crate::pipelines::value_of;
 use crate::store::StoredConnector;
 
-/// How long plugins may take. They are told at the same time; who deletes something waits for it.
+/// How long plugins may take. All are notified at the same time, and the request that deletes waits for them.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A connector whose plugin is to be told.
+/// A deleted connector whose plugin is to be notified.
 pub(super) struct Leaving {
     connector: StoredConnector,
     /// The settings with which it was last active, as its plugin stored them.
     active: Bytes,
 }
 
-/// Whether a plugin was told.
+/// Result of notifying a plugin.
 pub(super) struct Told {
     /// The connector.
     pub(super) connector: Str,
-    /// Why not.
+    /// Why the notification failed, if it did.
     pub(super) warning: Option<String>,
 }
 
 impl Control {
-    /// Those of some connectors of a pipeline that a plugin was told of when they were made.
+    /// Returns those of the given connectors whose plugin was notified when they were created.
     pub(super) async fn leaving(
         &self,
         pipeline: &Str,
@@ -51,7 +51,7 @@ impl Control {
         Ok(leaving)
     }
 
-    /// Tells their plugins. What cannot be told is logged, and keeps nobody from deleting them.
+    /// Notifies the plugins of the connectors. A failure is logged and does not prevent the deletion.
     pub(super) async fn tell_deleted(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<Told> {
         let told = join_all(leaving.into_iter().map(|leaving| async move {
             let id = leaving.connector.id.clone();
@@ -69,8 +69,8 @@ impl Control {
         told
     }
 
-    /// The same after they were set aside: of those that were told nothing is kept, since what their positions stand for
-    /// is gone.
+    /// Notifies the plugins after their connectors were set aside. Removes the positions of connectors whose plugin was
+    /// notified, since the external resource is gone.
     pub(super) async fn tell_set_aside(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<String> {
         let mut warnings = Vec::new();
         for Told { connector, warning } in self.tell_deleted(pipeline, leaving).await {
@@ -89,7 +89,7 @@ impl Control {
     async fn tell(&self, pipeline: &Str, Leaving { connector, active }: Leaving) -> Result<(), String> {
         let shared = self.shared();
         let (registry, reference, stored) = (shared.registry.clone(), connector.plugin.clone(), active.clone());
-        // Looking for plugins may start them.
+        // The look-up may start plugins.
         let found = tokio::task::spawn_blocking(move || registry.of_active(&reference, &stored).cloned()).await;
         let farewell = found.ok().flatten().and_then(|found| found.farewell);
         let farewell = farewell.ok_or_else(|| {
@@ -112,7 +112,7 @@ impl Control {
             value
         };
         let executor = shared.executor.clone();
-        // A plugin may do what it likes, and files with values are read: not on the control runtime.
+        // A plugin may block, and files with values are read: this must not run on the control runtime.
         let told = tokio::task::spawn_blocking(move || {
             executor.block_on(async { timeout(PATIENCE, farewell.tell(role, &active, &value, &host)).await })
         });

@@ -1,4 +1,4 @@
-//! Pipelines that are held still while something is done with them, and go on after.
+//! Pipelines that are held still for an operation, and resume after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::roster::Entry;
 use super::tasks::{Done, Task};
 use crate::store::{Status, StopReason};
 
-/// How long who holds a pipeline waits for it to drain; what is left then is read again when it goes on.
+/// How long a hold waits for the pipeline to drain; records left then are read again when it resumes.
 const DRAIN: Duration = Duration::from_secs(15);
 
 impl Control {
@@ -21,10 +21,10 @@ impl Control {
         Ok(self.hold_with(entry, gate).await)
     }
 
-    /// The same for who has the right to.
+    /// Holds a pipeline for a caller that has its gate.
     pub(super) async fn hold_with(&self, entry: Arc<Entry>, gate: OwnedMutexGuard<()>) -> Hold {
         let (held, released) = oneshot::channel::<()>();
-        // The service does not end under it.
+        // This task keeps the service from ending while the hold exists.
         self.see_to(Task::Errand("who holds a run", entry.id.clone()), async move {
             let _ = released.await;
             Done::Errand
@@ -39,12 +39,12 @@ impl Control {
     }
 }
 
-/// A pipeline that stands still and is nobody else's. Dropping it lets the pipeline go on, if it ran.
+/// Exclusive access to a pipeline that stands still. If the pipeline ran before, it resumes on drop.
 pub(super) struct Hold {
     control: Control,
     pub(super) entry: Arc<Entry>,
     gate: Option<OwnedMutexGuard<()>>,
-    /// Whether it ran, and goes on after.
+    /// True if the pipeline ran and resumes on drop.
     pub(super) resumes: bool,
     _held: oneshot::Sender<()>,
 }
@@ -56,7 +56,7 @@ impl Drop for Hold {
         }
         let (control, entry, gate) = (self.control.clone(), self.entry.clone(), self.gate.take());
         let go_on = move || {
-            // What failed for good or was finished before it could be stopped is left as it is.
+            // A pipeline that degraded or finished before it could be stopped is left as it is.
             if matches!(entry.seen.borrow().status, Status::Degraded { .. } | Status::Finished) {
                 return;
             }
@@ -69,7 +69,7 @@ impl Drop for Hold {
             go_on();
             return;
         }
-        // Nobody waits for the drain any more.
+        // The caller of the drain is gone.
         let entry = self.entry.clone();
         self.control.see_to(Task::Errand("the drain", entry.id.clone()), async move {
             entry.stands().await;

@@ -23,27 +23,27 @@ use crate::pipelines::{NotReadAgain, Pipeline};
 use crate::settings::RecoveryPolicy;
 use crate::store::{Holding, Status, StopReason, Store};
 
-/// What is asked of a pipeline.
+/// An order to a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Run.
     Run,
-    /// Stop reading, drain within the budget.
+    /// Stop reading and drain within the budget.
     Stop {
-        /// `None` = however long it takes.
+        /// Time to drain; `None` = without a limit.
         budget: Option<Duration>,
-        /// Who asks.
+        /// Origin of the order.
         by: StopReason,
     },
-    /// Stop at once; what is on its way is dropped, and read again at the next start.
+    /// Stop immediately. Records in flight are dropped, and read again at the next start.
     Kill {
-        /// Who asks.
+        /// Origin of the order.
         by: StopReason,
     },
 }
 
 impl Order {
-    /// This order after `later`, which can only bring the end nearer. Who asked first stays the one who did.
+    /// Combines this order with `later`, which can only bring the end nearer. The origin of the first order stays.
     pub fn hastened(self, later: Order) -> Order {
         match (self, later) {
             (Order::Run, later) => later,
@@ -56,65 +56,66 @@ impl Order {
     }
 }
 
-/// How a pipeline's life ended.
+/// The outcome of a pipeline's life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Its sources ended and everything is delivered.
     Finished,
     /// It was stopped and drained.
     Stopped,
-    /// It was stopped, and this was left.
+    /// It was stopped before everything was delivered.
     NotDrained {
-        /// Ids of connectors and processors.
+        /// Ids of connectors and processors with records left.
         left: Vec<Str>,
     },
-    /// It failed for good.
+    /// It failed permanently.
     Degraded {
-        /// What it failed of.
+        /// The error.
         error: String,
     },
 }
 
-/// What is known of a pipeline while the service runs.
+/// The state of a pipeline that the service shows.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Its status.
+    /// The status.
     pub status: Status,
-    /// Since when it has this status.
+    /// When it entered this status.
     pub since: SystemTime,
-    /// While it is recovering: which attempt comes next, and when.
+    /// The next attempt, while the pipeline is recovering.
     pub retry: Option<Retry>,
-    /// The connector or processor that it failed at, where that is known.
+    /// The connector or processor that failed, if known.
     pub place: Option<Str>,
-    /// The latest failure after which it started again by itself, since it was started.
+    /// The latest failure that it recovered from by itself since it was started.
     pub failed: Option<Failed>,
-    /// Number of the current run, or the last one, from 1; 0 = there was none in this process.
+    /// Number of the current or last run, from 1; 0 = it has not run in this process.
     pub run: u64,
     /// Counters of its current run.
     pub progress: Option<Arc<Progress>>,
-    /// What its earlier runs in this process came to.
+    /// Totals of its earlier runs in this process.
     pub account: Account,
-    /// Counters of the run before, of the latest one that read something.
+    /// Counters of the latest earlier run that read something.
     pub(super) past: Option<Arc<Progress>>,
-    /// Whether an earlier run of this process read what was not delivered, and none since has read it again.
+    /// True if an earlier run in this process read records that were not delivered and that no later run has read
+    /// again.
     pub(super) left_over: bool,
-    /// When positions were stored last in an earlier run of this process.
+    /// When an earlier run in this process last stored positions.
     pub(super) succeeded: Option<SystemTime>,
 }
 
-/// A failure after which a pipeline started again by itself.
+/// A failure after which a pipeline restarted by itself.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
-    /// What it failed of.
+    /// The error.
     pub error: String,
-    /// How many attempts to recover counted then, this one included.
+    /// Number of attempts to recover that counted at that time, including this one.
     pub attempts: usize,
 }
 
 impl Seen {
-    /// How a pipeline is that has not run in this process.
+    /// Returns the state of a pipeline that has not run in this process.
     pub fn new(status: Status) -> Self {
         Seen {
             status,
@@ -131,7 +132,7 @@ impl Seen {
         }
     }
 
-    /// What all of its runs came to, the current one as far as it is.
+    /// Returns the totals of all runs, including the current run so far.
     pub fn whole_account(&self) -> Account {
         let mut account = self.account.clone();
         if let Some(run) = &self.progress {
@@ -140,13 +141,14 @@ impl Seen {
         account
     }
 
-    /// When records were delivered and their positions stored last, in this process.
+    /// Returns when records were last delivered and their positions stored, in this process.
     pub fn succeeded(&self) -> Option<SystemTime> {
         self.progress.as_ref().and_then(|progress| progress.stored_at()).or(self.succeeded)
     }
 
-    /// How far the partitions of its sources are. While a pipeline recovers, and until the run after has acknowledged
-    /// something, these are also what an earlier run has read and not delivered: it waits for as long as before.
+    /// Returns the progress of the partitions of its sources. While a pipeline recovers, and until the next run has
+    /// acknowledged something, this includes records that an earlier run read and did not deliver: they have been
+    /// waiting since then.
     pub fn lanes(&self) -> Vec<LaneCount> {
         let mut lanes = self.progress.as_ref().map(|progress| progress.lanes()).unwrap_or_default();
         let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
@@ -163,14 +165,14 @@ impl Seen {
         lanes
     }
 
-    /// What its sources have not read yet; until the current run knows, what the one before knew.
+    /// Returns the backlogs of its sources; until the current run knows them, those of the run before.
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
         let runs = self.progress.iter().chain(self.past.iter().filter(|_| waits));
         runs.map(|progress| progress.backlogs()).find(|known| !known.is_empty()).unwrap_or_default()
     }
 
-    /// The current run is over; `drained`: everything that it read is delivered.
+    /// Ends the current run. `drained` is true if everything that it read is delivered.
     fn end_run(&mut self, drained: bool) {
         let Some(ended) = self.progress.take() else { return };
         self.account.add(&ended);
@@ -184,7 +186,7 @@ impl Seen {
         };
         self.succeeded = stored.or(self.succeeded);
         let has_read = lanes.iter().any(|lane| lane.read > 0) || !ended.backlogs().is_empty();
-        // A run that acknowledged nothing waits for what the one before it waited for.
+        // If a run acknowledged nothing, it waits for the same records as the run before it.
         let waited = |past: &Arc<Progress>| past.lanes().iter().any(|lane| !lane.unstored.is_zero());
         if stored.is_some() || has_read && !self.past.as_ref().is_some_and(waited) {
             self.past = Some(ended);
@@ -195,52 +197,53 @@ impl Seen {
 /// The next attempt of a pipeline that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Its number among those that count, from 1.
+    /// Its number among the attempts that count, from 1.
     pub attempt: usize,
     /// When it is made.
     pub at: SystemTime,
 }
 
-/// Says what a pipeline runs with the credentials that its files have now; `None`: what it ran before.
+/// Reloads credentials from their files and returns the pipeline to run with them; `None` if they did not change.
 pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, NotReadAgain>> + Send + Sync>;
 
-/// What a pipeline needs to live.
+/// Everything that a pipeline needs to live.
 pub struct Life {
-    /// Its id.
+    /// The id of the pipeline.
     pub id: Str,
-    /// What it runs.
+    /// The plan that it runs.
     pub plan: Arc<StagePlan>,
-    /// Whether it ends when there is nothing more to read.
+    /// Options of its runs, such as whether it ends when its sources end.
     pub options: RunOptions,
-    /// Where its status and its marks go.
+    /// Receives its status and its positions.
     pub store: Store,
     /// The schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
-    /// Where its lines go.
+    /// Receives its log lines.
     pub log: Arc<Log>,
     /// The runtime that its tasks run on.
     pub executor: Handle,
-    /// Shared by all pipelines: each takes a permit to open.
+    /// Permits to open, shared by all pipelines.
     pub opening: Arc<Semaphore>,
-    /// When it is started again.
+    /// When to restart it after a failure.
     pub recovery: RecoveryPolicy,
-    /// Asked before each run: credentials may be others by then.
+    /// Called before each run, because credentials may have changed.
     pub renewal: Renewal,
-    /// What is asked of it.
+    /// The orders to it.
     pub orders: watch::Receiver<Order>,
-    /// Whether everything was open since it was last looked at: logins were accepted.
+    /// True if everything was open since this flag was last reset: logins were accepted.
     pub was_open: bool,
-    /// Where it shows how it is doing.
+    /// Publishes its state.
     pub seen: watch::Sender<Seen>,
 }
 
-/// How long a pipeline that opens keeps its permit: one that waits for a service far away holds up nobody for long.
+/// How long a pipeline that opens keeps its permit: one that waits for a remote service does not block others for
+/// longer.
 const OPENING: Duration = Duration::from_millis(100);
 /// The place of a fault of the store.
 const STORE: Str = Str::from_static("state-store");
 
 impl Life {
-    /// Runs the pipeline until it is finished, stopped or degraded. It is shown as starting at once.
+    /// Runs the pipeline until it is finished, stopped or degraded. Its status is `starting` from this call on.
     pub fn live(self) -> impl Future<Output = Outcome> + Send {
         self.seen.send_modify(|seen| seen.failed = None);
         let stored = self.enter(Event::Start);
@@ -249,11 +252,11 @@ impl Life {
 
     async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> Outcome {
         let mut recovery = Recovery::new(self.recovery);
-        // Since when servers have refused its login, without a run that was open.
+        // Time since which servers have refused its login, without a run that was open.
         let mut refused_since = None;
         let mut first = Some(stored);
         loop {
-            // Sources need not wait until the disk knows that they are read.
+            // Sources do not have to wait until the status is durable.
             let (ending, lost) = match first.take() {
                 Some(stored) => tokio::join!(self.run(), stored).0,
                 None => {
@@ -300,7 +303,7 @@ impl Life {
                     (error, place)
                 }
             };
-            // A fault while stopping: what is left is read again at the next start.
+            // After a fault while stopping, undelivered records are read again at the next start.
             if *self.orders.borrow() != Order::Run {
                 tracing::warn!(pipeline = %self.id, error = %error, "failed while stopping");
                 return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
@@ -329,14 +332,14 @@ impl Life {
         }
     }
 
-    /// Waits until the store is this service's again; gives how the life of the pipeline ends where it is not.
+    /// Waits until this service owns the store again. If it does not, returns the outcome of the pipeline's life.
     async fn regain(&mut self, why: String) -> Option<Outcome> {
         let mut holding = self.store.holding();
         if *self.orders.borrow() != Order::Run {
             return Some(self.stopped(Outcome::NotDrained { left: Vec::new() }).await);
         }
         if !matches!(*holding.borrow(), Holding::Gone(_)) {
-            // Shown and not stored: the store takes nothing.
+            // Shown but not stored: the store refuses writes.
             drop(self.enter(Event::Retry { error: why.clone() }));
             tracing::warn!(pipeline = %self.id, error = why, "stopped reading until the store is this service's again");
         }
@@ -364,7 +367,8 @@ impl Life {
         }
     }
 
-    /// How it ends where it is stopped between two runs: what the last one read and did not deliver is left.
+    /// Returns the outcome if the pipeline is stopped between two runs: records that the last run read and did not
+    /// deliver are left.
     fn undrained(&self) -> Outcome {
         match self.seen.borrow().lanes().iter().any(|lane| !lane.lag.is_zero()) {
             true => Outcome::NotDrained { left: Vec::new() },
@@ -379,7 +383,8 @@ impl Life {
         }
     }
 
-    /// One run, from the stored positions to its end; and why it was ended, where the store was lost.
+    /// Runs once, from the stored positions to the end. If the run ended because the store was lost, also returns the
+    /// reason.
     async fn run(&mut self) -> (Ending, Option<String>) {
         let mut holding = self.store.holding();
         let refusal = holding.borrow().refusal().map(str::to_owned);
@@ -427,7 +432,7 @@ impl Life {
         let mut opening = true;
         let mut long_enough = pin!(sleep(OPENING));
         let mut told = Order::Run;
-        // Whether somebody is left who can give orders.
+        // False once the sender of orders is gone.
         let mut ordered = true;
         let mut lost = None;
         loop {
@@ -438,7 +443,7 @@ impl Life {
                     return (ending, lost);
                 }
                 why = refused(&mut holding), if lost.is_none() => {
-                    // What is in flight is read again: another service may write soon.
+                    // Records in flight are read again: another service may write soon.
                     lost = Some(why);
                     running.kill();
                 }
@@ -447,7 +452,7 @@ impl Life {
                     permit = None;
                     if result.is_ok() {
                         self.was_open = true;
-                        // The store calls it running since its start.
+                        // The stored status has been `running` since the start.
                         drop(self.enter(Event::Open));
                     }
                 }
@@ -455,7 +460,7 @@ impl Life {
                 order = hear(&mut self.orders, told), if ordered => {
                     permit = None;
                     ordered = order.is_some();
-                    // The service is gone without a word: stop as it would have said.
+                    // The sender of orders is gone: stop as the service would have ordered.
                     told = order.unwrap_or(Order::Stop { budget: None, by: StopReason::System });
                     match told {
                         Order::Run => {}
@@ -469,7 +474,7 @@ impl Life {
 
     async fn stopped(&mut self, outcome: Outcome) -> Outcome {
         let outcome = match outcome {
-            // The run that was stopped has drained, or there was none: an earlier one may not have.
+            // This run has drained, or there was none; an earlier run may not have drained.
             Outcome::Stopped if self.seen.borrow().left_over => Outcome::NotDrained { left: Vec::new() },
             outcome => outcome,
         };
@@ -491,14 +496,15 @@ impl Life {
             }
         }
         match outcome {
-            // Who asked for it knows; it is nothing that the service failed to do.
+            // The user asked for it: it is not a failure of the service.
             Outcome::NotDrained { .. } if by == StopReason::User => Outcome::Stopped,
             outcome => outcome,
         }
     }
 
     async fn degraded(&mut self, error: String, place: Option<Str>) -> Outcome {
-        // What fails while it is drained was not drained; who is told to stop afterwards had failed before.
+        // A failure while draining means that the run was not drained. An order to stop after the failure does not
+        // change it.
         let draining = *self.orders.borrow() != Order::Run;
         let stored = self.enter(Event::Fail { error: error.clone() });
         self.seen.send_modify(|seen| seen.place = place);
@@ -507,7 +513,7 @@ impl Life {
         if draining { Outcome::NotDrained { left: Vec::new() } } else { Outcome::Degraded { error } }
     }
 
-    /// Moves the status, shows it, and stores it when awaited.
+    /// Changes the status and shows it. The returned future stores it.
     fn enter(&self, event: Event) -> impl Future<Output = ()> + use<> {
         let moved = next(&self.seen.borrow().status, event);
         if let Ok(status) = &moved {
@@ -531,23 +537,23 @@ impl Life {
     }
 }
 
-/// The next order that is another one than `told`; `None` where there is nobody left to give one.
+/// Returns the next order that differs from `told`; `None` if the sender is gone.
 async fn hear(orders: &mut watch::Receiver<Order>, told: Order) -> Option<Order> {
     orders.wait_for(|order| *order != told).await.ok().map(|order| *order)
 }
 
-/// Why the store is not this service's any more, when that is so.
+/// Waits until this service does not own its store. Returns the reason.
 async fn refused(holding: &mut watch::Receiver<Holding>) -> String {
     let lost = holding.wait_for(|holding| holding.refusal().is_some()).await;
     let why = lost.ok().and_then(|lost| lost.refusal().map(str::to_owned));
     match why {
         Some(why) => why,
-        // A store that nobody can lose.
+        // This store cannot be lost.
         None => std::future::pending().await,
     }
 }
 
-/// Names in a row.
+/// Joins names with commas.
 pub fn names(ids: &[Str]) -> String {
     ids.iter().map(Str::as_str).collect::<Vec<_>>().join(", ")
 }

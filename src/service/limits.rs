@@ -1,4 +1,4 @@
-//! What the system allows the process, and what the pipelines need of that.
+//! Resource limits of the process, and what the pipelines need of them.
 
 use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::graph::NodeKind;
@@ -8,22 +8,23 @@ use crate::pipelines::Pipeline;
 
 /// Open files of a service without pipelines: its runtimes, its store, its log and its listener.
 const OWN: u64 = 20;
-/// A source of a file holds the file and its directory, a destination the file and the one beside it.
+/// A file source holds the file and its directory, a file destination the file and `.<name>.anabranch` beside it.
 const PER_FILE: u64 = 2;
 
-/// How many files the process may have open; `None` = any number.
+/// Returns the number of files that the process may have open; `None` = unlimited.
 pub(crate) fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Says where the pipelines that are to be started cannot all be open within the limit of open files.
+/// Warns if the pipelines that are to be started need more open files than the limit.
 pub(super) fn tell(pipelines: &[Pipeline]) {
     if let Some(warning) = open_files().and_then(|limit| too_few(pipelines, limit)) {
         tracing::warn!("{warning}");
     }
 }
 
-/// What is surely needed; connections, script processes and rotated files come on top.
+/// Returns a warning if the minimum need exceeds the limit. Connections, script processes and rotated files come on
+/// top.
 fn too_few(pipelines: &[Pipeline], limit: u64) -> Option<String> {
     let started = pipelines.iter().filter(|pipeline| pipeline.config.status == DesiredStatus::Running);
     let nodes = started.flat_map(|pipeline| pipeline.compiled.lowered.node_weights());

@@ -1,4 +1,4 @@
-//! How far a run is that ends when nothing is left to read: count, share and the time that is left.
+//! Progress of a run that ends when its sources end: record count, share of the input, and estimated time left.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,35 +15,35 @@ use crate::terminal::{age, short};
 /// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
-/// How long what a source said last is carried forward: about twice the time between two answers.
+/// How long the last answer of a source is extrapolated: about twice the time between two answers.
 const ESTIMATED: Duration = Duration::from_secs(2);
 
 /// Progress of pipelines.
 #[derive(Default)]
 pub(super) struct Reading(BTreeMap<Str, Row>);
 
-/// One pipeline.
+/// Progress data of one pipeline.
 struct Row {
     run: u64,
     began: Instant,
-    /// What is left, where its source knows that.
+    /// What is left to read, if the source reports it.
     backlog: Option<Backlog>,
-    /// Records that were settled at the look before, and when that was.
+    /// Records that were settled at the previous sample, and the time of that sample.
     before: (u64, Instant),
 }
 
-/// A source says what is left once a second at most: what is read after that is estimated.
+/// The backlog of a source. A source reports it at most once a second; between two reports it is estimated.
 #[derive(Clone, Copy)]
 struct Backlog {
-    /// What was left at first, or most since: what grows while it is read is no progress backwards.
+    /// The largest backlog so far: if the input grows during the run, progress does not go backwards.
     whole: u64,
-    /// What was left when it changed last, and when that was seen.
+    /// The last reported backlog, and when it changed.
     left: u64,
     at: Instant,
 }
 
 impl Backlog {
-    /// The part that is read, from 0 to 1, and the time until all of it is.
+    /// Returns the share that is read, from 0 to 1, and the estimated time until all of it is read.
     fn estimate(self, began: Instant, now: Instant) -> (Option<f64>, Option<Duration>) {
         let Backlog { whole, left, at } = self;
         let read = (whole - left) as f64;
@@ -51,7 +51,7 @@ impl Backlog {
         let since = now.duration_since(at).min(ESTIMATED).as_secs_f64();
         let done = (whole > 0).then(|| match left {
             0 => 1.0,
-            // The last part is known to be read when the source says so.
+            // The last part counts as read only when the source reports it.
             _ => ((read + pace * since) / whole as f64).min(0.99),
         });
         let rest = (read > 0.0).then(|| (left as f64 / pace - since).max(if left > 0 { 0.1 } else { 0.0 }));
@@ -65,21 +65,21 @@ pub(super) struct Stand {
     totals: Totals,
     /// Settled records per second.
     rate: f64,
-    /// The share of the input that is read, from 0 to 1; `None` if the source does not know.
+    /// The share of the input that is read, from 0 to 1; `None` if the source does not report its backlog.
     done: Option<f64>,
-    /// Until all of it is read, at the pace so far.
+    /// Estimated time until all of the input is read.
     left: Option<Duration>,
 }
 
 impl Reading {
-    /// Notes what is left, so that it is known later how much that is of the whole.
+    /// Records the backlogs, so that shares can be computed later.
     pub(super) fn look(&mut self, pipelines: &[(Str, Seen)], now: Instant) {
         for (id, run, progress) in running(pipelines) {
             self.row(id, run, left(progress), now);
         }
     }
 
-    /// Progress of the running pipelines, by id.
+    /// Returns the progress of the running pipelines, by id.
     pub(super) fn stands(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, Stand)> {
         let stand = |(id, run, progress): (&Str, u64, &Progress)| {
             (id.clone(), self.stand(id, run, progress.totals(), left(progress), now))
@@ -115,7 +115,7 @@ impl Reading {
     }
 }
 
-/// Pipelines that run: id, number of the run, counters.
+/// Returns the pipelines that run: id, number of the run, counters.
 fn running(pipelines: &[(Str, Seen)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
     pipelines.iter().filter_map(|(id, seen)| Some((id, seen.run, seen.progress.as_deref()?)))
 }
@@ -125,7 +125,7 @@ fn left(progress: &Progress) -> Option<u64> {
 }
 
 impl Stand {
-    /// In one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`.
+    /// Formats the progress in one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`.
     pub(super) fn shown(&self) -> String {
         let Stand { totals, rate, done, left } = self;
         let mut text = format!("{} {} read", short(totals.read as f64), plural(totals.read, "record"));
@@ -146,7 +146,7 @@ impl Stand {
         text
     }
 
-    /// Writes it to the log.
+    /// Writes the progress to the log.
     pub(super) fn log(&self, id: &Str) {
         let percent = self.done.map(|done| (done * 100.0).floor());
         let seconds = self.left.map(|left| left.as_secs_f64().round());

@@ -1,4 +1,4 @@
-//! When a failed pipeline is started again, and when it has failed for good.
+//! Decides when a failed pipeline is restarted, and when it has failed permanently.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use tokio::time::Instant;
 
 use crate::settings::RecoveryPolicy;
 
-/// The attempts of one pipeline.
+/// The recovery attempts of one pipeline.
 #[derive(Debug)]
 pub struct Recovery {
     policy: RecoveryPolicy,
-    /// When each attempt that still counts is forgotten, in order.
+    /// When each attempt that still counts expires, in order.
     forgotten_at: VecDeque<Instant>,
 }
 
 impl Recovery {
-    /// No attempts yet.
+    /// Creates a recovery without attempts.
     pub fn new(policy: RecoveryPolicy) -> Self {
         Recovery { policy, forgotten_at: VecDeque::new() }
     }
 
-    /// The wait before the next attempt, or `None` if there were too many. An attempt is forgotten its own
-    /// wait plus the window after it was decided on.
+    /// Returns the wait before the next attempt, or `None` if there were too many. An attempt counts for its own wait
+    /// plus the window of the policy.
     pub fn next(&mut self, now: Instant) -> Option<Duration> {
         while self.forgotten_at.front().is_some_and(|at| *at <= now) {
             self.forgotten_at.pop_front();
@@ -33,19 +33,19 @@ impl Recovery {
         }
         let wait = self.wait(made + 1, fastrand::f64());
         let at = now + wait + self.policy.max_retries_window;
-        // Waits grow, so later attempts are forgotten later; with jitter they are inserted in order.
+        // Waits grow, so later attempts expire later; because of the jitter each is inserted in order.
         let place = self.forgotten_at.partition_point(|other| *other <= at);
         self.forgotten_at.insert(place, at);
         Some(wait)
     }
 
-    /// Number of attempts that count.
+    /// Returns the number of attempts that count.
     pub fn attempts(&self) -> usize {
         self.forgotten_at.len()
     }
 
-    /// Somewhere between the shortest wait and `min · factorⁿ`, at most the longest: pipelines that failed
-    /// together do not come back together.
+    /// Returns a random wait between the minimum and `min · factorⁿ`, at most the maximum: pipelines that failed
+    /// together do not restart together.
     fn wait(&self, attempt: u32, chance: f64) -> Duration {
         let RecoveryPolicy { min_delay, max_delay, backoff_factor, .. } = self.policy;
         let growth = f64::from(backoff_factor.max(1)).powi(i32::try_from(attempt).unwrap_or(i32::MAX));

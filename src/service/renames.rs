@@ -1,5 +1,5 @@
-//! Renamed pipelines and sources. Positions are stored by ids: under a new id a source reads from its beginning, and
-//! everything is delivered again.
+//! Detection of renamed pipelines and sources. Positions are stored by id: under a new id a source reads from its
+//! beginning, and everything is delivered again.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use anabranch_graph::text::Str;
 
 use crate::store::{Store, StoredConnector, StoredPipeline};
 
-/// A source without a position, which seems to replace one that has a position.
+/// A source without a position that seems to replace one with a position.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reread {
@@ -16,14 +16,15 @@ pub struct Reread {
     pub source: String,
     /// The source that has a position, as `pipeline:connector`.
     pub replaces: String,
-    /// Records that it delivered since its position was last copied or moved, which are delivered again.
+    /// Records that the replaced source delivered since its position was last copied or moved. They are delivered
+    /// again.
     pub records: u64,
 }
 
 impl fmt::Display for Reread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reread { source, replaces, records } = self;
-        // A position that was copied or moved counts from there.
+        // The count of a copied or moved position begins at the copy.
         let again = match records {
             0 => "all that it delivered is".to_owned(),
             1 => "at least 1 record is".to_owned(),
@@ -38,8 +39,8 @@ impl fmt::Display for Reread {
     }
 }
 
-/// The sources of `new` that read from their beginning although they seem to replace others. `old`: what is stored of
-/// the pipeline. `gone`: pipelines that no file declares any more.
+/// Returns the sources of `new` that read from their beginning although they seem to replace others. `old` is the
+/// stored pipeline. `gone` lists pipelines that files do not declare any more.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -88,7 +89,7 @@ pub async fn rereads(
     Ok(found)
 }
 
-/// Records of a source that are delivered; `None` where it has no position.
+/// Returns the number of delivered records of a source; `None` if it has no position.
 async fn delivered(store: &Store, pipeline: &Str, connector: &Str) -> Result<Option<u64>, StoreError> {
     let marks = store.positions(pipeline).await?;
     let mut marks: Vec<_> =

@@ -1,4 +1,4 @@
-//! Replaying dead letters through the pipelines of a running service.
+//! Replay of dead letters through the pipelines of a running service.
 
 use std::time::Duration;
 
@@ -10,26 +10,27 @@ use super::control::{Control, ControlError, Shared};
 use super::tasks::{Done, Task};
 use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
 
-/// How long one replay may take: who asks over HTTP waits for it, and meanwhile the pipeline stands.
+/// Time limit of one replay: the HTTP client waits for it, and the pipeline stands still meanwhile.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Nothing was replayed.
+/// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReplayed {
-    /// The pipeline is not to be had.
+    /// The pipeline cannot be held.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// The letters are not.
+    /// The dead letters cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
 }
 
 impl Control {
-    /// Replays dead letters while the pipeline stands still, for a few seconds at most: what is left then is told. Goes
-    /// on when nobody waits for it any more.
+    /// Replays dead letters while the pipeline stands still, for at most 8 s. The outcome says what is left. Continues
+    /// even if the caller is gone.
     ///
     /// # Errors
-    /// Nothing was replayed: the pipeline or a letter is not there, the pipeline has errors, or somebody else changes it.
+    /// Nothing was replayed: the pipeline or a dead letter does not exist, the pipeline has errors, or another request
+    /// changes it.
     pub async fn replay(&self, id: &str, request: Request) -> Result<Outcome, NotReplayed> {
         let id = self.entry(id)?.id.clone();
         let (done, outcome) = oneshot::channel();

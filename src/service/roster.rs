@@ -1,4 +1,4 @@
-//! The pipelines of a service, and what is known and asked of each.
+//! The pipelines of a service, with the state and the orders of each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use super::lifecycle::{Order, Seen};
 use crate::pipelines::Pipeline;
 use crate::store::{Status, StopReason};
 
-/// What a pipeline would run if it were started now.
+/// What the next start of a pipeline would run.
 #[derive(Clone)]
 pub(super) enum Plan {
-    /// This.
+    /// This compiled pipeline.
     Good(Arc<Pipeline>),
-    /// Nothing: this is wrong with it.
+    /// Nothing: the pipeline has this error.
     Invalid(Str),
-    /// Nothing: it is being made, and lacks this.
+    /// Nothing: the pipeline is being created and lacks this.
     Incomplete(Str),
     /// Nothing yet: its plugins are being loaded, and then it is started.
     Loading,
@@ -29,15 +29,15 @@ pub(super) enum Plan {
 /// One pipeline.
 pub(super) struct Entry {
     pub(super) id: Str,
-    /// Held by whoever starts, stops, changes or deletes it.
+    /// Held by the request that starts, stops, changes or deletes the pipeline.
     pub(super) gate: Arc<Gate<()>>,
     pub(super) orders: watch::Sender<Order>,
     pub(super) seen: watch::Sender<Seen>,
-    /// Where its records can be looked at, in all of its runs.
+    /// The taps for inspecting its records, shared by all of its runs.
     pub(super) taps: Arc<Taps>,
-    /// Whether its life has begun and not ended; the status may say earlier that it has.
+    /// True while the pipeline is live. The status may show the end earlier.
     live: watch::Sender<bool>,
-    /// Whether it is only tried out: what becomes of it concerns who tries, and not the service.
+    /// True during a trial start: its outcome concerns the request and not the service.
     on_trial: AtomicBool,
     plan: Mutex<Plan>,
 }
@@ -64,7 +64,7 @@ impl Entry {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces what is run by the next start.
+    /// Replaces the plan that the next start runs.
     pub(super) fn set_plan(&self, plan: Plan) {
         if let Plan::Invalid(_) = plan {
             self.show(Status::Invalid);
@@ -74,7 +74,7 @@ impl Entry {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 
-    /// Shows a status that is not of a life.
+    /// Shows a status while the pipeline is not live.
     pub(super) fn show(&self, status: Status) {
         self.seen.send_modify(|seen| {
             *seen = Seen { status, since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
@@ -97,13 +97,14 @@ impl Entry {
         self.live.send_replace(live);
     }
 
-    /// Returns when its life has ended.
+    /// Waits until the pipeline is not live.
     pub(super) async fn stands(&self) {
-        // The sender is in `self`: there is always another value to come.
+        // The sender is in `self`, so the channel cannot close.
         let _ = self.live.subscribe().wait_for(|live| !live).await;
     }
 
-    /// Tells it to stop, if it was not told to stop as soon as that already. Who told it first stays the one who did.
+    /// Orders the pipeline to stop, unless an earlier order stops it at least as soon. The origin of the first order
+    /// stays.
     pub(super) fn stop(&self, order: Order) {
         self.orders.send_if_modified(|before| {
             let after = before.hastened(order);
@@ -112,10 +113,10 @@ impl Entry {
     }
 }
 
-/// How far the service is.
+/// Phase of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Not everything that is to be started was.
+    /// Some pipelines that start with the service were not started yet.
     Starting,
     Serving,
     Stopping,
@@ -128,7 +129,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Whether this is the pipeline of its id: not one that was deleted.
+    /// Returns `true` if this entry is current: the pipeline was not deleted or replaced.
     pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
         self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
     }
@@ -138,7 +139,7 @@ impl Roster {
     }
 }
 
-/// A map and a word are whole even after a panic elsewhere.
+/// Locks the roster. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
 pub(super) fn locked(roster: &Mutex<Roster>) -> MutexGuard<'_, Roster> {
     roster.lock().unwrap_or_else(PoisonError::into_inner)
 }

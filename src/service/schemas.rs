@@ -8,10 +8,10 @@ use super::ServiceError;
 use crate::settings::Schemas;
 use crate::store::Store;
 
-/// The registry that the settings ask for. Connects to nothing.
+/// Creates the registry of the settings. Opens no connection.
 ///
 /// # Errors
-/// As [`elsewhere`].
+/// The errors of [`elsewhere`].
 pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
     Ok(match elsewhere(settings)? {
         Some(elsewhere) => elsewhere,
@@ -19,10 +19,10 @@ pub fn registry(settings: &Schemas, store: &Store) -> Result<Arc<dyn SchemaRegis
     })
 }
 
-/// The registry that is not the store's. Connects to nothing.
+/// Creates the external registry, if the settings name one. Opens no connection.
 ///
 /// # Errors
-/// Its settings cannot be used, or this program was built without it.
+/// Its settings are not valid, or this build does not include the feature.
 pub fn elsewhere(settings: &Schemas) -> Result<Option<Arc<dyn SchemaRegistry>>, ServiceError> {
     match settings {
         Schemas::BuiltIn => Ok(None),

@@ -12,16 +12,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// The one that has a service read its credentials again; without it a hangup ends the process.
+    /// The signal to reload credentials; without it a hangup ends the process.
     pub(crate) hangups: Option<Signal>,
     last: Option<Arrival>,
 }
 
-/// A signal that arrives again so soon is the same request: `timeout` and some supervisors tell a process and
-/// then its whole group. No hand is as fast.
+/// A repeated signal within this time is the same request: `timeout` and some supervisors signal a process and then its
+/// whole group. A person is never as fast.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// A signal, and when it came.
+/// A signal and the time when it arrived.
 #[derive(Clone, Copy)]
 struct Arrival {
     signal: i32,
@@ -34,18 +34,17 @@ impl Arrival {
     }
 }
 
-/// A file grew beyond the limit of the process: without a handler this kills it, with one the write fails
-/// with an error that a pipeline can report.
+/// SIGXFSZ: a file grew beyond the limit of the process. Without a signal handler it kills the process; with one, the
+/// write fails with an error that a pipeline can report.
 const FILE_SIZE_EXCEEDED: i32 = 25;
 
 impl Signals {
-    /// From now on signals arrive here and no longer end the process by themselves. Must be called on a
-    /// runtime with I/O.
+    /// Registers the signals, so that they do not end the process by themselves. Must be called on a runtime with I/O.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The operating system refuses the registration.
     pub(crate) fn listen() -> io::Result<Signals> {
-        // The handler stays when its stream goes.
+        // The signal handler stays registered after its stream is dropped.
         drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -55,15 +54,15 @@ impl Signals {
         })
     }
 
-    /// With hangups, which no longer end the process either.
+    /// Adds hangups, so that they do not end the process either.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The operating system refuses the registration.
     pub(crate) fn with_hangups(self) -> io::Result<Signals> {
         Ok(Signals { hangups: Some(signal(SignalKind::hangup())?), ..self })
     }
 
-    /// The number of the next one.
+    /// Waits for the next signal and returns its number.
     pub(crate) async fn next(&mut self) -> i32 {
         loop {
             let signal = tokio::select! {
@@ -79,7 +78,8 @@ impl Signals {
     }
 }
 
-/// From a moment later on, signals end the process by themselves again: what it prints at its end, nobody may take.
+/// Restores the default effect of signals after a short delay, so that a signal can end a process that blocks on its
+/// last output.
 pub(crate) fn end_the_process_again() {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SignalKind::interrupt(), SignalKind::terminate()] {
@@ -92,14 +92,14 @@ pub(crate) fn end_the_process_again() {
         std::thread::sleep(ECHO * 5);
         again.store(true, Ordering::Relaxed);
     };
-    // Without a thread the process ends as soon as its last words are taken.
+    // If the thread cannot start, signals stay without effect until the process ends.
     let _ = std::thread::Builder::new().name("anabranch-end".to_owned()).spawn(later);
 }
 
-/// Returns with the next hangup.
+/// Returns at the next hangup.
 pub(crate) async fn hung_up(hangups: &mut Option<Signal>) {
     match hangups {
-        // There is an end of it only with the runtime.
+        // The stream ends only with the runtime.
         Some(hangups) => drop(hangups.recv().await),
         None => std::future::pending().await,
     }

@@ -13,7 +13,7 @@
 
 use crate::store::{Status, StopReason};
 
-/// What happens to a pipeline.
+/// An event in the life of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A run begins.
@@ -22,34 +22,34 @@ pub enum Event {
     Open,
     /// Its sources ended and everything is delivered.
     End,
-    /// It was told to stop, and did.
+    /// It was ordered to stop, and has stopped.
     Stop(StopReason),
-    /// It failed and is started again after a wait.
+    /// It failed, and restarts after a wait.
     Retry {
-        /// What it failed of.
+        /// The error.
         error: String,
     },
-    /// It failed for good.
+    /// It failed permanently.
     Fail {
-        /// What it failed of.
+        /// The error.
         error: String,
     },
 }
 
-/// A move that the states do not have: a defect of the caller.
+/// A transition that does not exist: a defect of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a pipeline that is {from} cannot take {event:?}")]
 pub struct Refused {
-    /// The state.
+    /// The current status.
     pub from: &'static str,
-    /// What was asked of it.
+    /// The event.
     pub event: Event,
 }
 
-/// The state after an event.
+/// Returns the status after an event.
 ///
 /// # Errors
-/// The event cannot happen in this state; the state stays.
+/// The event cannot happen in this status.
 pub fn next(status: &Status, event: Event) -> Result<Status, Refused> {
     match (status, event) {
         (

@@ -1,4 +1,4 @@
-//! What the loop of the service sees to its end, and what a stop still waits for.
+//! The tasks that the loop of the service runs to completion, and that a stop waits for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,33 +11,33 @@ use tokio::time::{Instant, sleep_until};
 
 use super::lifecycle::{Outcome, Seen};
 
-/// Time between two lines of the log that name what a stop waits for.
+/// Time between two log lines that name what a stop waits for.
 const TELL: Duration = Duration::from_secs(5);
-/// Most things that one line names.
+/// Maximum number of tasks named in one line.
 const MOST_NAMED: usize = 10;
 
-/// What the loop of the service sees to its end.
+/// A task that the loop of the service runs to completion.
 pub(super) struct Job {
     pub(super) task: Task,
     pub(super) work: BoxFuture<'static, Done>,
 }
 
-/// What a job was.
+/// The result of a job.
 pub(super) enum Done {
-    /// A pipeline's life.
+    /// The life of a pipeline ended.
     Life(Str, Outcome),
-    /// Anything else.
+    /// Any other task ended.
     Errand,
 }
 
-/// What a job is, for people.
+/// Description of a job for log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// A pipeline runs.
     Life(Str),
-    /// Something is done with a pipeline: `a change`, `the deletion`.
+    /// An operation on a pipeline, such as `a change` or `the deletion`.
     Errand(&'static str, Str),
-    /// A configuration text is applied; which pipeline it declares is not known yet.
+    /// A configuration text is applied. The id of its pipeline is not known yet.
     Apply,
 }
 
@@ -71,14 +71,14 @@ impl Tasks {
         self.doing.is_empty()
     }
 
-    /// The next one that ends; `None` where there is none. Cancel-safe.
+    /// Waits for the next job that ends; returns `None` if there is none. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Done> {
         let (number, done) = self.doing.next().await?;
         self.known.remove(&number);
         Some(done)
     }
 
-    /// Says what a stop still waits for. `seen`: all pipelines.
+    /// Logs what a stop still waits for. `seen` is the state of all pipelines.
     pub(super) fn tell(&self, seen: &[(Str, Seen)]) {
         let named = self.known.values().map(|task| {
             let seen = seen.iter().find(|(id, _)| matches!(task, Task::Life(life) if life == id));
@@ -92,7 +92,7 @@ impl Tasks {
         }
     }
 
-    /// Says what besides the runs of pipelines does not end.
+    /// Logs the tasks other than runs of pipelines that do not end.
     pub(super) fn leave_behind(&self) {
         let errands = self.known.values().filter(|task| !matches!(task, Task::Life(_)));
         if let Some(names) = bounded(errands.map(Task::to_string)) {
@@ -101,13 +101,13 @@ impl Tasks {
     }
 }
 
-/// Records that were read in the current run and are not settled.
+/// Returns the number of records that were read in the current run and are not settled.
 fn in_flight(seen: &Seen) -> u64 {
     let lanes = seen.progress.as_ref().map(|progress| progress.lanes()).unwrap_or_default();
     lanes.iter().map(|lane| lane.read.saturating_sub(lane.settled)).sum()
 }
 
-/// Names in a row, as many as a line holds; `None` where there is none.
+/// Joins as many names as fit into a line; returns `None` if there are none.
 fn bounded(names: impl Iterator<Item = String>) -> Option<String> {
     let mut names: Vec<String> = names.collect();
     let more = names.len().saturating_sub(MOST_NAMED);
@@ -119,14 +119,14 @@ fn bounded(names: impl Iterator<Item = String>) -> Option<String> {
     (!names.is_empty()).then_some(text)
 }
 
-/// Tells when it is time to name what a stop waits for.
+/// A timer that fires when it is time to name what a stop waits for.
 #[derive(Default)]
 pub(super) struct Overdue {
     at: Option<Instant>,
 }
 
 impl Overdue {
-    /// Returns some seconds after it was first asked, and each so many seconds from then on. Cancel-safe.
+    /// Returns 5 s after the first call, and then every 5 s. Cancel-safe.
     pub(super) async fn next(&mut self) {
         let at = *self.at.get_or_insert_with(|| Instant::now() + TELL);
         sleep_until(at).await;

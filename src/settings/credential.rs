@@ -1,4 +1,4 @@
-//! Credentials among the settings, which may be replaced while the service runs.
+//! Credentials among the settings, which can be replaced while the service runs.
 
 use std::path::Path;
 
@@ -6,19 +6,19 @@ use anabranch_graph::config::{Variables, value_of};
 
 use crate::files;
 
-/// The largest file that a credential is read out of.
+/// Maximum size of a file with a credential, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A setting that holds a credential. Where the configuration file takes it out of another file (`${file:PATH}`), that
-/// one is read again by [`Credential::now`]. It is shown to nobody.
+/// A setting that holds a credential. If the configuration file reads it from another file (`${file:PATH}`),
+/// [`Credential::now`] reads that file again. `Debug` does not show the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
     text: String,
-    /// What the configuration file says, where variables in it were replaced.
+    /// The text in the configuration file, if it contains variables.
     written: Option<String>,
 }
 
-/// The world as settings see it.
+/// Variables and files of the process.
 struct Surroundings;
 
 impl Variables for Surroundings {
@@ -36,17 +36,17 @@ impl Credential {
         Credential { text: text.into(), written }
     }
 
-    /// The value when the service was started.
+    /// Returns the value at the start of the service.
     pub fn at_start(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is taken out of a file, which may be replaced.
+    /// Returns `true` if the value comes from a file, which can be replaced.
     pub fn is_in_file(&self) -> bool {
         self.written.as_deref().is_some_and(|written| written.contains("${file:"))
     }
 
-    /// The value as it is now. Files that cannot be read leave it as it was at the start. Blocks for the files.
+    /// Returns the current value. If a file cannot be read, returns the value at the start. Blocks on the files.
     pub fn now(&self) -> String {
         let written = self.written.as_deref().filter(|_| self.is_in_file());
         let value = written.and_then(|written| value_of(&written.into(), &Surroundings));

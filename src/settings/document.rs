@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use super::declaration::{KEYS, SECTIONS};
 
-/// Every setting, commented out, with its default, type and meaning: a file that changes nothing until a
-/// line is uncommented.
+/// Returns the text of the file: every setting, commented out, with its default, type and meaning. The file changes
+/// nothing until a line is uncommented.
 pub fn document() -> String {
     let mut text = String::from(
         "# Configuration of Anabranch.\n\
          #\n\
          # Every line below shows a default; remove the `#` in front of a setting to change it.\n\
-         # A flag (--db.path) wins over a variable (ANABRANCH_DB_PATH), which wins over this file.\n\
+         # A flag (--db.path) takes precedence over a variable (ANABRANCH_DB_PATH), then over this file.\n\
          # Paths are relative to the directory of this file.\n",
     );
     for (section, title) in SECTIONS {
@@ -19,7 +19,7 @@ pub fn document() -> String {
         for key in KEYS.iter().filter(|key| key.section() == *section) {
             let _ = write!(text, "\n# {}\n# Type: {}.", key.meaning(), key.kind.describe());
             if !key.standard.is_empty() {
-                let _ = write!(text, " Where it is not given: {}.", key.standard.join(", "));
+                let _ = write!(text, " If it is not set, the value comes from {}.", key.standard.join(", "));
             }
             let value = match key.default {
                 Some("") => " \"\"".to_owned(),

@@ -10,19 +10,18 @@ use serde_yaml::Spanned;
 
 use super::declaration::{KEYS, Key, Kind, REPLACED, find};
 
-/// A setting as the file gives it.
+/// A setting in the file.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) key: &'static Key,
     pub(super) text: String,
-    /// The value as it is written, where variables in it were replaced.
+    /// The value before the replacement of variables, if it contains any.
     pub(super) written: Option<String>,
-    /// Where the value stands.
+    /// Place of the value.
     pub(super) span: Span,
 }
 
-/// What the file says, with variables replaced as in pipeline files. Unknown keys are warnings, everything else that is
-/// wrong is an error.
+/// Reads the file, with variables as in pipeline files. Unknown keys are warnings; all other problems are errors.
 pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<Entry>, Diagnostics) {
     let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text, variables };
     match serde_yaml::from_str::<Option<Spanned<Node>>>(text) {
@@ -48,7 +47,7 @@ pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<
     (reading.entries, reading.findings)
 }
 
-/// Where a line `---` begins a document behind another one.
+/// Returns the offset of the line `---` that begins a second document.
 fn second_document(text: &str) -> Option<usize> {
     let (mut at, mut begun) = (0, false);
     for line in text.split_inclusive('\n') {
@@ -66,7 +65,8 @@ fn second_document(text: &str) -> Option<usize> {
     None
 }
 
-/// What the library says, without the place, which is shown otherwise, and without what only a program could do about it.
+/// Shortens a message of the YAML library: without the place, which is shown separately, and without advice for
+/// programmers.
 fn plain(message: &str) -> &str {
     let message = message.rsplit_once(" at line ").map_or(message, |(what, _)| what);
     let message = message.split(", set DuplicateKeyPolicy").next().unwrap_or(message);
@@ -89,7 +89,7 @@ impl Reading<'_> {
         Span { file: self.file, start: start as u32, end: end as u32 }
     }
 
-    /// The place of an error, which may have but a line and a column.
+    /// Returns the span of an error, which may only have a line and a column.
     fn place(&self, at: &serde_yaml::Location) -> Span {
         let span = self.span(at);
         if (span.start, span.end) != (0, 0) {
@@ -122,7 +122,8 @@ impl Reading<'_> {
                 }
             }
             (Node::Scalar(text), Some(key)) => {
-                // A text that YAML takes for a number or a truth value, as `no`, is a text as it was written.
+                // Text settings keep the text as written if YAML would convert it to a number or a boolean, such as
+                // `no`.
                 let is_text = matches!(key.kind, Kind::Text | Kind::Path);
                 let is_converted = matches!(text.as_str(), "true" | "false") || text.parse::<i128>().is_ok();
                 let written = self.text.get(span.start as usize..span.end as usize).map(str::trim);
@@ -131,9 +132,9 @@ impl Reading<'_> {
                 self.take(key, as_written.unwrap_or(text).to_owned(), span);
             }
             (Node::Float(value), Some(key)) => {
-                // As it was written: a float does not hold every digit of an integer.
+                // As written, because a float does not hold every digit of an integer.
                 let written = self.text[span.start as usize..span.end as usize].trim();
-                // A text that YAML takes for a number, as `.inf`, is a text as it was written.
+                // Text settings keep the text as written if YAML would convert it to a number, such as `.inf`.
                 let is_text = matches!(key.kind, Kind::Text | Kind::Path);
                 let text =
                     if is_text || written.parse() == Ok(*value) { written.to_owned() } else { value.to_string() };
@@ -167,7 +168,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A value with its variables replaced, and what it was where they came from outside of the file.
+    /// Returns a value with its variables replaced, and the original text if it contained variables.
     fn replaced(&self, text: String, span: Span) -> Result<(String, Option<String>), Diagnostics> {
         if !text.contains("${") {
             return Ok((text, None));
@@ -223,7 +224,7 @@ impl Reading<'_> {
     }
 }
 
-/// Variables, and what there is to say about those without a value.
+/// Variables, and findings about those without a value.
 struct Recorded<'a> {
     variables: &'a dyn Variables,
     missing: RefCell<Vec<Diagnostic>>,
@@ -249,7 +250,7 @@ impl Variables for Recorded<'_> {
     }
 }
 
-/// Any YAML, with places. Scalars are kept as text: settings have types of their own.
+/// A YAML value with spans. Scalars are kept as text, because settings have types of their own.
 #[derive(Debug)]
 enum Node {
     Null,

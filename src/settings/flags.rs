@@ -5,11 +5,11 @@ use clap::{Arg, ArgMatches, Command, Error};
 
 use super::declaration::{KEYS, Kind};
 
-/// Settings given as flags. With `ALL`, help lists every one of them; without, only those that matter to
-/// commands that read pipelines and run nothing. All are accepted either way.
+/// Settings from flags. With `ALL`, help lists every setting; without it, only those that matter to commands that read
+/// pipelines but run nothing. All are accepted in both cases.
 #[derive(Clone, Debug, Default)]
 pub struct SettingFlags<const ALL: bool> {
-    /// Name and text of the flags that were given.
+    /// Name and text of each flag.
     pub given: Vec<(&'static str, String)>,
 }
 
@@ -23,11 +23,11 @@ const OFFLINE: &[&str] = &[
     "db.postgres.table",
 ];
 
-/// What a pipeline is compiled and run with; nothing of where the service listens or stores.
+/// Prefixes of settings that affect how pipelines are compiled and run. Addresses and the store are not among them.
 const OF_PIPELINES: &[&str] = &["preview.", "engine.", "processors.", "connectors.", "pipelines.error-recovery."];
 
-/// The flags among the arguments of a process that decide what pipelines are compiled and run with, as arguments of
-/// another one that is to do as this one does. Variables and `anabranch.yaml` are seen by both.
+/// Returns the flags among the arguments of this process that affect how pipelines are compiled and run, as arguments
+/// for a child process. Variables and `anabranch.yaml` are visible to both.
 pub fn handed_down(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut arguments = arguments.into_iter();
     let mut handed_down = Vec::new();
@@ -35,7 +35,7 @@ pub fn handed_down(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
         let name = argument.strip_prefix("--").unwrap_or_default();
         let name = name.split_once('=').map_or(name, |(name, _)| name);
         let Some(key) = KEYS.iter().find(|key| key.name == name) else { continue };
-        // A value of its own, which is not to be taken for a flag.
+        // A separate value must not be parsed as a flag.
         let value = match key.kind {
             Kind::Bool => None,
             _ if argument.contains('=') => None,
@@ -50,7 +50,7 @@ pub fn handed_down(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 impl<const ALL: bool> SettingFlags<ALL> {
-    /// The text of a flag, if it was given.
+    /// Returns the text of a flag, if given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.given.iter().find(|(given, _)| *given == name).map(|(_, text)| text.as_str())
     }
@@ -109,8 +109,8 @@ impl<const ALL: bool> clap::FromArgMatches for SettingFlags<ALL> {
     }
 }
 
-// Some thirty commands have these flags, which are two thirds of all the memory that is held at the start: only the
-// command that is asked for gets them.
+// The flags are added on demand: some thirty commands have them, and they make up two thirds of the memory in use at
+// the start.
 impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
     fn augment_args(command: Command) -> Command {
         command.defer(Self::add)
@@ -121,11 +121,11 @@ impl<const ALL: bool> clap::Args for SettingFlags<ALL> {
     }
 }
 
-/// The settings of a command that asks a running service: as those of others, and where it is.
+/// Settings of a command that uses a running service: the usual ones and the address of the service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceFlags(pub SettingFlags<false>);
 
-/// Settings that say where a service is.
+/// Settings for the connection to a service.
 const WHERE: &[&str] = &["api.http.address", "api.http.token-file", "api.http.tls.ca"];
 
 impl clap::FromArgMatches for ServiceFlags {

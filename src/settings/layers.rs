@@ -1,4 +1,4 @@
-//! Which layer a setting's value comes from, and whether it is a valid one.
+//! Resolves the value of each setting from the layers, and checks it.
 
 mod listener;
 mod traces;
@@ -24,15 +24,15 @@ use super::{
 };
 use crate::files::{self, Unreadable};
 
-/// Where settings are looked for.
+/// The sources of settings.
 pub struct Layers<'a> {
-    /// Flags that were given.
+    /// Flags of the command line.
     pub flags: &'a [(&'static str, String)],
     /// The environment.
     pub environment: &'a [(OsString, OsString)],
 }
 
-/// Where a value comes from.
+/// The layer that a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -46,30 +46,30 @@ pub enum Source {
     Flag,
 }
 
-/// A setting's value before it has a type.
+/// The value of a setting as text.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The setting.
     pub key: &'static Key,
-    /// Its value; `None` where there is no default.
+    /// The value; `None` if there is none and no default.
     pub text: Option<String>,
-    /// The layer.
+    /// The layer of the value.
     pub source: Source,
-    /// The variable, where it is one that programs of all kinds read.
+    /// The name of the variable, if it is one of another standard.
     pub standard: Option<&'static str>,
-    /// What the file says, where the value of a variable or the content of a file is in the text.
+    /// The text in the file, if it contains variables or file references.
     written: Option<String>,
     span: Option<Span>,
 }
 
 impl Resolved {
-    /// The value for showing: credentials are masked, and variables are shown by their names.
+    /// Returns the value for display: credentials are masked, and variables are shown by name.
     pub fn shown(&self) -> Option<&str> {
         let text = self.text.as_deref()?;
         Some(if self.key.secret && !text.is_empty() { "***" } else { self.written.as_deref().unwrap_or(text) })
     }
 
-    /// A message about the value, which shows it as the file has it.
+    /// Replaces the value in a message by the text in the file.
     fn hidden(&self, message: String) -> String {
         let (Some(text), Some(written)) = (self.text.as_deref().map(str::trim), &self.written) else { return message };
         let quoted = format!("{text:?}");
@@ -81,23 +81,23 @@ impl Resolved {
     }
 }
 
-/// The settings cannot be used: all that is wrong with them.
+/// Findings in the settings; an error if the settings cannot be used.
 #[derive(Debug)]
 pub struct Refused {
-    /// The configuration file, for places.
+    /// The configuration file, for spans.
     pub files: Files,
     /// The findings.
     pub findings: Diagnostics,
 }
 
-/// The largest configuration file that is read.
+/// Maximum size of the configuration file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 impl Layers<'_> {
-    /// The value of every setting, and warnings.
+    /// Resolves every setting; also returns warnings.
     ///
     /// # Errors
-    /// Everything that is wrong, with the places in the configuration file.
+    /// Returns all errors, with their places in the configuration file.
     pub fn resolve(&self) -> Result<(Settings, Refused), Refused> {
         let mut found = Refused { files: Files::new(), findings: Diagnostics::new() };
         let path_key = &KEYS[0];
@@ -146,7 +146,7 @@ impl Layers<'_> {
         self.flags.iter().find(|(name, _)| *name == key.name).map(|(_, text)| text.clone())
     }
 
-    /// A variable that is set and not empty.
+    /// Returns a variable if it is set and not empty.
     fn variable(&self, key: &Key, findings: &mut Diagnostics) -> Option<String> {
         let name = key.variable();
         let value = self.in_environment(&name)?;
@@ -161,8 +161,8 @@ impl Layers<'_> {
         self.environment.iter().find(|(n, v)| n.to_str() == Some(name) && !v.is_empty()).map(|(_, value)| value)
     }
 
-    /// A variable that is not only for this program. What is not meant for it must not keep it from starting: a value
-    /// that does not fit is warned of.
+    /// Returns the value of a variable of another standard. Such a variable may be meant for other programs, so an
+    /// unusable value is only a warning.
     fn standard(&self, key: &Key, findings: &mut Diagnostics) -> Option<(&'static str, String)> {
         let (name, value) = key.standard.iter().find_map(|name| Some((*name, self.in_environment(name)?)))?;
         let problem = match value.to_str() {
@@ -198,7 +198,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Variables that look like a setting's and are not: a slip would otherwise pass in silence.
+    /// Warns of variables whose names look like a setting, because they are probably misspelled.
     fn near_misses(&self, findings: &mut Diagnostics) {
         let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
         for (name, _) in self.environment {
@@ -216,7 +216,7 @@ impl Layers<'_> {
     }
 }
 
-/// Reports a file that looks like the configuration and is not read.
+/// Warns of a file that looks like the configuration file but is not read.
 fn unread(config_path: &Path) -> Diagnostics {
     let other = config_path.with_extension("yml");
     if !other.is_file() {
@@ -228,7 +228,7 @@ fn unread(config_path: &Path) -> Diagnostics {
     Diagnostic::warning("service.no_effect", message).with_hint(hint).into()
 }
 
-/// What `${NAME}` and `${file:PATH}` mean in the file: the same as in a pipeline file.
+/// Resolves `${NAME}` and `${file:PATH}` in the file, with the same meaning as in a pipeline file.
 impl Variables for Layers<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         let (_, value) = self.environment.iter().find(|(given, _)| given.to_str() == Some(name))?;
@@ -240,8 +240,8 @@ impl Variables for Layers<'_> {
     }
 }
 
-/// From texts to types. A value that fails its check is reported and replaced by its type's zero; the
-/// result is then thrown away, so that all problems are found at once.
+/// Converts texts to types. A value that fails its check is reported and replaced by a zero value, so that all errors
+/// are found; the result is then discarded.
 struct Checking<'a> {
     base: &'a Path,
     resolved: &'a [Resolved],
@@ -337,7 +337,7 @@ impl<'a> Checking<'a> {
     }
 
     fn entry(&self, name: &str) -> &'a Resolved {
-        // Every name below stands in the table; the first entry answers for a name that does not.
+        // Every name below is in the table; the fallback avoids a panic.
         self.resolved.iter().find(|r| r.key.name == name).unwrap_or(&self.resolved[0])
     }
 
@@ -345,7 +345,7 @@ impl<'a> Checking<'a> {
         self.entry(name).text.as_deref().unwrap_or_default().trim()
     }
 
-    /// Warns of settings of what is not used.
+    /// Warns of settings that belong to an unused feature.
     fn check_idle(&mut self) {
         let choices = [
             ("db.postgres.", "db.type", "postgres"),
@@ -400,12 +400,12 @@ impl<'a> Checking<'a> {
         parse_duration(self.text(name)).unwrap_or_default()
     }
 
-    /// A duration of which zero is none.
+    /// Returns a duration, with zero as `None`.
     fn limit(&self, name: &str) -> Option<Duration> {
         Some(self.duration(name)).filter(|limit| !limit.is_zero())
     }
 
-    /// Texts with commas between them.
+    /// Returns the items of a comma-separated list.
     fn list(&self, name: &str) -> Vec<String> {
         self.text(name).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     }

@@ -1,4 +1,4 @@
-//! Where HTTP is served, to whom, and what.
+//! Settings of the HTTP listener.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -8,61 +8,61 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::text::Str;
 use anabranch_ops_tls::{Identity, Trust, read_regular_text};
 
-/// Where HTTP is served, and to whom. The token is shown to nobody.
+/// Settings of the HTTP listener. `Debug` leaves out the token.
 #[derive(Clone)]
 pub struct ApiSettings {
-    /// Name or address to listen on; empty = all of this machine's.
+    /// Name or address to listen on; empty = all addresses of this machine.
     pub host: String,
-    /// Port; 0 = any that is free.
+    /// Port; 0 = any free port.
     pub port: u16,
-    /// What requests must carry.
+    /// The token that requests must carry.
     pub token: Option<Str>,
-    /// File with what requests must carry.
+    /// File with the token that requests must carry.
     pub token_file: Option<PathBuf>,
-    /// The certificate that the service shows; `None` = it speaks no TLS.
+    /// The certificate of the service; `None` = no TLS.
     pub identity: Option<Identity>,
-    /// File with the authorities that commands trust.
+    /// File with the certificate authorities that commands trust.
     pub authorities: Option<PathBuf>,
-    /// Whether the address is given as one over TLS.
+    /// Whether the address is given with `https://`.
     pub secure: bool,
-    /// Whether metrics are for everybody.
+    /// Whether metrics need no token.
     pub open_metrics: bool,
-    /// Other sites whose pages may ask.
+    /// Origins of other sites whose pages may use the API.
     pub origins: Vec<Str>,
-    /// How the built-in schema registry is served; `None` = it is not.
+    /// Settings of the served schema registry; `None` = it is not served.
     pub schemas: Option<ServedSchemas>,
     /// Whether the web interface is served.
     pub page: bool,
-    /// Whether anybody asked for it, and it is not only there by default.
+    /// Whether the listener was configured, and not only enabled by default.
     pub asked: bool,
-    /// Whether the address was given to this command, by a flag or a variable: it means the service there and no other.
-    /// Never where that is all addresses of this machine.
+    /// Whether a flag or a variable of this command gives the address, which then names a specific service. Never true
+    /// for the unspecified address.
     pub named: bool,
 }
 
-/// How the built-in schema registry is served.
+/// Settings of the built-in schema registry when it is served over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedSchemas {
-    /// What a new version must be to those before.
+    /// Required compatibility of a new version with earlier ones.
     pub compatibility: Compatibility,
 }
 
-/// What a schema must be to earlier ones of its subject.
+/// Required compatibility of a schema with earlier versions of its subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compatibility {
-    /// Anything.
+    /// No requirement.
     None,
-    /// It reads what the last one wrote.
+    /// The new schema can read data of the latest version.
     Backward,
-    /// It reads what any of them wrote.
+    /// The new schema can read data of all earlier versions.
     BackwardTransitive,
-    /// The last one reads what it writes.
+    /// The latest version can read data of the new schema.
     Forward,
-    /// All of them read what it writes.
+    /// All earlier versions can read data of the new schema.
     ForwardTransitive,
-    /// Both, for the last one.
+    /// Both directions, for the latest version.
     Full,
-    /// Both, for all.
+    /// Both directions, for all earlier versions.
     FullTransitive,
 }
 
@@ -78,7 +78,7 @@ impl Compatibility {
         Compatibility::FullTransitive,
     ];
 
-    /// The name in the protocol of registries; lower case in settings.
+    /// Returns the name in the registry protocol; settings use lower case.
     pub const fn as_str(self) -> &'static str {
         match self {
             Compatibility::None => "NONE",
@@ -91,24 +91,24 @@ impl Compatibility {
         }
     }
 
-    /// Whether it is about all earlier versions, and not only the last.
+    /// Returns `true` if it concerns all earlier versions, not only the latest.
     pub const fn is_transitive(self) -> bool {
         matches!(self, Self::BackwardTransitive | Self::ForwardTransitive | Self::FullTransitive)
     }
 
-    /// Whether a new schema must read what earlier ones wrote.
+    /// Returns `true` if a new schema must be able to read data of earlier versions.
     pub const fn reads_earlier(self) -> bool {
         matches!(self, Self::Backward | Self::BackwardTransitive | Self::Full | Self::FullTransitive)
     }
 
-    /// Whether earlier schemas must read what a new one writes.
+    /// Returns `true` if earlier versions must be able to read data of a new schema.
     pub const fn is_read_by_earlier(self) -> bool {
         matches!(self, Self::Forward | Self::ForwardTransitive | Self::Full | Self::FullTransitive)
     }
 }
 
 impl ApiSettings {
-    /// The address, as one writes it.
+    /// Returns the address as text.
     pub fn shown(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -117,10 +117,10 @@ impl ApiSettings {
         }
     }
 
-    /// The token that requests must carry, out of its file where it stands in one.
+    /// Returns the token that requests must carry, from its file if it is in one.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// The file cannot be read, or does not contain a token.
     pub fn read_token(&self) -> Result<Option<Str>, String> {
         match (&self.token, &self.token_file) {
             (Some(token), _) => Ok(Some(token.clone())),
@@ -129,27 +129,28 @@ impl ApiSettings {
         }
     }
 
-    /// Whom commands trust that ask there over TLS; `None` = they ask without.
+    /// Returns the trust of commands that connect over TLS; `None` = they connect without TLS.
     pub fn trust(&self) -> Option<Trust> {
         match (&self.authorities, &self.identity) {
             (Some(file), _) => Some(Trust::ChainAndName.with_roots(file)),
-            // These are the settings of the service itself, which is asked here by any of its names.
+            // These are the settings of the service itself, which commands on the same machine can reach by any of its
+            // names.
             (None, Some(identity)) => Some(Trust::Certificate(identity.certificates.clone())),
             (None, None) => self.secure.then_some(Trust::ChainAndName),
         }
     }
 
-    /// Whether only programs of this machine reach it.
+    /// Returns `true` if only programs on this machine can connect.
     pub fn is_local(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost")
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 
-/// The largest file with a token.
+/// Maximum size of a file with a token, in bytes.
 const TOKEN_BYTES: u64 = 64 << 10;
 
-/// The token in a file, without white space around it.
+/// Reads the token from a file, without surrounding white space.
 pub(crate) fn token_in(path: &Path) -> Result<Str, String> {
     let shown = path.display();
     let text = read_regular_text(path, TOKEN_BYTES).map_err(|error| match error.kind() {

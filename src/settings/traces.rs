@@ -1,4 +1,4 @@
-//! Where traces of records are sent, and of how many records.
+//! Settings of traces.
 
 use std::fmt;
 
@@ -9,30 +9,31 @@ use anabranch_graph::trace::Share;
 use super::credential::Credential;
 use super::layers::headers;
 
-/// Where traces are sent, and of how many records. What headers say is shown to nobody.
+/// Export of traces. `Debug` leaves out the headers.
 #[derive(Clone)]
 pub struct TraceSettings {
     /// URL that spans are posted to.
     pub endpoint: String,
-    /// The records that are traced.
+    /// Share of the records that are traced.
     pub share: Share,
     /// Headers of every request: names and values.
     pub headers: Vec<(String, Str)>,
-    /// What the headers were read from; its file may be replaced while the service runs.
+    /// The source of the headers. Its file can be replaced while the service runs.
     pub credential: Credential,
     /// Name of the service.
     pub service: String,
-    /// What else is told of it.
+    /// Further attributes of the service.
     pub attributes: Vec<(String, String)>,
 }
 
 impl TraceSettings {
-    /// The headers as they are now. Those of the start, where the file holds none that can be sent. Blocks for the file.
+    /// Returns the current headers. If the file contains no valid headers, returns those of the start. Blocks on the
+    /// file.
     pub fn headers_now(&self) -> Vec<(String, Str)> {
         headers(&self.credential.now()).unwrap_or_else(|_| self.headers.clone())
     }
 
-    /// What no line of the log may show.
+    /// Returns the values that must not appear in the log.
     pub fn secrets(&self) -> impl Iterator<Item = Str> + '_ {
         self.headers.iter().map(|(_, value)| value.clone()).filter(|value| value.len() >= MASKED_FROM)
     }
@@ -44,7 +45,7 @@ impl fmt::Debug for TraceSettings {
     }
 }
 
-/// A share as it is written: `0.01`, `1/100`.
+/// Parses a share: `0.01`, `1/100`.
 pub(super) fn parse_share(text: &str) -> Option<Share> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let share = match text.split_once('/') {

@@ -1,7 +1,8 @@
 //! Copies of an embedded store.
 //!
-//! A copy is made while nobody commits, so that it is what a crash at this moment would leave, and the store is one that
-//! crashes do not harm. It is written under another name, opened, checked and synced before it gets its own.
+//! A copy is made while no transaction commits, so that it equals what a crash at this moment would leave; crashes do
+//! not damage the store. The copy is written under another name, then opened, checked and synced before it gets its
+//! final name.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -13,21 +14,21 @@ use rustix::fs::{AtFlags, CWD};
 use super::{OpenError, Place, Store};
 use crate::files::{parent_directory, system};
 
-/// A copy cannot be made.
+/// Why a copy cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// There is a file of this name.
+    /// A file with this name exists.
     #[error("{} exists already: nothing was written", .0.display())]
     Exists(PathBuf),
-    /// The system refuses.
+    /// An operation of the file system failed.
     #[error("{}: {what}", .path.display())]
     System {
         /// The file.
         path: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         what: String,
     },
-    /// The copy is not a store.
+    /// The copy is not a valid store.
     #[error("the copy is not sound, and was removed: {0}")]
     Unsound(OpenError),
 }
@@ -38,11 +39,11 @@ pub struct Backup {
     to: PathBuf,
 }
 
-/// What a copy is written into before it gets its name.
+/// The file that a copy is written to before it gets its name.
 enum Draft {
-    /// A file without a name: it is gone with this process, however that ends.
+    /// A file without a name: it disappears when this process ends for any reason.
     Unnamed(File),
-    /// A file with a name of its own, where the file system has no others.
+    /// A file with a temporary name, for file systems without unnamed files.
     Named(PathBuf),
 }
 
@@ -53,12 +54,12 @@ impl Draft {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Err(error);
             }
-            // It has none, or the system has no paths for them.
+            // The file system does not support unnamed files, or the system has no paths for them.
             Err(_) => {}
         }
         let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let draft = to.with_file_name(format!(".{name}.{}", std::process::id()));
-        // A process that was killed left it: this one has its number now.
+        // A killed process with the same process id may have left it.
         let _ = fs::remove_file(&draft);
         super::open::private(&draft)?;
         Ok(Draft::Named(draft))
@@ -71,7 +72,7 @@ impl Draft {
         }
     }
 
-    /// Gives it another name, which nothing has.
+    /// Links the draft to its final name, which must not exist.
     fn link(&self, to: &Path) -> std::io::Result<()> {
         match self {
             Draft::Unnamed(file) => Ok(rustix::fs::linkat(CWD, path_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW)?),
@@ -83,12 +84,12 @@ impl Draft {
     }
 }
 
-/// A path to an open file.
+/// Returns a path to an open file.
 pub(crate) fn path_of(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file without a name, which can get one in this directory, and has a path for as long as it is open.
+/// Opens an unnamed file that can be linked into this directory. It has a path while it is open.
 #[cfg(target_os = "linux")]
 fn unnamed(directory: &Path) -> std::io::Result<File> {
     use rustix::fs::{Mode, OFlags};
@@ -104,28 +105,28 @@ fn unnamed(_: &Path) -> std::io::Result<File> {
 }
 
 impl Backup {
-    /// Prepares a copy that is to have this name.
+    /// Prepares a copy with the final name `to`.
     ///
     /// # Errors
-    /// There is such a file, or none can be written there.
+    /// The file exists, or no file can be written there.
     pub fn begin(to: &Path) -> Result<Backup, BackupError> {
         if fs::symlink_metadata(to).is_ok() {
             return Err(BackupError::Exists(to.into()));
         }
-        // The draft is named nowhere: the user knows only the name that the copy is to have.
+        // Error messages name the final path, which is the only one that the user knows.
         let draft = Draft::in_place_of(to).map_err(|error| failed(to, &error))?;
         Ok(Backup { draft, to: to.into() })
     }
 
-    /// Where to write the copy.
+    /// Returns the path to write the copy to.
     pub fn path(&self) -> PathBuf {
         self.draft.path()
     }
 
-    /// Checks the copy and gives it its name; durable when it returns. Gives its size in bytes.
+    /// Checks the copy and gives it its final name. The copy is durable when this returns. Returns its size in bytes.
     ///
     /// # Errors
-    /// The copy is not sound, or cannot be named.
+    /// The copy is not valid, or cannot be linked.
     pub fn finish(self) -> Result<u64, BackupError> {
         drop(super::open::open_file(&self.path()).map_err(BackupError::Unsound)?);
         let draft = File::open(self.path()).map_err(|error| failed(&self.to, &error))?;
@@ -143,7 +144,7 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
-        // After it got its name, a draft with a name is a second name of it, or not there.
+        // After the copy got its final name, a named draft is a second name of it or does not exist.
         if let Draft::Named(draft) = &self.draft {
             let _ = fs::remove_file(draft);
         }
@@ -155,7 +156,7 @@ fn failed(path: &Path, error: &std::io::Error) -> BackupError {
 }
 
 impl Store {
-    /// Copies an embedded store into a file. Blocks, and writes wait as long as the copy takes; pipelines go on reading.
+    /// Copies an embedded store into a file. Blocks; writes wait until the copy is done, while pipelines go on reading.
     ///
     /// # Errors
     /// The store is not a file, or the copy cannot be written.

@@ -1,4 +1,4 @@
-//! Changed files over restarts: what is in the files against what is in the store, entity by entity.
+//! Comparison of the configuration in the files with the stored configuration, entity by entity.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,45 +8,45 @@ use anabranch_graph::text::Str;
 use super::Provision;
 use super::entity::{Moment, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
-/// What a change is about.
+/// The entity that a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Entity {
     /// The pipeline itself.
     Pipeline,
     /// A connector.
     Connector(Str),
-    /// A processor of the pipeline, or of a connector.
+    /// A processor of the pipeline or of a connector.
     Processor {
-        /// The connector it belongs to, if any.
+        /// The connector that it belongs to, if any.
         connector: Option<Str>,
         /// Its id.
         id: Str,
     },
 }
 
-/// What happened to it.
+/// The kind of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It is new.
+    /// The entity is new.
     Created,
     /// These fields changed in place; a connector keeps its position.
     Updated(Vec<&'static str>),
-    /// It is gone from the files; its state is kept.
+    /// The entity is missing in the files; its state is kept.
     Detached,
-    /// It is back, with the state it had.
+    /// The entity is back, with its previous state.
     Attached,
-    /// A processor is gone; it had no state.
+    /// A processor is missing; it had no state.
     Removed,
 }
 
-/// One difference between files and store.
+/// One difference between the files and the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The pipeline.
     pub pipeline: Str,
-    /// Which part of it.
+    /// The changed entity.
     pub entity: Entity,
-    /// What happened to it.
+    /// The kind of the change.
     pub action: Action,
 }
 
@@ -68,15 +68,16 @@ impl fmt::Display for Change {
     }
 }
 
-/// What brings the store in line with the files.
+/// The changes that make the stored configuration equal to the files.
 #[derive(Debug, Default)]
 pub(super) struct Differences {
     /// Pipelines to be stored.
     pub(super) puts: Vec<StoredPipeline>,
-    /// Connectors, each with its pipeline, whose marks are set aside, and whose marks are taken back.
+    /// Pairs of pipeline and connector: `detached` lists those whose marks are set aside, `attached` those whose marks
+    /// are restored.
     pub(super) detached: Vec<(Str, Str)>,
     pub(super) attached: Vec<(Str, Str)>,
-    /// For people.
+    /// The differences, for log lines and plans.
     pub(super) changes: Vec<Change>,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Differences {
 pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
     let mut found = Differences::default();
     for pipeline in &provision.good {
-        // A file does not take what was made through the API.
+        // A file does not replace a pipeline that was created through the API.
         if stored.get(&pipeline.id).is_some_and(|old| old.origin == Origin::Api) {
             continue;
         }
@@ -100,7 +101,7 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
         let of_the_api = old.origin == Origin::Api;
         next.status = after_restart(&old.status, of_the_api);
         if of_the_api {
-            // No file says anything about it.
+            // Files do not declare this pipeline.
         } else if provision.invalid.contains(&id) {
             next.status = Status::Invalid;
         } else if provision.complete && !old.detached {
@@ -114,7 +115,7 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
     found
 }
 
-/// Compares one stored pipeline with what takes its place; how it is doing stays.
+/// Compares one stored pipeline with its replacement; its status stays.
 pub(super) fn replace(old: Option<&StoredPipeline>, next: &StoredPipeline, at: Moment) -> Differences {
     let mut found = Differences::default();
     let status = old.map_or_else(|| next.status.clone(), |old| old.status.clone());
@@ -122,7 +123,7 @@ pub(super) fn replace(old: Option<&StoredPipeline>, next: &StoredPipeline, at: M
     found
 }
 
-/// What is different in `new`, with the order in which it is told.
+/// Returns the differences of `new` from `old`, in the order in which they are reported.
 pub fn between(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Change> {
     let differences = match old {
         None => vec![(Entity::Pipeline, Action::Created)],
@@ -159,8 +160,8 @@ impl Differences {
     }
 }
 
-/// The stored status when a process starts: nothing runs yet, and what a crash left running was stopped by
-/// the system. A file that no longer wants the pipeline started turns that into a stop by its user.
+/// Returns the stored status for the start of a process: no pipeline runs yet, and what a crash left running counts as
+/// stopped by the system. If the file does not ask for a start, this becomes stopped by the user.
 fn after_restart(status: &Status, autostart: bool) -> Status {
     match status {
         Status::Stopped { reason: StopReason::System } if autostart => status.clone(),
@@ -172,7 +173,7 @@ fn after_restart(status: &Status, autostart: bool) -> Status {
 
 type Parts = Vec<(Entity, Action)>;
 
-/// The connectors that are now detached, and all differences.
+/// Returns the connectors that are detached, and all differences.
 fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>, Parts) {
     let mut differences = Vec::new();
     if old.detached {
@@ -193,7 +194,7 @@ fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>,
 
     let mut detached = old.detached_connectors.clone();
     for was in &old.connectors {
-        // A type is part of what a connector is: a source that becomes a destination is another connector.
+        // A connector is identified by its id and type: a source that becomes a destination is another connector.
         if !new.connectors.iter().any(|is| is.id == was.id && is.role == was.role) {
             differences.push((Entity::Connector(was.id.clone()), Action::Detached));
             detached.retain(|d| (&d.id, &d.role) != (&was.id, &was.role));
@@ -259,7 +260,7 @@ fn processors_reordered(old: &[StoredProcessor], new: &[StoredProcessor]) -> boo
     reordered(&ids(old), &ids(new))
 }
 
-/// Whether those that are in both lists stand in another order.
+/// Returns `true` if the ids that are in both lists have a different order.
 fn reordered(old: &[Str], new: &[Str]) -> bool {
     let kept = |list: &[Str], other: &[Str]| list.iter().filter(|id| other.contains(id)).cloned().collect::<Vec<_>>();
     kept(old, new) != kept(new, old)

@@ -1,5 +1,4 @@
-//! The store in one file of `redb`, used by one process, or in memory. Everything that touches the file runs in
-//! `spawn_blocking`.
+//! The store in one `redb` file used by one process, or in memory. Every access to the file runs in `spawn_blocking`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +33,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Pending>,
-    /// Whether a writer is at work; it takes what is added meanwhile.
+    /// True while a writer is active; it takes the writes that are added meanwhile.
     busy: bool,
 }
 
@@ -44,24 +43,24 @@ struct Pending {
 }
 
 impl Embedded {
-    /// `site`: where it can be opened again after an error; none where it is in memory.
+    /// `site` says where to open the file again after an error; `None` for a store in memory.
     pub(super) fn new(database: Database, site: Option<Site>) -> Self {
         Embedded { shared: Arc::new(Shared { held: Held::new(database, site), queue: Mutex::default() }) }
     }
 
-    /// Whether the file is the one that was opened, and when that changes.
+    /// Returns a receiver of whether the file is the one that was opened.
     pub(super) fn holding(&self) -> watch::Receiver<Holding> {
         self.shared.held.holding()
     }
 
-    /// Looks whether it is.
+    /// Checks whether the file is the one that was opened.
     pub(super) async fn look(&self) {
         let shared = self.shared.clone();
         // A disk may take long.
         let _ = tokio::task::spawn_blocking(move || shared.held.look()).await;
     }
 
-    /// Copies the file while nobody commits; says why that cannot be done.
+    /// Copies the file while no transaction commits. Returns the reason if that fails.
     pub(super) fn copy_to(&self, draft: &Path) -> Result<(), String> {
         self.shared.held.copy_to(draft).map_err(|failure| failure.error().to_string())
     }
@@ -112,7 +111,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes all that waits and all that comes meanwhile, one transaction per round.
+    /// Writes everything that waits or arrives meanwhile, one transaction per round.
     fn drain(self: Arc<Self>) {
         let mut round = std::mem::take(&mut self.queue().waiting);
         loop {
@@ -128,7 +127,7 @@ impl Shared {
                 std::mem::take(&mut queue.waiting)
             };
             if round.is_empty() {
-                // Let go first: whoever drops the store after the last answer has closed it.
+                // Released before the last answer: a caller that drops the store after its answer has closed the file.
                 drop(self);
                 answer();
                 return;
@@ -138,11 +137,11 @@ impl Shared {
     }
 
     fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
-        // What is written to a file without a name is lost, and another service may begin with another file.
+        // A write to a file without a name would be lost, and another service may begin with another file.
         self.held.look()?;
         self.held.with(|open| {
             self.held.write(open, || {
-                // A panic here is a damaged page; it must not leave others waiting for ever.
+                // A panic here means a damaged page; it must not leave other requests waiting forever.
                 match caught(|| commit(open.database(), writes)) {
                     Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
                     None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
@@ -152,7 +151,7 @@ impl Shared {
     }
 }
 
-/// Attempts of a read whose database fails for another operation meanwhile.
+/// Maximum number of attempts of a read if the database fails for another operation meanwhile.
 const READS: u32 = 3;
 
 fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
@@ -180,10 +179,10 @@ fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
     }
 }
 
-/// One transaction for several writes. A fenced write changes nothing and does not disturb the others.
+/// Runs several writes in one transaction. A fenced write changes nothing and does not affect the others.
 fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
     let mut transaction = database.begin_write()?;
-    // What is remembered may be lost: it need not wait for the disk.
+    // Cached results may be lost, so they do not have to wait for the disk.
     if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
         transaction.set_durability(Durability::None)?;
     }
@@ -194,7 +193,7 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
             Ok(written) => outcomes.push(Ok(written)),
             Err(Failed::Alone(error)) => outcomes.push(Err(error)),
             Err(Failed::Storage(error)) => {
-                // It may fail for the same reason, and then knows less about it.
+                // The abort may fail for the same reason, and its error says less.
                 let _ = transaction.abort();
                 return Err(error);
             }
@@ -202,7 +201,7 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
     }
     transaction.commit()?;
     if is_trial {
-        // It showed what it was for; if this fails, the next one replaces it.
+        // The trial has served its purpose; if this fails, the next trial replaces its data.
         let transaction = database.begin_write()?;
         transaction.delete_table(tables::TRIAL)?;
         transaction.commit()?;
@@ -210,7 +209,8 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
     Ok(outcomes)
 }
 
-/// Why a write failed: it alone and before it changed anything, or the store as a whole.
+/// Why a write failed: `Alone` if only this write failed before it changed anything, `Storage` if the whole store
+/// failed.
 pub(super) enum Failed {
     Alone(StoreError),
     Storage(redb::Error),
@@ -293,7 +293,8 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
             Ok(Written::Nothing)
         }
         Write::Trial(bytes) => {
-            // What an earlier trial left goes: there is one at most. Zeros would need no room on some file systems.
+            // Replaces the data of an earlier trial, so that there is at most one. Zeros would take no space on some
+            // file systems.
             let mut trial = transaction.open_table(tables::TRIAL)?;
             trial.insert_reserve((), bytes)?.as_mut().fill(0xa5);
             Ok(Written::Nothing)

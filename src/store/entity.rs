@@ -1,5 +1,5 @@
-//! Pipelines as the store keeps them: what the file says (`${NAME}`, never the value behind it), and how
-//! the pipeline was doing.
+//! Pipelines in their stored form: the text of the file (`${NAME}`, never the substituted value), and the status of the
+//! pipeline.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,37 +9,37 @@ use anabranch_graph::config::{
 use anabranch_graph::text::Str;
 use serde::{Deserialize, Serialize};
 
-/// Who stopped a pipeline.
+/// Origin of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StopReason {
-    /// Its file says so, or somebody asked for it: it stays stopped.
+    /// The file or a user asked for it: the pipeline stays stopped.
     User,
-    /// The service was stopped or crashed: it is started with the service.
+    /// The service was stopped or crashed: the pipeline starts with the service.
     System,
 }
 
-/// How a pipeline is doing.
+/// The status of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "state")]
 pub enum Status {
-    /// It was started, and opens its connectors and processors. The store has it as running.
+    /// It was started, and opens its connectors and processors. It is stored as running.
     Starting,
     /// It was started.
     Running,
-    /// It failed and is started again after a wait.
+    /// It failed, and restarts after a wait.
     Recovering {
-        /// What it failed of.
+        /// The error.
         error: String,
     },
     /// It does not run.
     Stopped {
-        /// Who stopped it.
+        /// Origin of the stop.
         reason: StopReason,
     },
-    /// It failed for good.
+    /// It failed permanently.
     Degraded {
-        /// What it failed of.
+        /// The error.
         error: String,
     },
     /// All its sources ended and everything was delivered.
@@ -49,12 +49,12 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether it runs, or will by itself.
+    /// Returns `true` if the pipeline runs, or will run without a request.
     pub fn is_live(&self) -> bool {
         matches!(self, Status::Starting | Status::Running | Status::Recovering { .. })
     }
 
-    /// The state in a word.
+    /// Returns the status as a word.
     pub fn word(&self) -> &'static str {
         match self {
             Status::Starting => "starting",
@@ -67,7 +67,7 @@ impl Status {
         }
     }
 
-    /// What went wrong, where something did.
+    /// Returns the error, if there is one.
     pub fn error(&self) -> Option<&str> {
         match self {
             Status::Recovering { error } | Status::Degraded { error } => Some(error),
@@ -76,24 +76,24 @@ impl Status {
     }
 }
 
-/// Who declares a pipeline.
+/// Where a pipeline is declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// A file: it decides again at every start of the service.
+    /// In a file, which is applied at every start of the service.
     #[default]
     File,
-    /// Whoever made it while the service ran: the store is all there is of it.
+    /// Created through the API: only the store has it.
     Api,
 }
 
-/// A moment: milliseconds since 1970 in UTC.
+/// A point in time: milliseconds since 1970 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// This one.
+    /// Returns the current time.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -109,32 +109,32 @@ impl From<Moment> for SystemTime {
 /// A pipeline as it was last provisioned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPipeline {
-    /// Its id.
+    /// The id.
     pub id: Str,
-    /// Its name.
+    /// The name.
     pub name: Str,
     /// Free text.
     pub description: Str,
-    /// Whether its file wants it started.
+    /// True if its file asks to start it.
     pub autostart: bool,
-    /// Where failed records go.
+    /// The dead-letter queue.
     pub dead_letter: StoredDeadLetter,
     /// Sources and destinations, in order.
     pub connectors: Vec<StoredConnector>,
     /// Processors of the pipeline, in order.
     pub processors: Vec<StoredProcessor>,
-    /// Connectors that are no longer in its file; their positions are kept.
+    /// Connectors that are missing in its file; their positions are kept.
     #[serde(default)]
     pub detached_connectors: Vec<StoredConnector>,
-    /// Whether the pipeline itself is no longer in any file.
+    /// True if no file declares the pipeline.
     #[serde(default)]
     pub detached: bool,
-    /// How it is doing.
+    /// The status.
     pub status: Status,
-    /// Who declares it.
+    /// Where it is declared.
     #[serde(default)]
     pub origin: Origin,
-    /// When the store first knew it; those of old stores do not say.
+    /// When it was first stored; `None` if an earlier version stored it.
     #[serde(default)]
     pub created: Option<Moment>,
     /// When its configuration last changed.
@@ -151,7 +151,7 @@ pub struct StoredDeadLetter {
     pub settings: Vec<StoredSetting>,
     /// Size of the window.
     pub window_size: u64,
-    /// Failures tolerated in it.
+    /// Tolerated failures within the window.
     pub window_nack_threshold: u64,
 }
 
@@ -173,7 +173,7 @@ pub struct StoredConnector {
 }
 
 impl StoredConnector {
-    /// Whether records come from it.
+    /// Returns `true` if the connector is a source.
     pub fn is_source(&self) -> bool {
         &*self.role == "source"
     }
@@ -186,11 +186,11 @@ pub struct StoredProcessor {
     pub id: Str,
     /// Its plugin.
     pub plugin: Str,
-    /// For which records.
+    /// The condition on records, if any.
     pub condition: Option<Str>,
     /// Its settings.
     pub settings: Vec<StoredSetting>,
-    /// How many run in parallel.
+    /// Number of parallel workers.
     pub workers: u32,
 }
 
@@ -199,18 +199,18 @@ pub struct StoredProcessor {
 pub struct StoredSetting {
     /// Its name.
     pub name: Str,
-    /// Its text in the file.
+    /// Its text in the file, without substitution.
     pub written: Str,
 }
 
 impl StoredPipeline {
-    /// Ids of its sources, in order.
+    /// Returns the ids of its sources, in order.
     pub fn sources(&self) -> Vec<Str> {
         self.connectors.iter().filter(|connector| connector.is_source()).map(|source| source.id.clone()).collect()
     }
 
-    /// A pipeline without connectors, made through the API. Its dead-letter queue is what a file has that says nothing
-    /// about it.
+    /// Creates a pipeline without connectors, with the API as its origin. Its dead-letter queue is the default of
+    /// pipeline files.
     pub fn new(id: Str, name: Str, description: Str) -> Self {
         let setting =
             |name, written| StoredSetting { name: Str::from_static(name), written: Str::from_static(written) };
@@ -229,12 +229,12 @@ impl StoredPipeline {
         }
     }
 
-    /// Forgets a connector that was set aside.
+    /// Removes a connector that was set aside.
     pub(super) fn forget(&mut self, connector: &str) {
         self.detached_connectors.retain(|detached| *detached.id != *connector);
     }
 
-    /// A pipeline of which nothing is known but its id.
+    /// Creates a pipeline of which only the id is known.
     pub fn unknown(id: Str) -> Self {
         StoredPipeline {
             name: id.clone(),
@@ -309,7 +309,7 @@ fn processor(config: &ProcessorConfig) -> StoredProcessor {
     }
 }
 
-/// Sorted: the order of settings in a file means nothing.
+/// Returns the settings sorted, because their order in a file has no meaning.
 fn settings(settings: &PluginSettings) -> Vec<StoredSetting> {
     let mut stored: Vec<_> = settings
         .entries

@@ -1,5 +1,5 @@
-//! Failures of the store that several are told of: everyone whose write was part of the same transaction, and probes
-//! until a write succeeds again.
+//! Failures of the store that are reported several times: to every write of the same transaction, and to probes until a
+//! write succeeds again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anabranch_graph::state::StoreError;
 
 use super::OpenError;
 
-/// A [`StoreError`] that can be told more than once.
+/// A [`StoreError`] that can be cloned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     Unavailable(String),
@@ -17,7 +17,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// None where it is the writer that failed and not the store.
+    /// Returns `None` if the writer failed and not the store.
     fn of(error: &StoreError) -> Option<Failure> {
         match error {
             StoreError::Fenced { .. } => None,
@@ -46,15 +46,16 @@ impl From<OpenError> for Failure {
     }
 }
 
-/// How long a failure is told before it is tried whether it is over: who asks often must not keep the store busy.
+/// How long a failure is reported before a trial write checks whether it is over: frequent probes must not keep the
+/// store busy.
 const TOLD: Duration = Duration::from_secs(1);
-/// A trial writes at least this much: a small write may succeed on a full disk, in place of something old.
+/// Minimum bytes of a trial: on a full disk a small write may succeed in place of old data.
 const TRIAL_BYTES: usize = 64 << 10;
-/// A trial writes at most this much. It is as large as the write that failed: where a smaller one finds room, that write
-/// may still fail, and a probe would say in turns that the store works and that it does not.
+/// Maximum bytes of a trial. A trial is as large as the write that failed: if a smaller one found space, that write
+/// might still fail, and probes would alternate between healthy and unhealthy.
 const MOST_TRIAL_BYTES: usize = 64 << 20;
 
-/// How the last write went; clones share it.
+/// The result of the last write; clones share it.
 #[derive(Clone, Default)]
 pub(super) struct LastWrite {
     failed: Arc<Mutex<Option<Failed>>>,
@@ -73,14 +74,14 @@ struct Failed {
 pub(super) enum Known {
     /// The last write succeeded, or there was none.
     Works,
-    /// It failed just now.
+    /// The last write failed less than [`TOLD`] ago.
     Fails(Failure),
     /// The last write failed more than [`TOLD`] ago. A trial of this many bytes shows whether the store works again.
     Unknown(usize),
 }
 
 impl LastWrite {
-    /// A write of so many bytes succeeded. It says nothing about larger ones.
+    /// Records that a write of this size succeeded. It says nothing about larger ones.
     pub(super) fn succeeded(&self, bytes: usize) {
         let mut failed = self.lock();
         if failed.as_ref().is_some_and(|failed| bytes >= failed.bytes.min(MOST_TRIAL_BYTES)) {
@@ -94,7 +95,7 @@ impl LastWrite {
         let Some(why) = Failure::of(error) else { return };
         let mut failed = self.lock();
         let bytes = failed.as_ref().map_or(bytes, |before| before.bytes.max(bytes));
-        // Said once: writes are repeated, and each says why it failed where it was asked for.
+        // Logged once: writes are repeated, and each caller reports its own failure.
         if failed.replace(Failed { at: Instant::now(), why, bytes: bytes.max(TRIAL_BYTES) }).is_none() {
             tracing::warn!(%error, "a write of the state store failed");
         }
@@ -109,7 +110,7 @@ impl LastWrite {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Failed>> {
-        // It is replaced as a whole: a panic elsewhere leaves it usable.
+        // The value is replaced as a whole: a panic elsewhere leaves it usable.
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Dead letters in the state store.
 //!
-//! What is stored of a letter is bytes to the store: it knows the number, the name, when the record failed first and how
-//! often. So bounds are kept, and letters replaced, without looking into records.
+//! The store treats the content of a dead letter as bytes: it knows the number, the name, the time of the first failure
+//! and the number of attempts. So it can apply limits and replace dead letters without decoding records.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,37 +15,37 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Found, Read, Store, Write, Written};
 
-/// SHA-256 of the name of a letter: names hold metadata of records, which may be long.
+/// SHA-256 of the name of a letter: names contain metadata of records, which may be long.
 pub type LetterKey = [u8; 32];
 
-/// The key of a name.
+/// Returns the key of a name.
 pub fn key(name: &str) -> LetterKey {
     Sha256::digest(name.as_bytes()).into()
 }
 
-/// A letter as the store sees it.
+/// A dead letter in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLetter {
-    /// When the record failed first, in nanoseconds since 1970.
+    /// Time of the first failure, in nanoseconds since 1970.
     pub first: u64,
-    /// How often it failed.
+    /// Number of failures.
     pub attempts: u32,
-    /// Of its name.
+    /// Key of its name.
     pub key: LetterKey,
-    /// The letter.
+    /// The encoded dead letter.
     pub content: Bytes,
 }
 
 impl StoredLetter {
-    /// Bytes before the content.
+    /// Number of bytes before the content.
     pub(super) const HEAD: usize = 8 + 4 + 32;
 
-    /// Bytes of its stored form.
+    /// Returns the number of bytes of the stored form.
     pub(super) fn encoded_len(&self) -> usize {
         Self::HEAD + self.content.len()
     }
 
-    /// Numbers with the most significant byte first, the key, then the content.
+    /// Encodes the numbers with the most significant byte first, the key, then the content.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.encoded_len());
         bytes.extend_from_slice(&self.first.to_be_bytes());
@@ -68,56 +68,58 @@ impl StoredLetter {
         })
     }
 
-    /// What stays of the letter that this one replaces because it has its name: the row was read again.
+    /// Takes over the values of the dead letter that this one replaces because it has the same name: the record was
+    /// read again.
     pub(super) fn succeed(&mut self, first: u64, attempts: u32) {
         self.first = first;
         self.attempts = self.attempts.max(attempts);
     }
 }
 
-/// Bytes that a letter counts of the bound.
+/// Returns the bytes that a dead letter counts towards the limit.
 pub(super) fn weight(stored: usize) -> u64 {
     stored as u64 + 64
 }
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 pub fn nanos(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A letter that was replayed, and what became of it.
+/// A dead letter that was replayed, with the result.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// Its number.
     pub number: u64,
-    /// The copies that failed again. None: the letter goes. The first takes its place, others are new letters.
+    /// The copies that failed again. If there are none, the dead letter is removed. The first replaces it, others are
+    /// added.
     pub copies: Vec<StoredLetter>,
 }
 
-/// Which letters are meant.
+/// Selection of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All of the pipeline.
+    /// All dead letters of the pipeline.
     All,
-    /// Those with these numbers; others are not missed.
+    /// Dead letters with these numbers; missing ones are ignored.
     Numbers(Vec<u64>),
-    /// Those whose record failed first before this, in nanoseconds since 1970.
+    /// Dead letters that first failed before this time, in nanoseconds since 1970.
     Before(u64),
 }
 
-/// What is written about the letters of a pipeline.
+/// A change of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Removes letters older than `oldest`, then keeps letters as far as the bounds allow.
+    /// Removes dead letters older than `oldest`, then stores dead letters as far as the limits allow.
     Keep { letters: Vec<StoredLetter>, bounds: LetterBounds, oldest: u64 },
-    /// After a replay.
+    /// Applies the result of a replay.
     Settle(Vec<Settled>),
-    /// Removes letters.
+    /// Removes dead letters.
     Remove(Which),
 }
 
 impl Change {
-    /// Bytes that it writes, roughly.
+    /// Returns the approximate number of bytes written.
     pub(super) fn weight(&self) -> usize {
         let of = |letters: &[StoredLetter]| letters.iter().map(StoredLetter::encoded_len).sum::<usize>();
         match self {
@@ -131,15 +133,15 @@ impl Change {
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
-    /// So many of the given letters are kept.
+    /// Number of the given dead letters that were stored.
     pub(super) kept: usize,
-    /// Why the others are not.
+    /// Why the others were refused.
     pub(super) full: Option<FullQueue>,
-    /// Letters that were removed.
+    /// Number of dead letters that were removed.
     pub(super) removed: u64,
 }
 
-/// Why a queue with so many letters and bytes takes no further letter of this weight; `None` if it takes it.
+/// Returns why a queue of this size refuses a dead letter of this weight; `None` if it accepts the dead letter.
 pub(super) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64) -> Option<FullQueue> {
     if bounds.full == WhenFull::DropOldest {
         return None;
@@ -148,18 +150,18 @@ pub(super) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64
     Some(FullQueue { bound, count, bytes })
 }
 
-/// What is asked about the letters of a pipeline.
+/// A query of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
-    /// The newest below a number, newest first.
+    /// The newest dead letters below a number, newest first.
     Below { number: u64, most: usize },
-    /// Those of these numbers that there are, in this order.
+    /// The existing dead letters with these numbers, in this order.
     Numbers(Vec<u64>),
-    /// How many there are.
+    /// The totals.
     Totals,
 }
 
-/// Bytes of letters in one answer, beyond which no further one is added.
+/// Maximum bytes of dead letters in one answer: after this, no dead letter is added.
 pub(super) const ANSWER_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Debug)]
@@ -168,22 +170,22 @@ pub(super) enum Answer {
     Totals(LetterTotals),
 }
 
-/// How many letters of a pipeline there are.
+/// Totals of the dead letters of a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LetterTotals {
-    /// Letters.
+    /// Number of dead letters.
     pub count: u64,
-    /// Their bytes, as they count for the bound.
+    /// Their bytes, as they count towards the limit.
     pub bytes: u64,
-    /// Letters that were removed because there were too many, or they were too old, since the pipeline was created.
+    /// Dead letters that were evicted because of their number, size or age since the pipeline was created.
     pub evicted: u64,
-    /// When the record of the oldest failed first, in nanoseconds since 1970.
+    /// Time of the first failure of the oldest dead letter, in nanoseconds since 1970.
     pub oldest: Option<u64>,
 }
 
 impl Store {
-    /// Keeps letters; those with a name that is there replace that letter. Logs evictions, at most once a minute for each
-    /// pipeline.
+    /// Stores dead letters; a dead letter replaces an existing one with the same name. Logs evictions at most once a
+    /// minute per pipeline.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -207,7 +209,8 @@ impl Store {
         Ok(KeptLetters { kept, evicted, full })
     }
 
-    /// Takes replayed letters away, or puts what failed again in their place; all or nothing.
+    /// Removes replayed dead letters, or replaces them with the copies that failed again. Applied entirely or not at
+    /// all.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -215,7 +218,7 @@ impl Store {
         self.change_letters(pipeline, Change::Settle(settled)).await.map(drop)
     }
 
-    /// Removes letters; says how many.
+    /// Removes dead letters. Returns their number.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -223,10 +226,10 @@ impl Store {
         Ok(self.change_letters(pipeline, Change::Remove(which)).await?.removed)
     }
 
-    /// The newest letters below a number, newest first: `most` of them, or fewer where they are large.
+    /// Returns the newest dead letters below a number, newest first: at most `most`, or fewer if they are large.
     ///
     /// # Errors
-    /// The store cannot be read, or what it holds cannot be understood.
+    /// The store cannot be read or is damaged.
     pub async fn letters_below(
         &self,
         pipeline: &Str,
@@ -236,10 +239,10 @@ impl Store {
         self.letters(pipeline, Question::Below { number, most }).await
     }
 
-    /// The letters that there are of these numbers, in this order; where they are large, the first of them.
+    /// Returns the existing dead letters with these numbers, in this order; if they are large, only the first of them.
     ///
     /// # Errors
-    /// The store cannot be read, or what it holds cannot be understood.
+    /// The store cannot be read or is damaged.
     pub async fn letters_numbered(
         &self,
         pipeline: &Str,
@@ -248,7 +251,7 @@ impl Store {
         self.letters(pipeline, Question::Numbers(numbers)).await
     }
 
-    /// How many letters of a pipeline there are.
+    /// Returns the totals of the dead letters of a pipeline.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -281,22 +284,22 @@ impl Store {
     }
 }
 
-/// Shortest time between two lines of the log about evicted letters of a pipeline.
+/// Minimum time between two log lines about evicted dead letters of a pipeline.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Letters that were evicted since the log last said so, by pipeline; clones share it.
+/// Evicted dead letters that were not logged yet, by pipeline; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Evictions {
     pipelines: Arc<Mutex<BTreeMap<Str, (Instant, u64)>>>,
 }
 
 impl Evictions {
-    /// Counts evicted letters; gives the number to log, where a line is due.
+    /// Counts evicted dead letters. Returns the number to log if a log line is due.
     fn to_log(&self, pipeline: &Str, evicted: u64, now: Instant) -> Option<u64> {
         if evicted == 0 {
             return None;
         }
-        // A number and a time: a panic elsewhere leaves them usable.
+        // A panic elsewhere leaves the number and the time usable.
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         match pipelines.get_mut(pipeline) {
             Some((logged, waiting)) if now.saturating_duration_since(*logged) < LINE_EVERY => {

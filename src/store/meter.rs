@@ -8,7 +8,7 @@ use anabranch_graph::histogram::{Distribution, Histogram};
 use anabranch_graph::state::StoreError;
 use tokio::time::Instant;
 
-/// Counts reads and writes; clones share it.
+/// Counts reads and writes; clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter(Arc<Counted>);
 
@@ -16,7 +16,7 @@ pub(super) struct Meter(Arc<Counted>);
 struct Counted {
     reads: Operation,
     writes: Operation,
-    /// Directory of the file, where there is one.
+    /// Directory of the file, if the store is a file.
     directory: Option<PathBuf>,
 }
 
@@ -24,7 +24,7 @@ struct Counted {
 struct Operation {
     times: Histogram,
     errors: AtomicU64,
-    /// The last one failed.
+    /// True if the last operation failed.
     fails: AtomicBool,
 }
 
@@ -42,16 +42,16 @@ pub struct OperationNumbers {
 /// Measurements of a store.
 #[derive(Clone, Debug)]
 pub struct StoreNumbers {
-    /// By kind.
+    /// Measurements by kind of operation.
     pub operations: [OperationNumbers; 2],
-    /// Whether the last read and the last write were done.
+    /// True if the last read and the last write succeeded.
     pub works: bool,
-    /// Free bytes where its file is, and all bytes there.
+    /// Free bytes and total bytes of the file system with the file.
     pub disk: Option<(u64, u64)>,
 }
 
 impl Meter {
-    /// A meter of a store whose file is in this directory.
+    /// Creates a meter of a store whose file is in this directory.
     pub(super) fn of_file(directory: PathBuf) -> Self {
         Meter(Arc::new(Counted { directory: Some(directory), ..Counted::default() }))
     }
@@ -64,7 +64,7 @@ impl Meter {
         self.0.writes.note(since, outcome);
     }
 
-    /// The numbers so far. Asks the file system: blocks.
+    /// Returns the numbers so far. Blocks, because it queries the file system.
     pub(super) fn numbers(&self) -> StoreNumbers {
         let Counted { reads, writes, directory } = &*self.0;
         let disk = directory.as_ref().and_then(|directory| rustix::fs::statvfs(directory).ok());
@@ -82,7 +82,7 @@ impl Meter {
 impl Operation {
     fn note<T>(&self, since: Instant, outcome: &Result<T, StoreError>) {
         self.times.add(since.elapsed(), 1);
-        // Who was fenced failed, and not the store.
+        // A fenced operation is not a failure of the store.
         let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Gone(_) | StoreError::Damaged(_)));
         self.errors.fetch_add(u64::from(fails), Ordering::Relaxed);
         self.fails.store(fails, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Opening the store: made once and whole, refused when it is in use, foreign, newer or damaged. A store
-//! that cannot be understood is never replaced: that would read every source again from its start.
+//! Opening the store. A store is created atomically, and refused if it is in use, foreign, newer or damaged. A store
+//! that cannot be read is never replaced: every source would start from its beginning.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _};
@@ -26,10 +26,10 @@ use crate::files::{parent_directory, system};
 use crate::panics::caught;
 use crate::settings;
 
-/// The store cannot be used.
+/// Why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process owns it.
+    /// Another process owns the store.
     #[error(
         "the store {place} is in use by {}: stop that process, wait for it with --db.wait, or give this one a store of \
          its own with {}",
@@ -39,12 +39,12 @@ pub enum OpenError {
     InUse {
         /// The file, or the table and its server.
         place: String,
-        /// The process, where it is known.
+        /// The process, if known.
         owner: Option<Owner>,
-        /// Whether it is a file.
+        /// True if the store is a file.
         is_file: bool,
     },
-    /// The file of a store that was open is gone, or another file is in its place.
+    /// The file of an open store is missing, or another file is in its place.
     #[error(
         "the file of the state store, {}, is gone or another file is in its place: put it back before you start the \
          service again; with an empty store every source starts from its beginning",
@@ -54,7 +54,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Another program wrote to the file of a store that was open.
+    /// Another program wrote to the file of an open store.
     #[error(
         "another program truncated or overwrote the file of the state store, {}: stop the service, put a copy of the \
          store in its place, and start it again; with an empty store every source starts from its beginning",
@@ -64,7 +64,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is no store.
+    /// The file is not a store.
     #[error(
         "{} is not a store of Anabranch: it was left as it is; give another --db.path",
         .path.display()
@@ -73,7 +73,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// A later version wrote it.
+    /// A later version wrote the store.
     #[error(
         "the store {} has version {found}, this program knows versions up to {SCHEMA}: use the program that wrote it",
         .path.display()
@@ -84,7 +84,7 @@ pub enum OpenError {
         /// Its version.
         found: u64,
     },
-    /// It is damaged.
+    /// The store is damaged.
     #[error(
         "the store {} is damaged ({what}): it was left as it is. Restore it from a backup; if you move it away, \
          every source starts from its beginning",
@@ -93,48 +93,50 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// The store in PostgreSQL.
+    /// The store in PostgreSQL cannot be opened.
     #[cfg(feature = "postgres")]
     #[error(transparent)]
     Postgres(#[from] super::postgres::Refused),
-    /// The program has no part for PostgreSQL.
+    /// This build does not support PostgreSQL.
     #[cfg(not(feature = "postgres"))]
     #[error("db.type postgres: this program was built without the feature `postgres`")]
     LeftOut,
-    /// The disk has no room for what opening it writes.
+    /// The disk does not have the space that opening the store needs.
     #[error("the store {} cannot be opened: {what}: make room, and start again; with --db.wait the start waits for it", .path.display())]
     Full {
         /// The file.
         path: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         what: String,
     },
-    /// The system refuses.
+    /// An operation of the file system failed.
     #[error("the store {} cannot be opened: {what}", .path.display())]
     System {
         /// The file.
         path: PathBuf,
-        /// The system's message.
+        /// The error of the operating system.
         what: String,
     },
 }
 
-/// What every redb file starts with.
+/// The first bytes of every redb file.
 const MAGIC: &[u8] = b"redb\x1a\x0a\xa9\x0d\x0a";
 
-/// How often, and after which time, a file is opened again that this process has closed and that is still locked. A
-/// process that another thread starts holds copies of all open files, with their locks, until it runs its program.
+/// Number of attempts, and the wait between them, to open a file that this process has closed and that is still locked.
+/// A child process that another thread spawns holds copies of all open files, with their locks, until it executes its
+/// program.
 const FORKS: u32 = 20;
 const FORK: Duration = Duration::from_millis(5);
 
-/// Memory for pages. Marks are few and small; the default of a gigabyte is for databases.
+/// Memory for cached pages. Marks are few and small; the default of 1 GiB is meant for databases.
 const CACHE_BYTES: usize = 4 << 20;
 
 impl OpenError {
-    /// Whether the store may be usable later without a change: another process ends, or the server answers again.
+    /// Returns `true` if the store may become usable without a change: another process ends, or the server answers
+    /// again.
     pub fn is_passing(&self) -> bool {
         match self {
             OpenError::InUse { .. } | OpenError::Full { .. } => true,
@@ -152,7 +154,7 @@ impl OpenError {
     }
 }
 
-/// A file in use, with the name of its user.
+/// Returns the error for a file in use, with its owner.
 fn in_use(path: &Path) -> OpenError {
     OpenError::InUse { place: path.display().to_string(), owner: Owner::of_file(path), is_file: true }
 }
@@ -175,11 +177,12 @@ impl Store {
         }
     }
 
-    /// Opens the store for a service that runs pipelines with it, or for a command that changes what it holds: nobody
-    /// else does so meanwhile. A store in PostgreSQL waits up to 10 s for the lease of an owner that did not release it.
+    /// Opens the store for a service that runs pipelines with it, or for a command that changes it. No other process
+    /// can own it meanwhile. For a store in PostgreSQL this waits up to 10 s for the lease of an owner that did not
+    /// release it.
     ///
     /// # Errors
-    /// As [`Store::open`]; another process owns it.
+    /// The errors of [`Store::open`], or another process owns the store.
     pub fn own(database: &settings::Database) -> Result<Store, OpenError> {
         let store = Store::open(database)?;
         #[cfg(feature = "postgres")]
@@ -200,10 +203,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store that the settings name, and makes it if there is none.
+    /// Opens the store that the settings name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// It is in use, foreign, newer or damaged, or the system refuses.
+    /// The store is in use, foreign, newer or damaged, or a system call failed.
     pub fn open(database: &settings::Database) -> Result<Store, OpenError> {
         match database {
             settings::Database::InMemory => {
@@ -223,10 +226,10 @@ impl Store {
         }
     }
 
-    /// Opens a store for commands that only look: no file is made for them.
+    /// Opens a store for commands that only read. Does not create a file.
     ///
     /// # Errors
-    /// As [`Store::open`]; `Ok(None)` where there is no such file.
+    /// The errors of [`Store::open`]. A missing file is not an error: it returns `Ok(None)`.
     pub fn open_existing(database: &settings::Database) -> Result<Option<Store>, OpenError> {
         match database {
             settings::Database::Embedded(path) if !path.exists() => Ok(None),
@@ -257,7 +260,7 @@ pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
     Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(Site::of(path)?)) })
 }
 
-/// Opens a file that begins so.
+/// Opens a file with the given first bytes.
 fn open_existing(path: &Path, head: &[u8]) -> Result<Database, OpenError> {
     if head.is_empty() {
         return Err(OpenError::Damaged { path: path.into(), what: "the file is empty".into() });
@@ -266,7 +269,7 @@ fn open_existing(path: &Path, head: &[u8]) -> Result<Database, OpenError> {
         return Err(OpenError::Foreign { path: path.into() });
     }
     verify(path)?;
-    // The library trusts its pages; what is wrong with those that were not verified shows as a panic.
+    // `redb` trusts its pages; an error in pages that were not verified shows as a panic.
     let opened = caught(|| {
         let database = builder().open(path).map_err(|error| refused(path, error))?;
         check(&database, path)?;
@@ -280,7 +283,7 @@ fn open_existing(path: &Path, head: &[u8]) -> Result<Database, OpenError> {
 /// The file of an open store, to be opened again after an error.
 pub(super) struct Site {
     path: PathBuf,
-    /// Device and number: another file of this name holds other positions.
+    /// Device and inode: another file with this name holds other positions.
     identity: (u64, u64),
 }
 
@@ -290,7 +293,7 @@ impl Site {
         Ok(Site { path: path.into(), identity })
     }
 
-    /// Looks whether the file still has its name. Costs one call of the system.
+    /// Checks whether the file still has its name. Costs one system call.
     pub(super) fn look(&self) -> Result<(), OpenError> {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
@@ -300,7 +303,7 @@ impl Site {
         }
     }
 
-    /// What tells that nobody else wrote to the file. Costs a read of a few hundred bytes.
+    /// Returns the header and length, which show whether another program wrote to the file. Reads a few hundred bytes.
     pub(super) fn face(&self) -> std::io::Result<Face> {
         let mut file = open_regular(&self.path)?;
         let mut head = Vec::with_capacity(HEAD_BYTES);
@@ -308,7 +311,7 @@ impl Site {
         Ok(Face { len: file.metadata()?.len(), head })
     }
 
-    /// Looks whether the file still has what was written to it.
+    /// Checks whether the file still has the content that was written to it.
     pub(super) fn compare(&self, before: &Face) -> Result<(), OpenError> {
         match self.face() {
             Ok(now) if now.len >= before.len && now.head == before.head => Ok(()),
@@ -321,7 +324,7 @@ impl Site {
         &self.path
     }
 
-    /// Opens the file as at the start, but makes none. Nobody else has it open in this process.
+    /// Opens the file as at the start, but does not create it. It must not be open elsewhere in this process.
     pub(super) fn open(&self) -> Result<Database, OpenError> {
         let path = &self.path;
         let gone = || OpenError::Gone { path: path.clone() };
@@ -337,7 +340,7 @@ impl Site {
     }
 }
 
-/// Bytes at the start of the file that change with every transaction: they name the last one, with its checksum.
+/// Bytes at the start of the file that change with every transaction: they identify the last one, with its checksum.
 const HEAD_BYTES: usize = 320;
 
 /// The start of a file and its length.
@@ -352,11 +355,11 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Largest store whose every page is verified when it is opened.
+/// Maximum size of a store whose pages are all verified when it is opened.
 const VERIFIED_BYTES: u64 = 64 << 20;
 
-/// Verifies the checksum of every page, in a copy in memory: the library's own check repairs what it finds,
-/// by going back to an older state, and this store is to be left as it is.
+/// Verifies the checksum of every page in a copy in memory. The check of `redb` repairs the file by reverting to an
+/// older state, and this store must be left unchanged.
 fn verify(path: &Path) -> Result<(), OpenError> {
     let refuse = |error: &std::io::Error| io(path, error);
     let mut file = File::open(path).map_err(|e| refuse(&e))?;
@@ -387,7 +390,7 @@ fn verify(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Damaged { path: path.into(), what })
 }
 
-/// The first bytes of the file; `None` where there is no file.
+/// Returns the first bytes of the file; `None` if the file does not exist.
 fn head(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let file = match open_regular(path) {
         Ok(file) => file,
@@ -399,8 +402,8 @@ fn head(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-/// Makes a new store under another name and links it to its own, so that a half-made store never has that
-/// name. `None`: another process was faster.
+/// Creates a store under a temporary name and links it to its final one, so that an incomplete store never has that
+/// name. Returns `None` if another process created the file first.
 fn create(path: &Path) -> Result<Option<Database>, OpenError> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -411,20 +414,20 @@ fn create(path: &Path) -> Result<Option<Database>, OpenError> {
         match std::fs::hard_link(&draft, path) {
             Ok(()) => Ok(Some(database)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-            // A file system without links: the name is taken without a check.
+            // On a file system without links, the rename does not check for an existing file.
             Err(_) => std::fs::rename(&draft, path).map(|()| Some(database)).map_err(|error| io(path, &error)),
         }
     })();
     let _ = std::fs::remove_file(&draft);
     if let (Ok(Some(_)), Some(parent)) = (&made, path.parent()) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        // The entry must outlive a power failure as the positions in it do.
+        // The directory entry must survive a power failure, like the positions in the file.
         File::open(parent).and_then(|directory| directory.sync_all()).map_err(|error| io(path, &error))?;
     }
     made
 }
 
-/// Makes an empty file. A store holds dead letters and settings: nobody else reads them.
+/// Creates an empty file that only its owner can read: a store contains dead letters and settings.
 pub(super) fn private(path: &Path) -> std::io::Result<()> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map(drop)
 }

@@ -1,4 +1,5 @@
-//! The service that owns a store. One service at a time runs pipelines with a store, so that no source is read twice.
+//! The process that owns a store. Only one service at a time runs pipelines with a store, so that no source is read
+//! twice.
 
 use std::fmt;
 use std::fs;
@@ -14,25 +15,25 @@ use serde::{Deserialize, Serialize};
 pub struct Owner {
     /// Name of its machine.
     pub host: String,
-    /// Its id.
+    /// Its process id.
     pub process: u32,
     /// Name of its program.
     pub program: String,
-    /// Since when it uses the store or, where that is not known, since when it runs, as RFC 3339.
+    /// When it began to use the store or, if that is unknown, when it started, as RFC 3339.
     pub since: Option<String>,
 }
 
 impl Owner {
-    /// This process.
+    /// Returns this process.
     pub fn here() -> Owner {
         let process = std::process::id();
         Owner { host: host(), process, program: program(process), since: Some(shown(SystemTime::now())) }
     }
 
-    /// The process on this machine that has a file open, where the system says. Of the processes of other users, only
-    /// an administrator is told. O(open files of the machine).
+    /// Returns the process on this machine that has a file open, if the system reveals it. Only an administrator can
+    /// see processes of other users. O(open files of the machine).
     pub fn of_file(path: &Path) -> Option<Owner> {
-        // By the file itself: it may have been opened under another name.
+        // Compared by device and inode, because it may have been opened under another name.
         let file = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let store = file(fs::metadata(path).ok()?);
         let is_holder = |process: &Path| {
@@ -69,17 +70,17 @@ impl fmt::Display for Owner {
 pub enum Holding {
     /// It owns the store.
     Held,
-    /// The connection that shows that it owns the store is lost. Another service may own the store soon: nothing is
-    /// read or written until this process owns it again.
+    /// The connection that proves ownership is lost. Another service may own the store soon: nothing is read or written
+    /// until this process owns it again.
     Paused(String),
-    /// Another service owned the store in between. This process never owns it again.
+    /// Another service has owned the store meanwhile. This process never owns it again.
     Taken(String),
-    /// The file of the store is gone or another file is in its place.
+    /// The file of the store is missing, or another file is in its place.
     Gone(String),
 }
 
 impl Holding {
-    /// Why pipelines must not run; `None` if they may.
+    /// Returns why pipelines must not run; `None` if they may.
     pub fn refusal(&self) -> Option<&str> {
         match self {
             Holding::Held => None,
@@ -89,7 +90,7 @@ impl Holding {
 }
 
 fn host() -> String {
-    // The kernel's own record of it; there is none in a sandbox without /proc.
+    // The host name as the kernel has it; a sandbox without /proc does not have it.
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
 }
@@ -98,12 +99,12 @@ fn program(process: u32) -> String {
     fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-/// When a process was started.
+/// Returns when a process was started.
 fn started(process: u32) -> Option<SystemTime> {
-    /// Ticks of the kernel in a second, as programs see them.
+    /// Kernel ticks per second, as user space sees them.
     const TICKS: u64 = 100;
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program may hold spaces and parentheses; it ends with the last one.
+    // The program name may contain spaces and parentheses; it ends at the last parenthesis.
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let kernel = fs::read_to_string("/proc/stat").ok()?;
     let booted: u64 = kernel.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;

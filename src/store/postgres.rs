@@ -1,12 +1,14 @@
 //! The store in a table of PostgreSQL.
 //!
-//! One connection on a thread of its own, so that it does not depend on which runtime asks. Whatever waits when the
-//! connection is free is written in one transaction. A lost connection is made anew and the transaction repeated: every
-//! write may come twice (a claim then takes a later number), and marks are fenced by the number of the claim in the
-//! transaction that stores them, so that a repeated one never overwrites those of a later owner. A process that
-//! does not own the store any more gives up its writes. A server that is silent for too long counts as lost. It may still
-//! commit what was repeated meanwhile, and nothing is overwritten then either: a commit is asked for when every statement
-//! was answered, so that the first transaction has its rows until it ends, and the repeated one waits for them.
+//! One connection runs on its own thread, so that it does not depend on the runtime of the caller. All writes that wait
+//! when the connection is free are written in one transaction. If the connection is lost, it is opened again and the
+//! transaction is repeated. So every write may happen twice: a claim then takes a later number. Marks are fenced by the
+//! number of the claim within the transaction that stores them, so a repeated write never overwrites the marks of a
+//! later owner. A process that does not own the store any more abandons its writes.
+//!
+//! A server that is silent for too long counts as lost. It may still commit a transaction that was repeated meanwhile.
+//! This does not overwrite anything either: the commit is sent only after every statement was answered, so the first
+//! transaction holds its rows until it ends, and the repeated one waits for them.
 
 mod connection;
 mod letters;
@@ -31,29 +33,29 @@ pub(in crate::store) use owner::Ownership;
 use session::{Client, Failure, Session};
 use table::Table;
 
-/// Attempts of a request, with waits of 100 ms doubling to 2 s: about 5 s in all, and the limits of a server that is
-/// silent. After that the pipelines recover, which takes longer.
+/// Maximum attempts of a request. The waits start at 100 ms and double up to 2 s: about 5 s in total, plus the time
+/// limits of a silent server. After that the pipelines recover, which takes longer.
 const ATTEMPTS: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// A server that was found away counts as away for this long: reads are refused at once, so that commands and probes are
-/// answered. After that a request is tried once, without repetition, until one succeeds.
+/// How long an unreachable server is considered unreachable: reads are refused immediately, so that commands and probes
+/// get an answer. After that each request is tried once, without repetition, until one succeeds.
 const AWAY: Duration = Duration::from_secs(1);
-/// How long a server that was away may take to take a connection.
+/// Time limit for a connection to a server that was unreachable.
 const AWAY_OPENING: Duration = Duration::from_secs(2);
 
-/// The store cannot be used.
+/// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// The address or the name of the table is not understood.
+    /// The address or the name of the table is not valid.
     #[error("{key}: {what}")]
     Setting {
         /// The setting.
         key: &'static str,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// The server cannot be reached, or refuses.
+    /// The server cannot be reached, or refuses the connection.
     #[error("the store in PostgreSQL at {server} cannot be opened: {what}")]
     Server {
         /// Hosts and ports.
@@ -61,13 +63,13 @@ pub enum Refused {
         /// Its message.
         what: String,
     },
-    /// The table is something else.
+    /// The table is not a store.
     #[error("the table {table} is not a store of Anabranch: it was left as it is; give another db.postgres.table")]
     Foreign {
         /// Its name.
         table: String,
     },
-    /// A later version wrote it.
+    /// A later version wrote the table.
     #[error(
         "the store in table {table} has version {found}, this program knows versions up to {known}: use the program \
          that wrote it"
@@ -77,26 +79,27 @@ pub enum Refused {
         table: String,
         /// Its version.
         found: i64,
-        /// What this program knows.
+        /// The latest version that this program knows.
         known: u64,
     },
-    /// The system refuses.
+    /// A system call failed.
     #[error("the store in PostgreSQL cannot be opened: {0}")]
     System(std::io::Error),
 }
 
 impl Refused {
-    /// Whether it may be over in a while: the server is away, or does not take the login yet.
+    /// Returns `true` if the error may disappear by itself: the server is unreachable, or does not accept the login
+    /// yet.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Refused::Server { .. })
     }
 }
 
-/// Why a process does not become the owner of the store.
+/// Why a process cannot become the owner of the store.
 pub(super) enum Taking {
     /// The server cannot be reached, or refuses.
     Refused(Refused),
-    /// Another process owns it; its name, where that is known.
+    /// Another process owns the store; its name, if known.
     InUse(Option<Owner>),
 }
 
@@ -106,7 +109,7 @@ enum Request {
     Held(watch::Receiver<Holding>),
 }
 
-/// A handle; clones share it. The connection is closed when the last is dropped.
+/// A handle; clones share it. The connection closes when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct Postgres {
     requests: mpsc::UnboundedSender<Request>,
@@ -119,7 +122,7 @@ pub(super) fn own(database: &PostgresDatabase, name: &Owner) -> Result<Ownership
     Ownership::take(address, table, name)
 }
 
-/// Where the store is, for people: without the password.
+/// Returns the location of the store for messages, without the password.
 pub(super) fn place(database: &PostgresDatabase) -> String {
     let hosts =
         Address::parse(&database.connection).map_or_else(|_| String::new(), |address| address.hosts().to_owned());
@@ -127,7 +130,7 @@ pub(super) fn place(database: &PostgresDatabase) -> String {
 }
 
 impl Postgres {
-    /// Connects, and makes the table where there is none. Waits for the server.
+    /// Connects, and creates the table if it does not exist. Waits for the server.
     pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, Refused> {
         Postgres::start(Address::parse(&database.connection)?, Table::parse(&database.table)?)
     }
@@ -157,9 +160,9 @@ impl Postgres {
         written.await.map_err(|_| gone())?
     }
 
-    /// From now on, writes are given up when this process does not own the store any more.
+    /// Sets the ownership to observe: writes are abandoned once this process does not own the store any more.
     pub(super) fn held(&self, holding: watch::Receiver<Holding>) {
-        // Where its thread has ended, nothing is written.
+        // If the thread has ended, nothing is written.
         let _ = self.requests.send(Request::Held(holding));
     }
 
@@ -177,9 +180,9 @@ struct Keeper {
     address: Address,
     table: Table,
     session: Option<Session>,
-    /// When the server was last found away, and why; `None` while it answers.
+    /// When and why the server was last found unreachable; `None` while it answers.
     away: Option<(Instant, String)>,
-    /// Whether this process owns the store; `None` where it only looks.
+    /// Whether this process owns the store; `None` if it only reads.
     holding: Option<watch::Receiver<Holding>>,
 }
 
@@ -205,7 +208,7 @@ impl Keeper {
             }
             self.write(writes).await;
             for (read, done) in reads {
-                // Who asks beside the one that found the server away is not kept waiting for the same.
+                // A request that arrives just after the server was found unreachable does not wait for it as well.
                 let found = match &self.away {
                     Some((since, why)) if since.elapsed() < AWAY => Err(StoreError::Unavailable(why.clone().into())),
                     _ => self.read(&read).await,
@@ -229,7 +232,7 @@ impl Keeper {
         }
     }
 
-    /// The connection, made anew where it was lost.
+    /// Returns the connection; opens it again if it was lost.
     async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
         let Keeper { address, table, session, away, holding: _ } = self;
         let live = match session.take() {
@@ -253,7 +256,7 @@ impl Keeper {
         loop {
             let outcome = tokio::select! {
                 biased;
-                // Made later, a claim would take a pipeline away from the next owner.
+                // A claim made later would take a pipeline away from the next owner.
                 why = lost(holding.as_mut()) => {
                     self.session = None;
                     let failed = || Err(StoreError::Unavailable(why.clone().into()));
@@ -308,14 +311,14 @@ impl Keeper {
         }
     }
 
-    /// Waits before the next attempt, where there is one.
+    /// Waits before the next attempt. Returns `false` if there is none.
     async fn may_repeat(&mut self, tries: &mut Tries, error: &Failure) -> bool {
         let passing = is_passing(error);
         match error {
             Failure::Silent(_) => {
                 self.session = None;
                 tries.silent = true;
-                // It takes minutes until the pipelines hear of it.
+                // Logged here, because it takes minutes until the pipelines report it.
                 tracing::warn!("the state store in PostgreSQL at {} is silent: {error}", self.address.hosts());
             }
             Failure::Postgres(error) if error.is_closed() || error.as_db_error().is_none() => self.session = None,
@@ -331,7 +334,7 @@ impl Keeper {
         false
     }
 
-    /// The server answered.
+    /// Records that the server answered.
     fn answered(&mut self, tries: &Tries) {
         if self.away.take().is_some() || tries.silent {
             tracing::info!("the state store answers again");
@@ -339,7 +342,7 @@ impl Keeper {
     }
 }
 
-/// Waits until another process may own the store; gives the reason.
+/// Waits until another process may own the store. Returns the reason.
 async fn lost(holding: Option<&mut watch::Receiver<Holding>>) -> String {
     let Some(holding) = holding else { return pending().await };
     let lost = holding.wait_for(|holding| matches!(holding, Holding::Paused(_) | Holding::Taken(_))).await;

@@ -1,5 +1,5 @@
-//! The schema registry in the state store. There are no checks of compatibility. A version that was deleted is not shown
-//! any more and still found by records that name it, until it is deleted for good; its number is never given again.
+//! The schema registry in the state store, without compatibility checks. A soft-deleted version is not listed, but
+//! records that name it still find it until it is permanently deleted. Its number is never assigned again.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Found, Read, Store, Write, Written};
 
-/// What is asked about schemas. A text is as [`Document::stored`] has it.
+/// A query of schemas. Texts have the form of [`Document::stored`].
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     Version(Str, SchemaVersion),
@@ -20,11 +20,11 @@ pub(super) enum Question {
     Subjects,
     /// The id of a text.
     Identify(Str),
-    /// Where the text with this id is used.
+    /// The versions that use the text with this id.
     Uses(SchemaId),
     /// The texts that refer to others.
     Referring,
-    /// The compatibility level of a subject, or of all.
+    /// The compatibility level of a subject, or the global level.
     Level(Option<Str>),
 }
 
@@ -32,9 +32,9 @@ pub(super) enum Question {
 pub(super) enum Answer {
     Schema(Option<Arc<Schema>>),
     Definition(Option<Arc<Definition>>),
-    /// None: there is no such subject.
+    /// Empty if the subject does not exist.
     Versions(Vec<Entry>),
-    /// In their order, with whether all of their versions are deleted.
+    /// Sorted; the flag is true if all versions of the subject are deleted.
     Subjects(Vec<(Str, bool)>),
     Id(Option<SchemaId>),
     /// By subject, then version.
@@ -46,28 +46,28 @@ pub(super) enum Answer {
 /// A version of a subject, without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number.
+    /// The version number.
     pub version: SchemaVersion,
     /// The id of its text.
     pub id: SchemaId,
-    /// Whether it was deleted, and only not for good.
+    /// True if it is soft-deleted.
     pub deleted: bool,
 }
 
-/// What becomes of versions.
+/// Kind of deletion of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// They are not shown.
+    /// Soft deletion: the versions are not listed.
     Hidden,
-    /// They are gone, and their texts too where nothing else uses them.
+    /// Permanent deletion: the versions are removed, and their texts too if nothing else uses them.
     Gone,
 }
 
-/// A schema that another one refers to.
+/// A reference from a schema to another schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = SchemaReference)]
 pub struct Reference {
-    /// The name by which the text refers to it.
+    /// The name that the text uses for it.
     pub name: String,
     /// Its subject.
     pub subject: String,
@@ -75,24 +75,25 @@ pub struct Reference {
     pub version: u32,
 }
 
-/// The text of a schema, and what it refers to.
+/// The text of a schema, and its references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// As it was given.
+    /// The text as it was registered.
     pub text: Str,
-    /// What it refers to.
+    /// The schemas that it refers to.
     pub references: Vec<Reference>,
-    /// With what it refers to in it; the text where it refers to nothing.
+    /// The text with its references resolved; equals `text` if there are none.
     pub whole: Str,
 }
 
 impl Document {
-    /// A text that refers to nothing.
+    /// Creates a document without references.
     pub fn alone(text: Str) -> Self {
         Document { whole: text.clone(), text, references: Vec::new() }
     }
 
-    /// In one piece: what is equal is the same schema. No text has a zero byte.
+    /// Encodes the document as one text: equal texts are the same schema. The separator is a zero byte, which no part
+    /// contains.
     fn stored(&self) -> Result<Str, StoreError> {
         if self.references.is_empty() {
             return Ok(self.text.clone());
@@ -113,7 +114,7 @@ impl Document {
     }
 }
 
-/// The text that whoever has data of a schema reads it by.
+/// Returns the text with references resolved, which readers of data need.
 fn whole(stored: &Str) -> Result<Str, SchemaError> {
     if stored.contains('\0') { Ok(Document::of_stored(stored).map_err(failed)?.whole) } else { Ok(stored.clone()) }
 }
@@ -142,7 +143,7 @@ impl Store {
         }
     }
 
-    /// All subjects, in their order, with whether all of their versions are deleted.
+    /// Returns all subjects, sorted. The flag is true if all versions of the subject are deleted.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -153,7 +154,7 @@ impl Store {
         }
     }
 
-    /// The versions of a subject, in their order, with those that were deleted and not for good.
+    /// Returns the versions of a subject in order, including soft-deleted ones.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -164,15 +165,15 @@ impl Store {
         }
     }
 
-    /// The schema that has an id.
+    /// Returns the schema with an id.
     ///
     /// # Errors
-    /// There is none, or the store cannot be read.
+    /// The schema does not exist, or the store cannot be read.
     pub async fn document(&self, id: SchemaId) -> Result<Document, SchemaError> {
         Document::of_stored(&self.definition(id).await?.text).map_err(failed)
     }
 
-    /// The id of a schema; `None` where it was never registered.
+    /// Returns the id of a schema; `None` if it was never registered.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -183,7 +184,7 @@ impl Store {
         }
     }
 
-    /// The versions of subjects whose text has this id, in their order.
+    /// Returns the versions of subjects whose text has this id, in order.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -194,7 +195,8 @@ impl Store {
         }
     }
 
-    /// The ids of schemas that refer to a version and are used. Reads all schemas that refer to any.
+    /// Returns the ids of schemas that refer to a version and have a version that is not deleted. Reads all schemas
+    /// with references.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -211,13 +213,13 @@ impl Store {
         Ok(ids)
     }
 
-    /// Registers a schema under a subject, as [`SchemaRegistry::create`] does.
+    /// Registers a schema under a subject, like [`SchemaRegistry::create`].
     ///
     /// # Errors
-    /// It is none, or the store cannot be written.
+    /// The schema is not valid, or the store cannot be written.
     pub async fn register(&self, subject: &Str, document: &Document) -> Result<Arc<Schema>, SchemaError> {
         let Document { text, whole, .. } = document;
-        // PostgreSQL has no text with it, and no schema or subject has a use for it.
+        // PostgreSQL does not store zero bytes in texts, and schemas and subjects do not need them.
         if subject.contains('\0') || text.contains('\0') || whole.contains('\0') {
             return Err(SchemaError::Invalid("it holds a zero byte".into()));
         }
@@ -230,7 +232,7 @@ impl Store {
         }
     }
 
-    /// Deletes versions of a subject, in one transaction.
+    /// Deletes versions of a subject in one transaction.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -244,7 +246,7 @@ impl Store {
         self.write(write).await.map(drop).map_err(failed)
     }
 
-    /// The compatibility level that was set for a subject, or for all.
+    /// Returns the compatibility level that was set for a subject, or the global level that was set.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -255,7 +257,7 @@ impl Store {
         }
     }
 
-    /// Sets it; `None`: as if it never was.
+    /// Sets the compatibility level; `None` removes the setting.
     ///
     /// # Errors
     /// The store cannot be written.

@@ -1,4 +1,4 @@
-//! Tables of the store and the form of what they hold.
+//! Tables of the store and the encoding of their values.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::embedded::Failed;
 use super::entity::{Status, StoredPipeline};
 use super::unavailable;
 
-/// Rises with each change of the form of what is stored.
+/// Version of the stored format. It rises with each change of the format.
 pub(super) const SCHEMA: u64 = 1;
 
 /// `schema` -> [`SCHEMA`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Bytes that are written to see whether there is room for them, for a moment.
+/// Temporary bytes, written to see whether there is space for them.
 pub(super) const TRIAL: TableDefinition<'_, (), &[u8]> = TableDefinition::new("trial");
 /// Pipeline -> number of its latest claim.
 pub(super) const EPOCHS: TableDefinition<'_, &str, u64> = TableDefinition::new("epochs");
@@ -29,17 +29,17 @@ pub(super) const PIPELINES: TableDefinition<'_, &str, &[u8]> = TableDefinition::
 type Marks = TableDefinition<'static, (&'static str, &'static str, &'static str), &'static [u8]>;
 /// (Pipeline, connector, partition) -> mark.
 pub(super) const MARKS: Marks = TableDefinition::new("marks");
-/// The same, of connectors that are no longer in the files.
+/// (Pipeline, connector, partition) -> mark, of connectors that are missing in the files.
 pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("detached_marks");
 
 type Receipts = TableDefinition<'static, (&'static str, &'static str, &'static str, &'static str), &'static [u8]>;
-/// (Pipeline, destination, connector, partition) -> the mark that the destination had confirmed.
+/// (Pipeline, destination, connector, partition) -> the mark that the destination confirmed.
 pub(super) const RECEIPTS: Receipts = TableDefinition::new("receipts");
 
-/// (Pipeline, connector) -> the settings with which a plugin was last active, in the plugin host's form.
+/// (Pipeline, connector) -> the last active settings of a plugin, in the format of the plugin host.
 pub(super) const ACTIVE: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("active");
 
-/// Generation and sequence number, eight bytes each, most significant first; then the position.
+/// Encodes the generation and the sequence number, eight bytes each, most significant first, then the position.
 pub(super) fn encode(mark: &Mark) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16 + mark.position.0.len());
     bytes.extend_from_slice(&mark.generation.to_be_bytes());
@@ -142,7 +142,7 @@ pub(super) fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreE
         .map_err(|error| StoreError::Damaged(format!("what is stored of pipeline {id} cannot be read: {error}")))
 }
 
-/// All stored pipelines by id.
+/// Returns all stored pipelines by id.
 pub(super) fn take_pipelines(transaction: &WriteTransaction) -> Result<BTreeMap<Str, StoredPipeline>, Failed> {
     let mut pipelines = BTreeMap::new();
     for entry in transaction.open_table(PIPELINES)?.iter()? {
@@ -176,7 +176,7 @@ fn change_pipeline(
     Ok(())
 }
 
-/// Brings the store in line.
+/// Applies the differences to the store.
 pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Result<Vec<Change>, Failed> {
     for (pipeline, connector) in &found.detached {
         move_marks(transaction, pipeline, connector, MARKS, DETACHED_MARKS)?;
@@ -190,9 +190,9 @@ pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Resul
     Ok(found.changes)
 }
 
-/// Deletes what is stored of a pipeline. The number of its latest claim stays: a run that hangs must not own the marks
-/// of a pipeline that is made under the same id. Marks of a beginning stay: a destination may have marks of the
-/// generation before.
+/// Deletes everything that is stored of a pipeline. The number of its latest claim stays: a run that hangs must not own
+/// the marks of a pipeline that is created with the same id. Marks of a beginning stay: a destination may have marks of
+/// the generation before.
 pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(), Failed> {
     transaction.open_table(PIPELINES)?.remove(pipeline)?;
     let is_beginning = |mark: &[u8]| decode(mark).is_some_and(|mark| mark.is_beginning());
@@ -203,7 +203,7 @@ pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(
     Ok(())
 }
 
-/// Forgets a connector that is set aside.
+/// Removes a connector that is set aside.
 pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: &str) -> Result<(), Failed> {
     change_pipeline(transaction, pipeline, |stored| stored.forget(connector))?;
     transaction.open_table(ACTIVE)?.remove((pipeline, connector))?;

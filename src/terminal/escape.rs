@@ -1,26 +1,26 @@
-//! Characters that a terminal, or the order of a line, must not get from outside.
+//! Detects and escapes characters that could control a terminal or change the order of a line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character orders something, turns the direction of the text, or cannot be seen. Line feeds and tabs count:
-/// who lays out text keeps them.
+/// Returns `true` if a character is a control character, changes the direction of text, or is invisible. Line feeds and
+/// tabs count too; callers that lay out text keep them.
 pub fn is_unsafe(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control();
     }
     matches!(c,
-        // C1, and the letter mark of Arabic.
+        // C1 controls, the Arabic letter mark, the Mongolian vowel separator.
         '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{180e}'
-        // Zero-width spaces and joiners, marks of direction; separators of lines; embeddings and overrides.
+        // Zero-width spaces and joiners, direction marks; line separators; embeddings and overrides.
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        // Invisible operators, isolates, and what they replaced.
+        // Invisible operators, isolates, deprecated format characters.
         | '\u{2060}'..='\u{206f}'
         // The byte order mark, annotations, tags.
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Appends text with what is unsafe escaped as `\u{1b}`; line feeds and tabs stay.
+/// Appends text with unsafe characters escaped as `\u{1b}`; line feeds and tabs stay.
 pub(super) fn escape_into(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -31,7 +31,7 @@ pub(super) fn escape_into(out: &mut String, text: &str) {
     }
 }
 
-/// The text of one line: what is unsafe is escaped, line feeds and tabs too.
+/// Returns a text for one line: unsafe characters are escaped, including line feeds and tabs.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -49,7 +49,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// JSON in which what is unsafe is escaped as JSON has it: the same value. Line feeds and tabs between values stay.
+/// Escapes unsafe characters in JSON as JSON escapes, which keeps its value. Line feeds and tabs between values stay.
 pub fn json_text(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| is_unsafe(c) && !matches!(c, '\n' | '\t' | '\r');
     if !json.contains(is_odd) {

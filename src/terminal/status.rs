@@ -1,4 +1,4 @@
-//! What is shown on a terminal while the service runs.
+//! The status line on a terminal while the service runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use crate::backlog::BacklogNumbers;
 use crate::log::Output;
 use crate::service::lifecycle::Seen;
 
-/// One line: each pipeline with its state, records per second, records in flight and backlog.
+/// A line with the state, records per second, records in flight and backlog of each pipeline.
 pub struct StatusLine {
     output: Arc<Output>,
     /// The state of each pipeline at earlier redraws.
@@ -20,15 +20,15 @@ pub struct StatusLine {
 
 #[derive(Default)]
 struct Row {
-    /// When the line was drawn and how many rows were settled then, of this run; the oldest first.
+    /// Times of redraws and numbers of settled records of this run, oldest first.
     history: VecDeque<(Instant, u64)>,
 }
 
-/// Rates are over this many redraws: one alone would flicker.
+/// Number of redraws that rates are computed over, so that they do not flicker.
 const SAMPLES: usize = 6;
 
 impl Row {
-    /// Rows per second over the last redraws.
+    /// Returns records per second over the last redraws.
     fn rate(&mut self, now: Instant, settled: u64) -> f64 {
         if self.history.back().is_some_and(|(_, before)| *before > settled) {
             self.history.clear();
@@ -49,17 +49,17 @@ impl StatusLine {
     /// Time between two redraws.
     pub const PERIOD: Duration = Duration::from_millis(500);
 
-    /// A line about nothing yet.
+    /// Creates an empty line.
     pub fn new(output: Arc<Output>) -> Self {
         StatusLine { output, rows: BTreeMap::new() }
     }
 
-    /// Whether it is shown on a terminal.
+    /// Returns `true` if the output is a terminal.
     pub fn is_live(&self) -> bool {
         self.output.is_live()
     }
 
-    /// Redraws it, with the started ones of these pipelines.
+    /// Redraws the line with those pipelines that have been started.
     pub fn draw(&mut self, pipelines: Vec<(Str, Seen)>) {
         let now = Instant::now();
         let mut text = String::new();
@@ -82,18 +82,18 @@ impl StatusLine {
         self.output.set_status(&text);
     }
 
-    /// Draws what is said of each pipeline.
+    /// Shows these texts, one per pipeline.
     pub fn show(&self, texts: impl Iterator<Item = String>) {
         self.output.set_status(&texts.collect::<Vec<_>>().join("  |  "));
     }
 
-    /// Removes it.
+    /// Removes the line.
     pub fn clear(&self) {
         self.output.set_status("");
     }
 }
 
-/// A number in a few characters: `999`, `12.3k`, `4.0M`.
+/// Formats a number in a few characters: `999`, `12.3k`, `4.0M`.
 pub fn short(n: f64) -> String {
     match n {
         n if n < 10.0 && n.fract() != 0.0 => format!("{n:.1}"),
@@ -103,7 +103,7 @@ pub fn short(n: f64) -> String {
     }
 }
 
-/// A time in one unit: `0.3 s`, `12 s`, `5 min`, `3 h`, `4 d`.
+/// Formats a time in one unit: `0.3 s`, `12 s`, `5 min`, `3 h`, `4 d`.
 pub fn age(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),
@@ -114,7 +114,7 @@ pub fn age(seconds: f64) -> String {
     }
 }
 
-/// A number of bytes in one unit: `900 B`, `1.2 GiB`.
+/// Formats a number of bytes in one unit: `900 B`, `1.2 GiB`.
 pub fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];

@@ -27,7 +27,7 @@ impl Stream {
     }
 }
 
-/// Whether it is a terminal.
+/// Returns `true` if the stream is a terminal.
 pub fn is_terminal(stream: Stream) -> bool {
     match stream {
         Stream::Out => io::stdout().is_terminal(),
@@ -35,7 +35,7 @@ pub fn is_terminal(stream: Stream) -> bool {
     }
 }
 
-/// Columns of the terminal that standard output is, or a usual number.
+/// Returns the number of columns of the terminal at standard output, or a default.
 pub fn columns() -> u16 {
     let asked = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
     if asked == 0 { 100 } else { asked.max(40) }
@@ -44,22 +44,22 @@ pub fn columns() -> u16 {
 /// Prints text for people.
 ///
 /// # Errors
-/// The reader is gone, the disk is full.
+/// Writing fails: the reader has closed the pipe, or the disk is full.
 pub fn print(stream: Stream, text: &str) -> io::Result<()> {
     stream.write(rendered(text).as_bytes())
 }
 
-/// Prints JSON for programs; on a terminal with what is unsafe escaped as JSON has it.
+/// Prints JSON for programs. On a terminal, unsafe characters are escaped as JSON escapes.
 ///
 /// # Errors
-/// As those of [`print`].
+/// As [`print`].
 pub fn print_json(stream: Stream, json: &str) -> io::Result<()> {
     let json = if is_terminal(stream) { json_text(json) } else { Cow::Borrowed(json) };
     stream.write(json.as_bytes())
 }
 
-/// Takes data for programs, as they are: records in JSON, what a template gives. On a terminal what is unsafe is
-/// escaped.
+/// Returns a writer for data that programs read: records in JSON, output of templates. On a terminal, unsafe characters
+/// are escaped.
 pub fn data(stream: Stream) -> Box<dyn Write + Send> {
     match is_terminal(stream) {
         true => Box::new(Escaping { to: DataStream(stream), rest: Vec::new() }),
@@ -85,10 +85,10 @@ impl Write for DataStream {
     }
 }
 
-/// Escapes what is unsafe, as JSON has it.
+/// Escapes unsafe characters as JSON escapes.
 struct Escaping<W> {
     to: W,
-    /// The start of a character whose other bytes come later.
+    /// The start of a character whose remaining bytes have not been written yet.
     rest: Vec<u8>,
 }
 

@@ -7,18 +7,19 @@ use std::sync::OnceLock;
 
 use super::escape::escape_into;
 
-/// Style of text on a terminal.
+/// A text style on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style(&'static str);
 
-/// Between these stands a style and the number of the process. No text holds them: they are no characters.
+/// Delimiters of a mark, which contains a style and the number of the process. They are noncharacters, so no valid text
+/// contains them.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Longest that stands between them: the number, and a code as `38;5;12`.
+/// Maximum length of a mark's content: the number, and a code such as `38;5;12`.
 const LONGEST: usize = 16 + 12;
 
 impl Style {
-    /// As it is.
+    /// No style.
     pub const PLAIN: Style = Style("");
     /// Bold.
     pub const BOLD: Style = Style("1");
@@ -31,7 +32,7 @@ impl Style {
     /// Yellow.
     pub const YELLOW: Style = Style("33");
 
-    /// The text in this style, where there are colours.
+    /// Returns the text in this style, or unchanged without colours.
     pub fn paint(self, text: &str, color: bool) -> String {
         match color && self != Style::PLAIN && !text.is_empty() {
             true => format!("{}{text}{}", mark(self.0), mark("0")),
@@ -40,7 +41,7 @@ impl Style {
     }
 }
 
-/// A number that nothing outside of this process knows.
+/// Returns the random number of this process.
 fn number() -> &'static str {
     static NUMBER: OnceLock<String> = OnceLock::new();
     NUMBER.get_or_init(|| format!("{:016x}", RandomState::new().build_hasher().finish()))
@@ -50,8 +51,8 @@ fn mark(code: &str) -> String {
     format!("{OPEN}{}{code}{CLOSE}", number())
 }
 
-/// Text that our own printers of findings and plans have coloured: they make visible what files hold. Their colours
-/// become marks, anything else that they may have let through is escaped when it is printed.
+/// Takes over a text that the printers of findings and plans have coloured. They escape the content of files. Their
+/// colours become marks; everything else that is unsafe is escaped when the text is printed.
 pub fn adopt(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -71,7 +72,7 @@ pub fn adopt(text: &str) -> String {
     out
 }
 
-/// The text as a terminal gets it: marks of this process as escape sequences, everything else escaped.
+/// Returns the text for a terminal: marks of this process become escape sequences, everything else is escaped.
 pub(super) fn rendered(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Test files: what they say, and what is wrong with them.
+//! Reads test files.
 
 mod expectation;
 mod fault;
@@ -25,13 +25,13 @@ use super::stub::Stub;
 /// A file of tests.
 #[derive(Debug)]
 pub struct TestFile {
-    /// The file, among the files that were read.
+    /// Id of the file.
     pub file: FileId,
-    /// Its path; `None` where it is a text that came from elsewhere.
+    /// Path of the file; `None` if the text comes from elsewhere.
     pub path: Option<PathBuf>,
-    /// The file of the pipeline; `None` where that came with it.
+    /// Path of the pipeline file; `None` if the pipeline was passed with the tests.
     pub pipeline: Option<Spanned<PathBuf>>,
-    /// The pipeline of that file, where it holds several.
+    /// Id of the pipeline, if the file has several.
     pub id: Option<Spanned<Str>>,
     /// Its tests, in order.
     pub tests: Vec<Arc<TestCase>>,
@@ -40,95 +40,95 @@ pub struct TestFile {
 /// A test.
 #[derive(Debug)]
 pub struct TestCase {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: Spanned<Str>,
     /// Values of `${NAME}` and `${file:PATH}`.
     pub env: BTreeMap<String, String>,
-    /// The time of day while it runs; `None` = the real one.
+    /// The time of day in the test; `None` = the real time.
     pub now: Option<SystemTime>,
-    /// Longest time it may take, by the clock on the wall.
+    /// Time limit of the test in real time.
     pub timeout: Duration,
-    /// What the sources give.
+    /// The records of the sources.
     pub input: PerConnector<Reads>,
-    /// What must have come of it.
+    /// The expected results.
     pub expect: Expectations,
-    /// How HTTP requests are answered.
+    /// The responses to HTTP requests.
     pub http: Vec<Stub>,
-    /// What goes wrong.
+    /// The injected faults.
     pub faults: Vec<FaultSpec>,
 }
 
-/// Something for each connector of a role: by id, or for the only one there is.
+/// A value for each connector of a role, by id or for the only connector.
 #[derive(Debug)]
 pub struct PerConnector<T> {
-    /// The entries; without a name where the test names none.
+    /// The entries, without a name if the test gives none.
     pub entries: Vec<(Option<Spanned<Str>>, T)>,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
 }
 
-/// What a test expects.
+/// The expected results of a test.
 #[derive(Debug)]
 pub struct Expectations {
-    /// Where it stands; the name of the test where it says nothing.
+    /// Place in the file; the name of the test if it has no `expect`.
     pub span: Span,
-    /// What the destinations got.
+    /// The expected records of the destinations.
     pub records: PerConnector<ExpectedRecords>,
-    /// The dead letters; none, where the test says nothing.
+    /// The expected dead letters; by default none.
     pub letters: Option<ExpectedRecords>,
-    /// Which records the sources were told to be safe.
+    /// The records that must be acknowledged to the sources.
     pub acks: PerConnector<Acks>,
-    /// How the pipeline ended.
+    /// The expected status at the end.
     pub status: Option<Spanned<Status>>,
-    /// Why, where it is degraded.
+    /// The expected error of a degraded pipeline.
     pub error: Option<Expected>,
-    /// The HTTP requests, in order.
+    /// The expected HTTP requests, in order.
     pub requests: Option<ExpectedRecords>,
 }
 
-/// A list of records, of letters or of requests, as it is expected.
+/// An expected list of records, dead letters or requests.
 #[derive(Debug)]
 pub struct ExpectedRecords {
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
-    /// The items; `None` where only their number is asked.
+    /// The items; `None` if only their number is expected.
     pub items: Option<Vec<Expected>>,
-    /// Where the list stands, if it stands in the test file.
+    /// Place of the list, if it is in the test file.
     pub list: Option<Span>,
-    /// How many.
+    /// The expected number.
     pub count: Option<Spanned<usize>>,
-    /// Whether they may come in any order.
+    /// Whether any order is accepted.
     pub unordered: bool,
-    /// Whether one that came twice counts once: what a replay doubles.
+    /// Whether duplicates count once, as a replay produces them.
     pub repeats: bool,
 }
 
-/// Which records of a source are acknowledged, counted from 1.
+/// The acknowledged records of a source, numbered from 1.
 #[derive(Debug)]
 pub enum Acks {
-    /// Every one.
+    /// All records.
     All(Span),
-    /// None.
+    /// No record.
     None(Span),
-    /// So many.
+    /// This number of records.
     Count(Spanned<usize>),
-    /// These, in this order.
+    /// These records, in this order.
     These(Vec<usize>, Span),
 }
 
-/// How a pipeline ends.
+/// The status of a pipeline at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Everything is read and settled.
     Finished,
-    /// It failed for good.
+    /// The pipeline failed for good.
     Degraded,
-    /// It fails and is started again, without end.
+    /// The pipeline fails and restarts endlessly.
     Recovering,
 }
 
 impl Status {
-    /// Its name.
+    /// Returns the name of the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Status::Finished => "finished",
@@ -138,44 +138,44 @@ impl Status {
     }
 }
 
-/// Something that goes wrong at a connector or step.
+/// An injected fault at a connector or processor.
 #[derive(Clone, Debug)]
 pub struct FaultSpec {
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
-    /// The connector or step.
+    /// Id of the connector or processor.
     pub at: Spanned<Str>,
-    /// The source whose records are meant; without it, those of any.
+    /// The source whose records are affected; `None` = all sources.
     pub source: Option<Spanned<Str>>,
-    /// The records that are hit, counted from 1 as their source gives them; empty = all.
+    /// The affected records, numbered from 1 in the order of their source; empty = all.
     pub records: Vec<usize>,
-    /// What goes wrong.
+    /// The kind of fault.
     pub kind: Spanned<FaultKind>,
-    /// How often; `None` = each time.
+    /// Maximum number of occurrences; `None` = no limit.
     pub times: Option<usize>,
 }
 
-/// What goes wrong.
+/// The kind of an injected fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
-    /// It fails.
+    /// The call fails.
     Fail(FaultClass, String),
-    /// It takes so much longer.
+    /// The call takes this much longer.
     Delay(Duration),
-    /// It never answers.
+    /// The call never returns.
     Hang,
-    /// It panics.
+    /// The call panics.
     Panic,
-    /// A destination fails from its first write on, for so long.
+    /// A destination fails for this long, starting with its first write.
     Down(Duration),
-    /// A destination takes so many records of a write, and then nobody knows.
+    /// A destination writes this many records of a batch, and then its result is unknown.
     Partial(usize),
-    /// The process dies: at a destination when the record is written and nobody knows it yet, at a source before it is
-    /// told that the record is safe.
+    /// The process crashes: at a destination, after the record is written but before the result is known; at a source,
+    /// before the record is acknowledged.
     Crash,
 }
 
-/// What a test file says for all of its tests.
+/// Settings of a test file that apply to all its tests.
 #[derive(Clone)]
 struct Shared {
     env: BTreeMap<String, String>,
@@ -184,12 +184,12 @@ struct Shared {
     how: Match,
 }
 
-/// How much of a record an expectation speaks of.
+/// How strictly an expectation is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Match {
-    /// The parts it names, and of maps only the fields that it names.
+    /// Only the named parts; in maps, only the named fields.
     Fields,
-    /// The parts it names, with all fields of keys and payloads, and the metadata it names.
+    /// Only the named parts, but all fields of keys and payloads; of the metadata, only the named keys.
     Data,
     /// Everything.
     Exact,
@@ -200,7 +200,7 @@ const TEST: &[&str] = &["name", "env", "now", "timeout", "match", "input", "expe
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads a test file. `path` is where it is: its pipeline lies beside it.
+/// Reads a test file. `path` is its location; the pipeline file is next to it.
 pub(super) fn read(files: &Files, file: FileId, path: Option<&Path>, findings: &mut Diagnostics) -> Option<TestFile> {
     let source = files.get(file)?;
     let start = Span { file, start: 0, end: 0 };
@@ -354,7 +354,7 @@ impl Reader<'_> {
         Some(TestCase { name, env, now, timeout, input, expect: expect?, http, faults })
     }
 
-    /// Reports a test that compares nothing.
+    /// Reports a test without expectations.
     pub(super) fn nothing_expected(&mut self, at: Span) {
         let finding = Diagnostic::error("test.field_required", "a test has `expect`: without it nothing is compared");
         self.findings.push(finding.with_span(at).with_hint(
@@ -368,7 +368,7 @@ impl Reader<'_> {
         items.iter().filter_map(|item| read(self, item)).collect()
     }
 
-    /// Something for the only connector, or a map by id.
+    /// Reads a value for the only connector, or a map by id.
     fn per<T>(&mut self, entry: &Entry, mut read: impl FnMut(&mut Self, Span, &Node) -> Option<T>) -> PerConnector<T> {
         let span = entry.value_span();
         let entries = match map(&entry.value) {
@@ -386,7 +386,7 @@ impl Reader<'_> {
     }
 }
 
-/// The pipeline file beside a test file: `orders.yaml` beside `orders.test.yaml`.
+/// Returns the pipeline file of a test file: `orders.yaml` for `orders.test.yaml`.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, "yaml"));

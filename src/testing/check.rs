@@ -1,4 +1,4 @@
-//! Comparing what came of a test with what it expects.
+//! Compares the results of a test with its expectations.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use super::run::Observed;
 use super::script::distinct;
 use super::stub::Stub;
 
-/// Something that is not as expected.
+/// A difference between the results and the expectations.
 #[derive(Debug)]
 pub struct Failure {
-    /// Where the test says what it expects.
+    /// Place of the expectation.
     pub span: Span,
-    /// What it is about: `records of orders`.
+    /// Subject: `records of orders`.
     pub what: String,
-    /// What is wrong, in one line each.
+    /// Descriptions of the differences, one line each.
     pub said: Vec<String>,
-    /// The expected and the real list, to be compared by eye.
+    /// The expected and the actual list, for display.
     pub lists: Option<(Json, Json)>,
-    /// How the test file would have to change to be content.
+    /// The change of the test file that would make the test pass.
     pub(super) fix: Option<Fix>,
 }
 
 /// A change of a test file.
 #[derive(Debug)]
 pub(super) enum Fix {
-    /// Single values, each at its place.
+    /// Individual values at their places.
     Values(Vec<(Span, Json)>),
     /// A whole list.
     List { at: Span, values: Vec<(Span, Json)>, items: Vec<Json>, of: Items },
 }
 
-/// What a list is of.
+/// The type of a list's items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Items {
     Records,
@@ -53,14 +53,14 @@ pub(super) struct Expecting<'a> {
     pub(super) acks: Vec<(Str, &'a Acks)>,
     pub(super) stubs: &'a [Stub],
     pub(super) faults: &'a [FaultSpec],
-    /// The name of the test: where nothing else is to be pointed at.
+    /// Place of the test's name, for failures without a more specific place.
     pub(super) name: Span,
 }
 
-/// Most failures that are listed of one list.
+/// Maximum number of failures that are listed for one list.
 const MOST: usize = 5;
 
-/// All that is not as expected.
+/// Returns all differences.
 pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failure> {
     let mut failures = Vec::new();
     let Expecting { expect, .. } = expecting;
@@ -68,7 +68,7 @@ pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failu
     for (connector, expected) in &expecting.records {
         let delivered = observed.kept.delivered.get(connector).map(Vec::as_slice).unwrap_or_default();
         let mut got: Vec<Json> = Vec::with_capacity(delivered.len());
-        // A record that is read again has another time at which it was read.
+        // A record that is read again has a different read time.
         let mut seen: Vec<(&Position, Json)> = Vec::new();
         for (position, record) in delivered {
             if expected.repeats {
@@ -85,7 +85,7 @@ pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failu
     let letters = &observed.kept.letters;
     match &expect.letters {
         Some(expected) => failures.extend(list(expected, letters, "dead letters", "dead letter", Items::Letters)),
-        // Where the test expects the failure of the whole pipeline, the letters before it are no news.
+        // If the test expects the failure of the whole pipeline, the dead letters before it are expected.
         None if letters.is_empty() || observed.status != Some(Status::Finished) => {}
         None => failures.push(Failure {
             span: expect.span,
@@ -101,8 +101,8 @@ pub(super) fn check(expecting: &Expecting<'_>, observed: &Observed) -> Vec<Failu
     failures
 }
 
-/// What a crash lost, by comparison with a run without it: every copy of every record must have come all the same, and
-/// to a transactional destination not once more. Contents are not compared: they may be random.
+/// Returns what a crash lost, compared with a run without a crash: every copy of every record must have arrived, and at
+/// a transactional destination not more often. Contents are not compared, because they may be random.
 pub(super) fn lost(at: Span, observed: &Observed, unharmed: &Observed, transactional: &[&Str]) -> Vec<Failure> {
     if observed.status != unharmed.status {
         return Vec::new();
@@ -176,9 +176,9 @@ fn ending(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Fai
     }
 }
 
-/// Faults that never happened: the test says nothing of what it was written for.
+/// Reports faults that never happened, because then the test does not test them.
 fn faults(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Failure>) {
-    // A run that was cut off, or that failed earlier than it should, is reported as such.
+    // Runs that were aborted or failed too early are reported elsewhere.
     if observed.status.is_none() || (observed.status != Some(Status::Finished) && !failures.is_empty()) {
         return;
     }
@@ -246,7 +246,7 @@ fn requests(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<F
     for number in observed.unmatched.iter().take(MOST) {
         let Some(request) = observed.requests.get(*number) else { continue };
         let mut said = vec![format!("no stub answers {}", shown(request))];
-        // The one that comes nearest says what is missing.
+        // The most similar stub shows what does not match.
         let nearest =
             stubs.iter().map(|stub| (stub, stub.request.mismatches(Some(request)))).min_by_key(|(_, m)| m.len());
         if let Some((_, mismatches)) = &nearest {
@@ -276,7 +276,7 @@ fn requests(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<F
     }
 }
 
-/// How one list compares with another: pairs, and what has no partner.
+/// The alignment of two lists: pairs, and items without a partner.
 struct Aligned {
     pairs: Vec<(Option<usize>, Option<usize>)>,
 }
@@ -286,7 +286,7 @@ fn aligned(items: &[Expected], got: &[Json], unordered: bool) -> Aligned {
         true => pairs(items, got).into_iter().enumerate().filter_map(|(item, value)| Some((item, value?))).collect(),
         false => common(items, got),
     };
-    // What lies between two pairs is paired in order: it is probably the same thing, changed.
+    // Items between two pairs are paired in order, because they are probably changed versions of each other.
     let mut all = Vec::new();
     let (mut item, mut value) = (0, 0);
     if unordered {
@@ -311,7 +311,7 @@ fn aligned(items: &[Expected], got: &[Json], unordered: bool) -> Aligned {
     Aligned { pairs: all }
 }
 
-/// The longest common subsequence; where the lists are too long for it, what stands at the same place.
+/// Returns the longest common subsequence; for lists that are too long, the items that match at the same index.
 fn common(items: &[Expected], got: &[Json]) -> Vec<(usize, usize)> {
     const MOST: usize = 1 << 20;
     if items.len().saturating_mul(got.len()) > MOST {
@@ -344,7 +344,7 @@ fn common(items: &[Expected], got: &[Json]) -> Vec<(usize, usize)> {
     found
 }
 
-/// What is not as expected of a list.
+/// Compares a list.
 fn list(expected: &ExpectedRecords, got: &[Json], what: &str, one: &str, of: Items) -> Option<Failure> {
     let mut said = Vec::new();
     if let Some(count) = expected.count.filter(|count| count.value != got.len()) {
@@ -419,7 +419,7 @@ fn list(expected: &ExpectedRecords, got: &[Json], what: &str, one: &str, of: Ite
     })
 }
 
-/// A value without what nobody would write into a test.
+/// Removes parts of a value that nobody would write into a test.
 fn trimmed(value: &Json, of: Items) -> Json {
     let mut value = value.clone();
     match of {
@@ -470,7 +470,7 @@ fn named(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!(" {}", path.trim_start_matches('.')) }
 }
 
-/// A value in a line of bounded length.
+/// Formats a value in a line of limited length.
 fn short(value: Option<&Json>) -> String {
     const CHARS: usize = 120;
     let Some(value) = value else { return "missing".to_owned() };

@@ -1,4 +1,4 @@
-//! Which nodes of a pipeline its tests let records through, and which sides of its conditions.
+//! Coverage of a pipeline by its tests: nodes that received records, and outcomes of conditions.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anabranch_graph::plan::graph::NodeKind;
 use anabranch_graph::plan::{Compiled, Format, Measured, Pass, TextStyle};
 use serde::Serialize;
 
-/// What the tests of one pipeline did with its graph.
+/// The counters of all tests of one pipeline.
 pub struct Coverage {
     of: Option<PathBuf>,
     compiled: Compiled,
@@ -19,35 +19,35 @@ pub struct Coverage {
 pub struct Item {
     /// Id of the node.
     pub node: String,
-    /// Its plugin.
+    /// Plugin of the node.
     pub plugin: String,
-    /// Which side of its condition; absent for the node itself.
+    /// Outcome of the condition; absent for the node itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<Branch>,
-    /// Its condition.
+    /// The condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Records that took it.
+    /// Number of records.
     pub records: u64,
 }
 
-/// A side of a condition.
+/// An outcome of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Branch {
-    /// It held.
+    /// True.
     Taken,
-    /// It did not.
+    /// False.
     Skipped,
 }
 
 impl Coverage {
-    /// What one test did. The graph that is drawn is that of the first test.
+    /// Creates the coverage of one test. The drawing shows the graph of the first test.
     pub(super) fn new(of: Option<PathBuf>, compiled: Compiled, measured: Measured) -> Self {
         Coverage { of, compiled, measured }
     }
 
-    /// Whether another one is of the same graph: variables may change it.
+    /// Returns `true` if `other` has the same graph, which can depend on variables.
     pub(super) fn is_of_the_same(&self, other: &Coverage) -> bool {
         let names =
             |compiled: &Compiled| -> Vec<_> { compiled.stages.stages.iter().map(|stage| stage.name.clone()).collect() };
@@ -57,7 +57,7 @@ impl Coverage {
             && names(&self.compiled) == names(&other.compiled)
     }
 
-    /// Adds what another test did.
+    /// Adds the counters of another test.
     pub(super) fn add(&mut self, other: &Coverage) {
         let all = |measured: &Measured| measured.stages.iter().flatten().copied().collect::<Vec<_>>();
         for (count, more) in self.measured.stages.iter_mut().flatten().zip(all(&other.measured)) {
@@ -69,12 +69,12 @@ impl Coverage {
         self.measured.elapsed += other.measured.elapsed;
     }
 
-    /// Id of the pipeline.
+    /// Returns the id of the pipeline.
     pub fn pipeline(&self) -> &str {
         &self.compiled.stages.pipeline
     }
 
-    /// All nodes and sides of conditions, in the order of the graph.
+    /// Returns all nodes and outcomes of conditions, in the order of the graph.
     pub fn items(&self) -> Vec<Item> {
         let mut items = Vec::new();
         for (counts, members) in self.measured.stages.iter().zip(&self.compiled.members) {
@@ -109,14 +109,14 @@ impl Coverage {
         items
     }
 
-    /// How much is covered, in percent; all of a graph that has nothing to cover.
+    /// Returns the covered share in percent; 100 if there is nothing to cover.
     pub fn percent(&self) -> f64 {
         let items = self.items();
         let covered = items.iter().filter(|item| item.records > 0).count();
         if items.is_empty() { 100.0 } else { (covered as f64 * 1000.0 / items.len() as f64).round() / 10.0 }
     }
 
-    /// The graph with what the tests did beside its nodes.
+    /// Draws the graph with the counters of its nodes.
     pub fn drawn(&self, format: Format, style: TextStyle) -> String {
         self.compiled.explain_measured(Pass::Fused, format, style, Some(&self.measured))
     }

@@ -1,5 +1,5 @@
-//! Reading the nodes of a test file: every mistake is a finding at its place, and what is not known is an error. A
-//! field of a pipeline file that is ignored is seen when the pipeline runs; an expectation that is ignored never is.
+//! Reads the nodes of a test file. Every mistake is a finding with its place, and unknown fields are errors: unlike an
+//! ignored field of a pipeline file, an ignored expectation would never be noticed.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span, Spanned, did_yo
 use anabranch_graph::text::Str;
 use serde_json::{Number, Value as Json};
 
-/// The fields of a map that were not read yet.
+/// The fields of a map, with those that have been read.
 pub(super) struct Fields<'n> {
     what: &'static str,
     span: Span,
@@ -19,7 +19,7 @@ pub(super) struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The fields of a node that must be a map; `what` names it in findings.
+    /// Returns the fields of a node, which must be a map; `what` names it in findings.
     pub(super) fn of(node: &'n Node, what: &'static str, findings: &mut Diagnostics) -> Option<Self> {
         let Some(map) = map(node) else {
             findings.push(wrong(node, what, "a map of fields"));
@@ -28,7 +28,7 @@ impl<'n> Fields<'n> {
         Some(Fields { what, span: node.span, entries: &map.entries, taken: vec![false; map.entries.len()] })
     }
 
-    /// Reads a field; one without a value counts as absent.
+    /// Reads a field; a field without a value counts as absent.
     pub(super) fn take(&mut self, name: &str) -> Option<&'n Entry> {
         self.take_null(name).filter(|entry| !matches!(entry.value.value, Value::Null))
     }
@@ -40,12 +40,12 @@ impl<'n> Fields<'n> {
         Some(&self.entries[at])
     }
 
-    /// The place to point at where a field is missing.
+    /// Returns the place to report if a field is missing.
     pub(super) fn head(&self) -> Span {
         self.entries.first().map_or(self.span, |entry| entry.key_span)
     }
 
-    /// Reports the fields that nobody read.
+    /// Reports the fields that have not been read.
     pub(super) fn finish(self, known: &[&str], findings: &mut Diagnostics) {
         for (entry, _) in self.entries.iter().zip(&self.taken).filter(|(_, taken)| !**taken) {
             let finding =
@@ -67,7 +67,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The map of a node, if it is one.
+/// Returns the map of a node, if it is one.
 pub(super) fn map(node: &Node) -> Option<&Map> {
     match &node.value {
         Value::Map(map) if !map.like_template => Some(map),
@@ -75,7 +75,7 @@ pub(super) fn map(node: &Node) -> Option<&Map> {
     }
 }
 
-/// A finding about a node of the wrong type.
+/// Builds a finding about a node of the wrong type.
 pub(super) fn wrong(node: &Node, what: &str, wanted: &str) -> Diagnostic {
     let found = match &node.value {
         Value::Null => "nothing",
@@ -90,12 +90,12 @@ pub(super) fn wrong(node: &Node, what: &str, wanted: &str) -> Diagnostic {
     }
 }
 
-/// A finding about a value that cannot be.
+/// Builds a finding about a value that is not allowed.
 pub(super) fn invalid(span: Span, message: impl Into<String>) -> Diagnostic {
     Diagnostic::error("test.value", message).with_span(span)
 }
 
-/// The items of a node that must be a list.
+/// Returns the items of a node, which must be a list.
 pub(super) fn items<'n>(node: &'n Node, what: &str, findings: &mut Diagnostics) -> Option<&'n [Rc<Node>]> {
     match &node.value {
         Value::List(items) => Some(items),
@@ -106,7 +106,7 @@ pub(super) fn items<'n>(node: &'n Node, what: &str, findings: &mut Diagnostics) 
     }
 }
 
-/// A text.
+/// Reads a text.
 pub(super) fn text(entry: &Entry, findings: &mut Diagnostics) -> Option<Spanned<Str>> {
     match &entry.value.value {
         Value::Scalar(scalar) => Some(Spanned::new(scalar.text.clone(), entry.value.span)),
@@ -117,7 +117,7 @@ pub(super) fn text(entry: &Entry, findings: &mut Diagnostics) -> Option<Spanned<
     }
 }
 
-/// A duration: `500ms`, `10s`.
+/// Reads a duration: `500ms`, `10s`.
 pub(super) fn duration(entry: &Entry, findings: &mut Diagnostics) -> Option<Duration> {
     let text = text(entry, findings)?;
     let parsed = parse_duration(&text.value);
@@ -128,7 +128,7 @@ pub(super) fn duration(entry: &Entry, findings: &mut Diagnostics) -> Option<Dura
     parsed
 }
 
-/// A whole number that is not negative.
+/// Reads a non-negative integer.
 pub(super) fn number(node: &Node, what: &str, findings: &mut Diagnostics) -> Option<Spanned<usize>> {
     let value = match &node.value {
         Value::Scalar(scalar) => typed(scalar).as_u64().and_then(|number| usize::try_from(number).ok()),
@@ -140,7 +140,7 @@ pub(super) fn number(node: &Node, what: &str, findings: &mut Diagnostics) -> Opt
     value.map(|value| Spanned::new(value, node.span))
 }
 
-/// True or false.
+/// Reads a boolean.
 pub(super) fn boolean(entry: &Entry, findings: &mut Diagnostics) -> Option<bool> {
     let value = match &entry.value.value {
         Value::Scalar(scalar) => typed(scalar).as_bool(),
@@ -152,7 +152,7 @@ pub(super) fn boolean(entry: &Entry, findings: &mut Diagnostics) -> Option<bool>
     value
 }
 
-/// What a scalar is in YAML 1.2's core schema.
+/// Converts a scalar according to the core schema of YAML 1.2.
 pub(super) fn typed(scalar: &Scalar) -> Json {
     let text = scalar.text.as_str();
     let as_text = || Json::String(text.to_owned());
@@ -191,7 +191,7 @@ fn float(text: &str) -> Option<Json> {
     text.parse().ok().and_then(Number::from_f64).map(Json::Number)
 }
 
-/// A node as JSON.
+/// Converts a node to JSON.
 pub(super) fn json(node: &Node) -> Json {
     match &node.value {
         Value::Null | Value::Broken => Json::Null,

@@ -1,4 +1,4 @@
-//! The records that a test gives to a source.
+//! Reads the input records of a test.
 
 use std::path::Path;
 
@@ -16,20 +16,19 @@ use bytes::Bytes;
 use super::fields::{Fields, invalid, json, map, text, typed, wrong};
 use crate::files::read_text;
 
-/// The largest file of records.
+/// Maximum size of a file of records, in bytes.
 const MAX_FILE: u64 = 64 << 20;
 
-/// Records, as they come from a source: read by read. A record without position gets one.
+/// Records of a source, grouped into reads. Records without a position get one.
 pub(super) type Reads = Vec<Vec<Record>>;
 
 /// Fields of a record.
 const RECORD: &[&str] = &["operation", "metadata", "key", "before", "after", "payload", "position"];
 
-/// Where files that a test names are; `None` where it may name none.
+/// Directory of the files that a test names; `None` if it must not name files.
 pub(super) type Base<'a> = Option<&'a Path>;
 
-/// Reads the records of one source: those that stand beside each other in the list are one read, and a list in the list
-/// is a read of its own.
+/// Reads the records of one source. Consecutive records in the list form one read; a nested list is a read of its own.
 pub(super) fn reads(node: &Node, base: Base<'_>, findings: &mut Diagnostics) -> Option<Reads> {
     let items = super::fields::items(node, "the input of a source", findings)?;
     let before = findings.0.len();
@@ -48,7 +47,7 @@ pub(super) fn reads(node: &Node, base: Base<'_>, findings: &mut Diagnostics) -> 
     (findings.0.len() == before).then_some(reads)
 }
 
-/// Adds the records that an item stands for.
+/// Adds the records of an item.
 fn add(node: &Node, base: Base<'_>, records: &mut Vec<Record>, findings: &mut Diagnostics) {
     match &node.value {
         Value::Scalar(scalar) => records.push(Record::create(Position::default(), Data::Absent, raw(&scalar.text))),
@@ -113,7 +112,7 @@ fn record(mut fields: Fields<'_>, findings: &mut Diagnostics) -> Option<Record> 
     Some(record)
 }
 
-/// The operation of that name.
+/// Parses the name of an operation.
 pub(super) fn parse_operation(name: &Spanned<Str>, findings: &mut Diagnostics) -> Option<Operation> {
     name.value
         .parse()
@@ -132,7 +131,7 @@ fn metadata(node: &Node, findings: &mut Diagnostics) -> Metadata {
     Metadata::from_entries(entries.collect())
 }
 
-/// Key or payload: a map is structured data, a text raw data.
+/// Reads a key or payload: a map is structured data, a text is raw data.
 fn data(node: &Node, findings: &mut Diagnostics) -> Option<Data> {
     match &node.value {
         Value::Null => Some(Data::Absent),
@@ -199,7 +198,7 @@ pub(super) fn lines(
     }
 }
 
-/// A scalar as text, whatever its type.
+/// Returns a scalar of any type as text.
 pub(super) fn scalar_text(node: &Node) -> Option<String> {
     match &node.value {
         Value::Scalar(scalar) => match typed(scalar) {

@@ -1,4 +1,4 @@
-//! Results in the form that build servers read: JUnit's XML.
+//! Test results as JUnit XML, for build servers.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use anabranch_graph::diagnostic::{Files, RenderStyle};
 
 use super::{Outcome, Suite, Verdict, placed};
 
-/// The whole document: a suite per file.
+/// Builds the document, with a test suite per file.
 pub fn report(suite: &Suite, outcome: &Outcome) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for (number, file) in suite.tests.iter().enumerate() {
@@ -64,7 +64,7 @@ pub fn report(suite: &Suite, outcome: &Outcome) -> String {
     xml
 }
 
-/// A text inside of XML; characters that XML does not have are replaced.
+/// Escapes a text for XML; characters that XML does not allow are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What a value is expected to be, and how one that is not differs.
+//! Patterns for expected values, and their comparison with actual values.
 
 mod read;
 
@@ -9,10 +9,10 @@ use anabranch_graph::text::Str;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 
-/// An expected value, with the place where the test says so.
+/// An expected value, with its place in the test file.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
     pattern: Pattern,
 }
@@ -21,61 +21,61 @@ pub struct Expected {
 enum Pattern {
     /// This null, boolean, number or text.
     Is(Json),
-    /// These, in this order.
+    /// These items, in this order.
     List(Vec<Expected>),
-    /// These, in any order.
+    /// These items, in any order.
     Unordered(Vec<Expected>),
-    /// These fields; `open` lets there be others.
+    /// A map with these fields; `open` allows others.
     Map {
         fields: Vec<(Str, Expected)>,
         open: bool,
     },
-    /// Anything that is there.
+    /// Any value.
     Any,
-    /// Nothing.
+    /// No value.
     Absent,
-    /// Anything or nothing.
+    /// Any value or none.
     Whatever,
     Text,
     Bool,
     Uuid,
     Time,
-    /// A number between these, both included.
+    /// A number in this range, inclusive.
     Number {
         min: f64,
         max: f64,
     },
     Matches(Regex),
     Contains(String),
-    /// Characters of a text, items of a list, fields of a map.
+    /// The number of characters of a text, items of a list, or fields of a map.
     Length(usize),
-    /// A text that is the JSON of this.
+    /// A text with JSON that matches this.
     Json(Box<Expected>),
 }
 
-/// Words that stand for a pattern by themselves.
+/// Words that are patterns by themselves.
 const WORDS: &[&str] = &["$any", "$absent", "$text", "$number", "$bool", "$uuid", "$time"];
-/// Names of maps that stand for a pattern.
+/// Names of maps that are patterns.
 const DIRECTIVES: &[&str] =
     &["$regex", "$contains", "$min", "$max", "$length", "$unordered", "$fields", "$exactly", "$json", "$is", "$base64"];
 
-/// One place in which a value differs.
+/// A place in which a value differs.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
-    /// Path from the value on: `.after.items[2].sku`.
+    /// Path within the value: `.after.items[2].sku`.
     pub path: String,
-    /// Where the expectation stands.
+    /// Place of the expectation.
     pub span: Span,
-    /// What was expected, in words.
+    /// Description of the expectation.
     pub expected: String,
-    /// What came; `None` where nothing did.
+    /// The actual value; `None` if there is none.
     pub got: Option<Json>,
-    /// Whether the expectation is a single value that could be replaced by what came.
+    /// Whether the expectation is a single value that the actual one can replace.
     pub literal: bool,
 }
 
 impl Expected {
-    /// Exactly this value.
+    /// Expects exactly this value.
     pub(super) fn exactly(value: &Json, span: Span) -> Expected {
         let pattern = match value {
             Json::Array(items) => Pattern::List(items.iter().map(|item| Self::exactly(item, span)).collect()),
@@ -88,22 +88,22 @@ impl Expected {
         Expected { span, pattern }
     }
 
-    /// A map of these fields.
+    /// Expects a map with these fields.
     pub(super) fn fields(fields: Vec<(Str, Expected)>, open: bool, span: Span) -> Expected {
         Expected { span, pattern: Pattern::Map { fields, open } }
     }
 
-    /// Anything or nothing.
+    /// Expects any value or none.
     pub(super) fn whatever(span: Span) -> Expected {
         Expected { span, pattern: Pattern::Whatever }
     }
 
-    /// A text that holds this one.
+    /// Expects a text that contains this one.
     pub(super) fn contains(text: &str, span: Span) -> Expected {
         Expected { span, pattern: Pattern::Contains(text.to_owned()) }
     }
 
-    /// The text, where it is one and nothing else.
+    /// Returns the text if the expectation is exactly one text.
     pub(super) fn as_text(&self) -> Option<&str> {
         match &self.pattern {
             Pattern::Is(Json::String(text)) => Some(text),
@@ -111,19 +111,19 @@ impl Expected {
         }
     }
 
-    /// Whether it is a map or list, as the JSON of a body is.
+    /// Returns `true` if it is a map or list, like the JSON of a body.
     pub(super) fn is_compound(&self) -> bool {
         matches!(self.pattern, Pattern::Map { .. } | Pattern::List(_) | Pattern::Unordered(_))
     }
 
-    /// Whether a value is as expected.
+    /// Returns `true` if a value meets the expectation.
     pub fn matches(&self, got: Option<&Json>) -> bool {
         let mut found = Vec::new();
         self.compare(got, String::new(), &mut found);
         found.is_empty()
     }
 
-    /// Where a value is not as expected.
+    /// Returns the places in which a value does not meet the expectation.
     pub fn mismatches(&self, got: Option<&Json>) -> Vec<Mismatch> {
         let mut found = Vec::new();
         self.compare(got, String::new(), &mut found);
@@ -183,8 +183,8 @@ impl Expected {
         }
     }
 
-    /// The expectation as a value to be compared by eye: what is as expected looks as it came, and what the
-    /// expectation says nothing about is as it came, too.
+    /// Returns the expectation as a value for display next to the actual one. Parts that match, and parts without an
+    /// expectation, are shown as in the actual value.
     pub fn beside(&self, got: Option<&Json>) -> Option<Json> {
         match (&self.pattern, got) {
             (Pattern::Map { fields, open }, Some(Json::Object(got))) => {
@@ -214,7 +214,7 @@ impl Expected {
         }
     }
 
-    /// As a value that says what is expected.
+    /// Returns the expectation as a value that describes it.
     fn written(&self) -> Json {
         match &self.pattern {
             Pattern::Is(value) => value.clone(),
@@ -265,7 +265,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// For each item the value that it is paired with, each value at most once; as many pairs as can be.
+/// Returns for each item the value that it is paired with, each value at most once, with the maximum number of pairs.
 pub(super) fn pairs(items: &[Expected], got: &[Json]) -> Vec<Option<usize>> {
     let fits: Vec<Vec<usize>> =
         items.iter().map(|item| (0..got.len()).filter(|at| item.matches(Some(&got[*at]))).collect()).collect();
@@ -282,7 +282,7 @@ pub(super) fn pairs(items: &[Expected], got: &[Json]) -> Vec<Option<usize>> {
     paired
 }
 
-/// Finds a value for an item, and others for those that must give way.
+/// Finds a value for an item, and other values for the items that it displaces.
 fn place(item: usize, fits: &[Vec<usize>], taken_by: &mut [Option<usize>], seen: &mut [bool]) -> bool {
     for &value in &fits[item] {
         if !std::mem::replace(&mut seen[value], true)
@@ -295,7 +295,7 @@ fn place(item: usize, fits: &[Vec<usize>], taken_by: &mut [Option<usize>], seen:
     false
 }
 
-/// Numbers are the same if they have the same value: what was decoded of `1.0` and of `1` may differ in type.
+/// Compares two values. Numbers are equal if their values are: `1.0` and `1` may be decoded to different types.
 fn same(wanted: &Json, got: &Json) -> bool {
     match (wanted, got) {
         (Json::Number(a), Json::Number(b)) => a == b || (a.is_f64() != b.is_f64() && a.as_f64() == b.as_f64()),

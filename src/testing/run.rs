@@ -1,9 +1,9 @@
-//! Running one test: the compiled graph with the executor that ships, between scripted ends.
+//! Runs one test: the compiled graph with the production executor, between scripted ends.
 //!
-//! Time: where all of a pipeline is computed in this process on the runtime's own thread, its clock is paused: it jumps
-//! to the next timer when nobody has anything to do, so that backoffs, lingers and delays cost nothing. A step that waits
-//! for the network or runs on a thread of its own is invisible to that clock, which would jump ahead of it; then time is
-//! real. The limit of a test always goes by the clock on the wall, from outside.
+//! Time: if a pipeline is computed entirely on the runtime's own thread, the clock of the runtime is paused. It jumps
+//! to the next timer when all tasks are idle, so that back-offs, lingers and delays take no real time. The clock does
+//! not see a processor that waits for the network or runs on a thread of its own, and would jump ahead of it; in that
+//! case, time is real. The time limit of a test always refers to real time and is enforced from outside.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::service::recovery::Recovery;
 use crate::settings::RecoveryPolicy;
 use crate::trial::watch::watched;
 
-/// What a test is run with: its parts by the ids of the pipeline.
+/// The input of a test run, with ids of the pipeline.
 pub(super) struct Play {
     pub(super) case: Arc<TestCase>,
     pub(super) compiled: Compiled,
@@ -43,38 +43,38 @@ pub(super) struct Play {
     pub(super) recovery: RecoveryPolicy,
 }
 
-/// What came of it.
+/// The results of a test run.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) kept: Kept,
-    /// How it ended; `None` where it was cut off.
+    /// Status at the end; `None` if the run was aborted.
     pub(super) status: Option<Status>,
-    /// Why, where it did not finish.
+    /// The error, if the pipeline did not finish.
     pub(super) error: Option<String>,
-    /// HTTP requests, those of them that no stub answers, and how often each stub did.
+    /// HTTP requests, the indices of those without a matching stub, and the number of requests for each stub.
     pub(super) requests: Vec<Json>,
     pub(super) unmatched: Vec<usize>,
     pub(super) answered: Vec<usize>,
-    /// What every node did.
+    /// Counters of every node.
     pub(super) measured: Measured,
-    /// How often it was started.
+    /// Number of starts.
     pub(super) starts: usize,
     /// Whether time was virtual.
     pub(super) paused: bool,
-    /// What is hardly meant, though no record fails over it.
+    /// Probable mistakes that made no record fail.
     pub(super) doubts: Vec<Doubtful>,
 }
 
-/// Most starts of one test.
+/// Maximum number of starts in one test.
 const MOST_STARTS: usize = 100;
-/// The same where time is real: the retries of a run take seconds.
+/// Maximum number of starts with real time, in which retries take seconds.
 const MOST_REAL_STARTS: usize = 5;
-/// Longest wait between two starts where time is real.
+/// Maximum delay between two starts with real time.
 const WAIT: Duration = Duration::from_millis(50);
-/// How long a test may still take when its time is up, until its thread is left behind.
+/// How long a test may take after its time limit before its thread is abandoned.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs a test on a thread of its own, no longer than its timeout.
+/// Runs a test on a thread of its own, within its time limit.
 pub(super) fn play(play: Play) -> Observed {
     let over = Arc::new(Notify::new());
     let timeout = play.case.timeout;
@@ -85,12 +85,12 @@ pub(super) fn play(play: Play) -> Observed {
     let (done, ended) = std::sync::mpsc::channel();
     let (signal, shared) = (over.clone(), script.clone());
     let playing = std::thread::Builder::new().name("test".into()).spawn(move || {
-        // Whoever waited may have left.
+        // The receiver may have given up waiting.
         let _ = done.send(on_thread(&play, &shared, &signal));
     });
     let error = match playing {
         Err(error) => format!("cannot start a thread: {}", system(&error)),
-        // Not joined: a step that never returns keeps its thread for ever.
+        // Not joined: a processor that never returns blocks its thread forever.
         Ok(_) => match ended.recv_timeout(timeout) {
             Ok(observed) => return observed,
             Err(RecvTimeoutError::Disconnected) => "the test panicked; this is a mistake of the engine".to_owned(),
@@ -123,7 +123,7 @@ fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
     observed
 }
 
-/// Whether a step waits for the outside world.
+/// Returns `true` if a processor waits for the network or another thread.
 fn waits(plan: &StagePlan) -> bool {
     plan.stages.iter().any(|stage| matches!(stage.kind, StageKind::Async { .. }))
 }
@@ -131,7 +131,7 @@ fn waits(plan: &StagePlan) -> bool {
 async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, paused: bool) -> Observed {
     let mut observed = Observed { paused, ..Observed::default() };
     let begin = Instant::now();
-    // What only computes cannot reach the network: no socket need be opened for it.
+    // A pipeline that only computes needs no socket.
     let services = match network {
         true => match Services::start(&play.case.http).await.and_then(|services| Ok((services.address()?, services))) {
             Ok((address, services)) => Some((address, services)),
@@ -163,7 +163,7 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
     observed
 }
 
-/// Runs the pipeline as the service would: what is transient starts it again, and so does a crash.
+/// Runs the pipeline like the service: transient failures and crashes restart it.
 async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notify, observed: &mut Observed) {
     let reach = Reach {
         store: Arc::new(Marks::default()),
@@ -244,7 +244,7 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
     }
 }
 
-/// Adds what a run did to what the runs before did.
+/// Adds the counters of a run to those of earlier runs.
 fn add(measured: &mut Measured, progress: &Progress) {
     let totals = progress.totals();
     measured.read += totals.read;
@@ -258,7 +258,7 @@ fn add(measured: &mut Measured, progress: &Progress) {
     }
 }
 
-/// Adds the counters of a node to others of it.
+/// Adds counters to those of a node.
 pub(super) fn sum(count: &mut StepCount, more: &StepCount) {
     count.rows_in += more.rows_in;
     count.selected += more.selected;
@@ -268,7 +268,7 @@ pub(super) fn sum(count: &mut StepCount, more: &StepCount) {
     count.busy += more.busy;
 }
 
-/// The plan between scripted ends.
+/// Replaces the ends of the plan by scripted ones.
 fn scripted(play: &Play, script: &Arc<Script>, network: Network) -> StagePlan {
     let mut plan = StagePlan::clone(&play.compiled.stages);
     let wrap = |step: &mut anabranch_graph::plan::stage::StepSpec| {
@@ -296,7 +296,7 @@ fn scripted(play: &Play, script: &Arc<Script>, network: Network) -> StagePlan {
     plan
 }
 
-/// Nobody reads the log of a test.
+/// A log that discards everything, because nobody reads the log of a test.
 struct Silence;
 
 impl LogSink for Silence {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// The schema (draft 2020-12). What it refuses, `pipelines test` refuses too; the ids of a pipeline and the patterns
-/// inside of expectations are beyond it.
+/// Returns the schema (draft 2020-12). Everything that it rejects, `pipelines test` rejects too. It does not check the
+/// ids of a pipeline and the patterns in expectations.
 pub fn json_schema() -> Value {
     let object = |properties: Value, required: Value| {
         json!({
@@ -12,23 +12,21 @@ pub fn json_schema() -> Value {
     };
     let reference = |name: &str| json!({ "$ref": format!("#/$defs/{name}") });
     let list = |of: Value| json!({ "type": "array", "items": of });
-    // For the only connector, or by id.
+    // A value for the only connector, or a map by id.
     let per = |of: Value| json!({ "anyOf": [of, { "type": "object", "additionalProperties": of }] });
-    let duration = json!({ "type": "string", "description": "As 500ms, 10s, 1m." });
+    let duration = json!({ "type": "string", "description": "A duration, for example 500ms, 10s, 1m." });
     let shared = [
         (
             "env",
-            json!({ "type": "object", "description": "Values of ${NAME} in the pipeline; `file:PATH` for ${file:PATH}. Variables of the process are not seen." }),
+            json!({ "type": "object", "description": "Values of ${NAME} in the pipeline; `file:PATH` for ${file:PATH}. \
+                                                      Variables of the process are not visible." }),
         ),
         (
             "now",
             json!({ "type": "string", "format": "date-time", "description": "The time of day for templates, scripts and the engine." }),
         ),
         ("timeout", duration.clone()),
-        (
-            "match",
-            json!({ "enum": ["fields", "data", "exact"], "description": "How much of a record an expectation speaks of." }),
-        ),
+        ("match", json!({ "enum": ["fields", "data", "exact"], "description": "How strictly records are compared." })),
     ];
     let with_shared = |mut properties: Value| {
         for (name, schema) in &shared {
@@ -44,14 +42,15 @@ pub fn json_schema() -> Value {
             "records": list(reference(of)),
             "count": { "type": "integer", "minimum": 0 },
             "unordered": { "type": "boolean" },
-            "repeats": { "type": "boolean", "description": "A record that came again counts once." },
+            "repeats": { "type": "boolean", "description": "Whether duplicates count once." },
             "match": shared[3].1,
         }), json!([]))
     ] })
     };
     let request = json!({
-        "method": {}, "url": { "description": "The whole URL, a path that starts with /, or a pattern." },
-        "headers": { "type": "object" }, "body": { "description": "A text, or JSON of which the named fields count." }
+        "method": {}, "url": { "description": "A complete URL, a path that starts with /, or a pattern." },
+        "headers": { "type": "object" }, "body": { "description": "A text, or JSON of which only the named fields are \
+                                                                   compared." }
     });
     let sides = json!({
         "operation": {}, "metadata": { "type": "object" }, "key": {}, "before": {}, "after": {},
@@ -67,8 +66,9 @@ pub fn json_schema() -> Value {
         "title": "Tests of an Anabranch pipeline",
         "type": "object",
         "properties": with_shared(json!({
-            "pipeline": { "type": "string", "description": "The file of the pipeline, relative to this one; without it the one of the same name." },
-            "id": { "type": "string", "description": "The pipeline, where its file has several." },
+            "pipeline": { "type": "string", "description": "The pipeline file, relative to this file. Default: the \
+                                                            file with the same name." },
+            "id": { "type": "string", "description": "Id of the pipeline, if the file has several." },
             "tests": { "type": "array", "items": reference("test"), "minItems": 1 },
         })),
         "required": ["tests"],
@@ -90,7 +90,7 @@ pub fn json_schema() -> Value {
             "record": { "anyOf": [scalar, from_file, object(sides, json!([]))] },
             "letter": object(json!({
                 "step": {}, "error": {}, "code": {}, "source": {},
-                "record": { "description": "The number of the record in its source, or what it is." }
+                "record": { "description": "The number of the record in its source, or the record itself." }
             }), json!([])),
             "request": object(request.clone(), json!([])),
             "expect": object(json!({
@@ -114,7 +114,7 @@ pub fn json_schema() -> Value {
                 "headers": { "type": "object" }, "body": {}, "delay": duration, "close": { "type": "boolean" }
             }), json!([])),
             "fault": object(json!({
-                "at": { "type": "string", "description": "A source, destination or processor." },
+                "at": { "type": "string", "description": "Id of a source, destination or processor." },
                 "source": { "type": "string" },
                 "record": { "type": "integer" }, "records": list(json!({ "type": "integer" })),
                 "fail": { "enum": ["record", "transient", "fatal"] }, "message": { "type": "string" },

@@ -1,5 +1,5 @@
-//! What outlives a run of a test, so that it can crash and start again: what its sources give, its faults, and what came to
-//! its destinations and its dead-letter queue.
+//! State of a test that survives crashes and restarts of the pipeline: the records of its sources, its faults, and the
+//! contents of its destinations and its dead-letter queue.
 
 mod ends;
 mod marks;
@@ -25,10 +25,10 @@ use ends::{End, Letters};
 
 pub(super) use marks::Marks;
 
-/// Code of faults that a test injects.
+/// Code of injected faults.
 const INJECTED: &str = "injected";
 
-/// Everything that outlives a run of a test.
+/// State that survives restarts.
 pub(super) struct Script {
     faults: Vec<FaultSpec>,
     rows: HashMap<Position, Row>,
@@ -37,7 +37,7 @@ pub(super) struct Script {
     crash: Notify,
 }
 
-/// A record by its source and its number there, from 1.
+/// Identifies a record by its source and its number there, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) source: Str,
@@ -47,27 +47,27 @@ pub(super) struct Row {
 #[derive(Default)]
 struct State {
     kept: Kept,
-    /// How often each fault has struck.
+    /// Number of occurrences of each fault.
     struck: Vec<usize>,
-    /// When each destination that is down was first written.
+    /// Time of the first write to each destination that is down.
     down_since: BTreeMap<usize, Instant>,
     marks: BTreeMap<(Str, LaneId), Mark>,
 }
 
-/// What came to the ends.
+/// The contents of the ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept {
-    /// By destination, in the order in which they were written: position and record.
+    /// Position and record of each write, by destination, in order.
     pub(super) delivered: BTreeMap<Str, Vec<(Position, Json)>>,
     /// Dead letters.
     pub(super) letters: Vec<Json>,
-    /// By source, the numbers of the records it was told to be safe, in order.
+    /// Numbers of the acknowledged records by source, in order.
     pub(super) acked: BTreeMap<Str, Vec<usize>>,
-    /// By source, the most records that were read of it.
+    /// Maximum number of records that a run read, by source.
     pub(super) read: BTreeMap<Str, usize>,
-    /// How often the process died.
+    /// Number of crashes.
     pub(super) crashes: usize,
-    /// How often each fault of the test happened.
+    /// Number of occurrences of each fault.
     pub(super) struck: Vec<usize>,
 }
 
@@ -75,7 +75,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a fault does to a row.
+/// The effect of a fault on a record.
 pub(super) enum Strike {
     Fail(Fault),
     Delay(Duration),
@@ -86,10 +86,10 @@ pub(super) enum Strike {
 }
 
 impl Script {
-    /// The ends of sources with these records. Records without position are given one.
+    /// Creates the state for sources with these records. Records without a position get one.
     ///
     /// # Errors
-    /// Two records with one position: which of them is acknowledged could not be told.
+    /// Two records have the same position, so their acknowledgements would be ambiguous.
     pub(super) fn new(sources: BTreeMap<Str, Reads>, faults: Vec<FaultSpec>) -> Result<Arc<Self>, String> {
         let mut rows = HashMap::new();
         let mut placed = BTreeMap::new();
@@ -118,23 +118,23 @@ impl Script {
         Ok(Arc::new(Script { faults, rows, sources: placed, state: Mutex::new(state), crash: Notify::new() }))
     }
 
-    /// Waits until the process is to die.
+    /// Waits until a fault requests a crash.
     pub(super) async fn crashed(&self) {
         self.crash.notified().await;
     }
 
-    /// What came to the ends so far.
+    /// Returns the current contents of the ends.
     pub(super) fn kept(&self) -> Kept {
         let state = locked(&self.state);
         Kept { struck: state.struck.clone(), ..state.kept.clone() }
     }
 
-    /// Whether anything is to go wrong at a place.
+    /// Returns `true` if there are faults for a node.
     pub(super) fn troubles(&self, at: &str) -> bool {
         self.faults.iter().any(|fault| fault.at.value == *at)
     }
 
-    /// What goes wrong there with these records: index and fault, in the order of the test. Counts them as struck.
+    /// Returns the faults at a node for these records, as index and fault, in the order of the test. Counts them.
     pub(super) fn strikes<'r>(&self, at: &str, records: impl Iterator<Item = &'r Position>) -> Vec<(usize, Strike)> {
         let positions: Vec<&Position> = records.collect();
         let mut strikes = Vec::new();
@@ -156,7 +156,7 @@ impl Script {
                 }
                 state.struck[number] += 1;
                 strikes.push((index, strike(&fault.kind.value)));
-                // These are of the write, not of the row.
+                // These faults affect the whole write, not the record.
                 if matches!(fault.kind.value, FaultKind::Partial(_) | FaultKind::Delay(_)) {
                     break;
                 }
@@ -180,17 +180,17 @@ impl Script {
         self.crash.notify_one();
     }
 
-    /// The scripted source in the place of a connector.
+    /// Returns the scripted source for a connector.
     pub(super) fn source(self: &Arc<Self>, connector: &Str) -> Arc<dyn Source> {
         Arc::new(End { script: self.clone(), connector: connector.clone(), policy: None })
     }
 
-    /// The scripted destination in the place of a connector, written as that one would be.
+    /// Returns the scripted destination for a connector, with the write policy of the real one.
     pub(super) fn destination(self: &Arc<Self>, connector: &Str, policy: WritePolicy) -> Arc<dyn Destination> {
         Arc::new(End { script: self.clone(), connector: connector.clone(), policy: Some(policy) })
     }
 
-    /// In the place of the dead-letter queue.
+    /// Returns the scripted dead-letter queue.
     pub(super) fn dead_letters(self: &Arc<Self>, policy: WritePolicy) -> Arc<dyn Destination> {
         let policy = WritePolicy { retry: Retry::Idempotent, ..policy };
         Arc::new(Letters { script: self.clone(), policy })
@@ -208,7 +208,7 @@ fn strike(kind: &FaultKind) -> Strike {
     }
 }
 
-/// The numbers of the records of a source that were told to be safe, each once.
+/// Returns the numbers of the acknowledged records of a source, without duplicates.
 pub(super) fn distinct(acked: &[usize]) -> BTreeSet<usize> {
     acked.iter().copied().collect()
 }

@@ -1,4 +1,4 @@
-//! A step of a pipeline in a test: the operator that ships, with the test's time of day, network and faults.
+//! A processor in a test: the real operator with the test's time of day, network and faults.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl ConfiguredOperator for Step {
     }
 
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        // A step that is isolated is built on its own thread: the time is held there too.
+        // An isolated processor is built on its own thread, which needs the time too.
         clock::hold(self.now);
         let host = Host { network: self.network, ..host.clone() };
         let built = self.operator.build(worker, &host)?;
@@ -70,7 +70,7 @@ impl<O: Operator + ?Sized> Operator for Troubled<O> {
                     left.clear(*number);
                     rows.decide(*number, Decision::Fail(fault));
                 }
-                // On a thread of its own: what computes on the run's threads is refused such a fault.
+                // On a thread of its own: tests with such a fault at a processor on the run's threads are refused.
                 Strike::Delay(time) => std::thread::sleep(time),
                 Strike::Hang => std::thread::sleep(HANGING),
                 #[allow(clippy::panic, reason = "the test asks for it")]
@@ -113,7 +113,7 @@ impl AsyncOperator for TroubledAsync {
         let sound = rows.into_iter().enumerate().filter(|(index, _)| !failed.contains_key(index));
         let sound: Vec<Record> = sound.map(|(_, record)| record).collect();
         let mut verdicts = if sound.is_empty() { Vec::new() } else { self.operator.call(sound).await }.into_iter();
-        // In the order of the rows; where the operator stopped, the rest is given again.
+        // In the order of the records. If the operator stopped early, the caller passes the rest again.
         let verdict = |index| failed.remove(&index).map(Verdict::Fail).or_else(|| verdicts.next());
         (0..count).map_while(verdict).collect()
     }

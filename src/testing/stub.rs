@@ -1,7 +1,7 @@
-//! HTTP services as a test has them: a proxy on loopback that answers in the place of all of them.
+//! Stubbed HTTP services of a test: a proxy on loopback that answers for all services.
 //!
-//! Requests come to it because the operators' network leads there ([`Network::Through`]), so the pipeline's URLs stay as
-//! they are, and nothing leaves this machine. What no stub answers is refused and fails the test.
+//! The operators send their requests through the proxy ([`Network::Through`]), so the URLs of the pipeline stay
+//! unchanged and nothing leaves this machine. Requests without a matching stub are refused and make the test fail.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,42 +25,42 @@ use tokio::net::TcpListener;
 use super::pattern::Expected;
 use super::view;
 
-/// How requests of one kind are answered.
+/// The responses to one kind of request.
 #[derive(Debug)]
 pub struct Stub {
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
-    /// Which requests.
+    /// The requests that the stub answers.
     pub request: Expected,
-    /// The replies, one after the other; the last one stays. At least one.
+    /// The replies, one after the other; the last one repeats. At least one.
     pub replies: Vec<Reply>,
-    /// How often it must have been asked.
+    /// The expected number of requests.
     pub times: Option<Spanned<usize>>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// Its headers.
+    /// Headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Its body.
+    /// Body.
     pub body: Vec<u8>,
-    /// How long it takes.
+    /// Delay before the response.
     pub delay: Duration,
-    /// Whether the connection is closed instead.
+    /// Whether the connection is closed without a response.
     pub close: bool,
 }
 
-/// What came to the proxy.
+/// The requests of a test run.
 #[derive(Debug, Default)]
 struct Asked {
     /// All requests, in order.
     requests: Vec<Json>,
-    /// Those that no stub answers.
+    /// Indices of requests without a matching stub.
     unmatched: Vec<usize>,
-    /// By stub, how often it answered.
+    /// Number of requests by stub.
     answered: Vec<usize>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Services<'a> {
     asked: Mutex<Asked>,
 }
 
-/// Largest body of a request.
+/// Maximum size of a request body, in bytes.
 const BODY: usize = 64 << 20;
 impl<'a> Services<'a> {
     /// Listens on a free port.
@@ -81,12 +81,12 @@ impl<'a> Services<'a> {
         Ok(Services { listener, stubs, asked: Mutex::new(asked) })
     }
 
-    /// Where it listens.
+    /// Returns the address of the proxy.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers for as long as it is polled.
+    /// Serves requests as long as it is polled.
     pub(super) async fn serve(&self) -> Infallible {
         let mut connections = FuturesUnordered::new();
         loop {
@@ -94,7 +94,7 @@ impl<'a> Services<'a> {
                 accepted = self.listener.accept() => {
                     let Ok((stream, _)) = accepted else { continue };
                     let service = service_fn(|request| self.answer(request));
-                    // A connection that breaks is the client's to notice.
+                    // The client notices a broken connection.
                     connections.push(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
                 }
                 Some(_) = connections.next() => {}
@@ -145,7 +145,7 @@ impl<'a> Services<'a> {
         Ok(response)
     }
 
-    /// The requests so far, the numbers of those that no stub answers, and how often each stub answered.
+    /// Returns the requests so far, the indices of those without a matching stub, and the number of requests by stub.
     pub(super) fn asked(&self) -> (Vec<Json>, Vec<usize>, Vec<usize>) {
         let asked = locked(&self.asked);
         (asked.requests.clone(), asked.unmatched.clone(), asked.answered.clone())
@@ -162,7 +162,7 @@ fn refusal(text: &'static str) -> Response<Body> {
     response
 }
 
-/// A request as tests compare it.
+/// Converts a request to the form that tests compare.
 fn asked(head: &hyper::http::request::Parts, body: &[u8]) -> Json {
     let encrypted = head.headers.contains_key(Network::SCHEME);
     let mut url = head.uri.to_string();

@@ -1,7 +1,8 @@
-//! Writing what came into test files, in the place of what was expected.
+//! Writes actual results to test files, in place of the expected ones.
 //!
-//! Single values are replaced where they stand, so that everything around them stays. A list that changed its shape is
-//! written anew, unless that would lose a comment, a pattern or a file of records: then nothing is changed, and said.
+//! Individual values are replaced at their place, so that everything around them stays. A list that changed its length
+//! or form is rewritten, unless that would lose a comment, a pattern or a file of records; then nothing is changed, and
+//! the reason is reported.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,16 +13,16 @@ use serde_json::Value as Json;
 use super::check::{Fix, Items};
 use super::{Outcome, Suite, Verdict, case, text_of};
 
-/// A test file that is to be changed.
+/// The new version of a test file.
 #[derive(Debug)]
 pub struct Updated {
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it is to hold.
+    /// New text.
     pub text: String,
-    /// How many expectations change.
+    /// Number of changed expectations.
     pub changes: usize,
-    /// Expectations that are left as they are, and why.
+    /// Expectations that are not changed, with the reason.
     pub refused: Vec<(Span, &'static str)>,
 }
 
@@ -30,7 +31,8 @@ struct Edit {
     text: String,
 }
 
-/// What would make the tests content, by file; files that stay as they are and have nothing refused are left out.
+/// Returns the changes that make the tests pass, by file. Files without changes and without refused changes are left
+/// out.
 pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
     let mut all = Vec::new();
     for (number, file) in suite.tests.iter().enumerate() {
@@ -52,7 +54,7 @@ pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
             }
         }
         edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
-        // An anchor is one place of several expectations.
+        // An anchor is one place for several expectations.
         edits.dedup_by(|a, b| a.span == b.span && a.text == b.text);
         let mut changed: Vec<Edit> = Vec::new();
         for edit in edits {
@@ -70,7 +72,7 @@ pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
         for edit in changed.iter().rev() {
             text.replace_range(edit.span.start as usize..edit.span.end as usize, &edit.text);
         }
-        // Layouts are many: a file that cannot be read is never written.
+        // If the edited text is not a valid test file, it is not written.
         if !is_test_file(path, &text) {
             refused.extend(changed.drain(..).map(|edit| (edit.span, "the layout of the list does not allow it")));
             text = source.to_owned();
@@ -90,7 +92,7 @@ fn value((span, value): &(Span, Json)) -> Edit {
     Edit { span: *span, text: flow(value) }
 }
 
-/// The list anew, in the layout of the old one.
+/// Formats a new list in the layout of the old one.
 fn list(source: &str, at: Span, items: &[Json], of: Items) -> Result<Edit, &'static str> {
     let old = source.get(at.start as usize..at.end as usize).unwrap_or_default();
     let rest_of_line = source[at.end as usize..].lines().next().unwrap_or_default();
@@ -132,7 +134,7 @@ fn list(source: &str, at: Span, items: &[Json], of: Items) -> Result<Edit, &'sta
     Ok(Edit { span: Span { start, ..at }, text })
 }
 
-/// Whether a line goes on inside of a map or list in braces or brackets, where YAML knows no lines.
+/// Returns `true` if the line ends inside braces or brackets, where YAML ignores line breaks.
 fn is_inside_braces(line: &str) -> bool {
     let (mut depth, mut quote) = (0_usize, None);
     for c in line.chars() {
@@ -148,10 +150,10 @@ fn is_inside_braces(line: &str) -> bool {
     depth > 0
 }
 
-/// Longest line of a map or list that is written in one.
+/// Maximum length of a map or list on a single line.
 const LINE: usize = 90;
 
-/// A map or list over several lines, each after so many spaces.
+/// Formats a map or list over several lines, with this indentation.
 fn block(value: &Json, indent: usize, first: bool) -> String {
     let mut text = String::new();
     let mut line = |name: String, value: &Json| {
@@ -168,7 +170,7 @@ fn block(value: &Json, indent: usize, first: bool) -> String {
     };
     match value {
         Json::Object(fields) => {
-            // What a reader looks for first stands first.
+            // The most important fields come first.
             let order = ["operation", "key", "before", "after"];
             let named = order.iter().filter(|_| first).filter_map(|name| fields.get_key_value(*name));
             let rest = fields.iter().filter(|(name, _)| !first || !order.contains(&name.as_str()));
@@ -181,7 +183,7 @@ fn block(value: &Json, indent: usize, first: bool) -> String {
     text
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 fn flow(value: &Json) -> String {
     match value {
         Json::String(text) => scalar(text),
@@ -198,12 +200,12 @@ fn flow(value: &Json) -> String {
     }
 }
 
-/// Whether it is our own form of bytes.
+/// Returns `true` if it is the pattern for bytes.
 fn is_pattern(value: &Json) -> bool {
     value.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("$base64"))
 }
 
-/// A text, in quotes where it could be taken for something else.
+/// Formats a text, in quotes if YAML would parse it differently.
 fn scalar(text: &str) -> String {
     let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(word);

@@ -1,10 +1,10 @@
-//! Records as tests show and compare them: raw data is text where it is text.
+//! Records in the form that tests show and compare. Raw data is text if it is valid text.
 //!
 //! ```text
 //! { "operation": "create", "metadata": {…}, "key": D, "before": D, "after": D }
 //! ```
 //!
-//! `D` is an object, a text, null, or `{ "$base64": "…" }` for bytes that are no text.
+//! `D` is an object, a text, null, or `{ "$base64": "…" }` for bytes that are not text.
 
 use anabranch_graph::metadata::key;
 use anabranch_graph::record::{Data, Record};
@@ -14,10 +14,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value as Json, json};
 
-/// What the engine writes into the metadata of every record.
+/// Metadata keys that the engine adds to every record.
 pub(super) const STAMPS: [Str; 2] = [key::READ_AT, key::SOURCE_CONNECTOR_ID];
 
-/// A record.
+/// Converts a record.
 pub(super) fn record(record: &Record) -> Json {
     let metadata: Map<String, Json> =
         record.metadata.iter().map(|(key, value)| (key.to_string(), Json::from(value.as_str()))).collect();
@@ -42,7 +42,7 @@ fn object(fields: &Object) -> Json {
     fields.iter().map(|(name, field)| (name.to_string(), value(field))).collect()
 }
 
-/// A value.
+/// Converts a value.
 pub(super) fn value(of: &Value) -> Json {
     match of {
         Value::Null => Json::Null,
@@ -58,7 +58,7 @@ pub(super) fn value(of: &Value) -> Json {
     }
 }
 
-/// Bytes: as text, where they are.
+/// Converts bytes; to text, if they are text.
 pub(super) fn bytes(raw: &[u8]) -> Json {
     match std::str::from_utf8(raw) {
         Ok(text) if !text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) => Json::from(text),

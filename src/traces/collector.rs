@@ -1,4 +1,4 @@
-//! A collector that takes spans in OpenTelemetry's protocol, as protobuf in HTTP requests.
+//! A collector with the OpenTelemetry protocol: protobuf in HTTP requests.
 
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,15 +21,15 @@ use tokio::task::spawn_blocking;
 use super::Refusal;
 use crate::settings::TraceSettings;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a request may take.
+/// Time limit of a request.
 const REQUEST: Duration = Duration::from_secs(10);
-/// The longest wait that a collector may ask for.
+/// Maximum wait that a collector may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// As much of an answer is read.
+/// Maximum bytes of a response that are read.
 const ANSWER: usize = 64 << 10;
-/// The flag of a trace that is recorded.
+/// The flag of a sampled trace.
 const SAMPLED: u32 = 1;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -43,9 +43,9 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Connects to nothing.
+    /// Creates the client. Does not connect.
     pub(super) fn new(settings: &TraceSettings) -> Result<Self, String> {
-        // Whoever was first may have installed it; there is but one provider in this program.
+        // Another module may have installed it; this program has only one provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             Client::builder()
@@ -55,7 +55,7 @@ impl Collector {
                 .redirect(Policy::none())
         };
         let client = builder().build().or_else(|error| {
-            // A machine without certificates can still talk to its neighbours in plain text.
+            // A machine without certificates can still use plain HTTP.
             tracing::warn!(%error, "no system certificates: traces cannot be sent to an https endpoint");
             builder().tls_certs_only([]).build()
         });
@@ -72,7 +72,7 @@ impl Collector {
         })
     }
 
-    /// The body of a request.
+    /// Encodes the body of a request.
     pub(super) fn encode(&self, spans: &[Span]) -> Bytes {
         let scope = InstrumentationScope {
             name: "anabranch".to_owned(),
@@ -88,7 +88,7 @@ impl Collector {
         ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec().into()
     }
 
-    /// The headers, with what a file that they are taken out of holds now.
+    /// Returns the headers, with the current credentials of their file.
     async fn headers(&self) -> HeaderMap {
         if !self.settings.credential.is_in_file() {
             return self.headers.clone();
@@ -98,10 +98,10 @@ impl Collector {
         now.ok().and_then(Result::ok).unwrap_or_else(|| self.headers.clone())
     }
 
-    /// Posts it. The collector may take it in part.
+    /// Posts a body. The collector may accept it partially.
     ///
     /// # Errors
-    /// It took nothing.
+    /// The collector accepted nothing.
     pub(super) async fn post(&self, body: Bytes) -> Result<Option<Refusal>, Refusal> {
         let request = self.client.post(&self.url).headers(self.headers().await).body(body);
         let answer = match request.send().await {
@@ -115,7 +115,7 @@ impl Collector {
         if !status.is_success() {
             return Err(refused(status, answer.headers()));
         }
-        // What is taken is taken, whether or not the answer can be read.
+        // Success counts even if the response cannot be decoded.
         let answer = ExportTraceServiceResponse::decode(beginning(answer).await).unwrap_or_default();
         let partial = answer.partial_success.filter(|partial| partial.rejected_spans > 0);
         Ok(partial.map(|partial| Refusal {
@@ -127,7 +127,7 @@ impl Collector {
     }
 }
 
-/// The headers of a request.
+/// Returns the headers of a request.
 fn header_map(given: &[(String, Str)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
@@ -156,7 +156,7 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
     }
 }
 
-/// An error with what caused it.
+/// Returns the message of an error with its causes.
 fn said(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -167,7 +167,7 @@ fn said(error: &reqwest::Error) -> String {
     text
 }
 
-/// The beginning of an answer, nothing where it breaks off.
+/// Returns the body of a response, up to a broken connection; empty if it is too long.
 async fn beginning(mut answer: Response) -> Bytes {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
@@ -197,7 +197,7 @@ fn nanos(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A span as it is sent.
+/// Converts a span to its protobuf form.
 fn sent(span: &Span) -> Sent {
     let kind = match span.kind {
         SpanKind::Record => Kind::Consumer,

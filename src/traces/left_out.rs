@@ -1,4 +1,4 @@
-//! In the place of the collector in a program that was built without traces.
+//! Replacement of the collector in builds without traces.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::Refusal;
 use crate::settings::TraceSettings;
 
-/// There is none.
+/// A type without values.
 pub(super) struct Collector(Infallible);
 
 impl Collector {

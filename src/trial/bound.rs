@@ -1,4 +1,4 @@
-//! The real sources of a trial: each gives so many records at most and hears of no acknowledgement.
+//! The real sources of a trial, with a limit of records and without acknowledgements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 use super::trace::Trace;
 
-/// A source that ends after so many records.
+/// A source that ends after a number of records.
 pub(super) struct Bound {
     pub(super) source: Arc<dyn Source>,
     pub(super) connector: Str,
@@ -55,7 +55,7 @@ impl Reader for BoundReader {
         records.truncate(self.left);
         self.left -= records.len();
         for record in &mut records {
-            // Bytes of its own, by which it is known from here on.
+            // A copy of the bytes, whose address identifies the record from here on.
             let position = Position::copy_from(&record.position().0);
             *record = std::mem::take(record).with_position(position);
             self.trace.read(&self.connector, record);
@@ -72,7 +72,7 @@ impl Reader for BoundReader {
     }
 }
 
-/// Keeps acknowledgements from the source, which would forget the records.
+/// Ignores acknowledgements: the source would discard the records.
 struct Deaf(Box<dyn Acker>);
 
 #[async_trait]

@@ -1,7 +1,7 @@
-//! Records in JSON, one per line, as a source.
+//! A source of JSON records, one per line.
 //!
-//! A thread reads the stream and parses what is complete; at most a few blocks of lines wait, so memory is bounded
-//! however long the stream is. A line that is no record becomes a letter and the rest goes on.
+//! A thread reads the stream and parses complete lines. At most a few blocks of lines wait, so memory is bounded for
+//! streams of any length. A line that is not a valid record becomes a dead letter, and reading continues.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -21,16 +21,16 @@ use crate::files::system;
 
 /// Bytes of one read of the stream.
 const READ_BYTES: usize = 64 << 10;
-/// Most bytes of a line; a longer one is an error, and skipped.
+/// Maximum bytes of a line; a longer one is an error and skipped.
 const MAX_LINE_BYTES: usize = 32 << 20;
-/// Blocks of lines that wait for the graph.
+/// Maximum number of blocks of lines that wait for the graph.
 const WAITING: usize = 4;
 
 /// A stream of lines.
 pub type Stream = Box<dyn std::io::Read + Send>;
 
-/// Metadata that the engine gives a record that lacks them. Records leave a trial without them, so that all that
-/// differs between input and output is what the processor did.
+/// Metadata that the engine adds to records that lack it. A trial removes it again, so that input and output differ
+/// only by what the processor did.
 #[derive(Clone)]
 pub struct Stamp {
     read_at: Str,
@@ -38,7 +38,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of a trial.
+    /// Creates the stamp of a trial.
     pub fn new(pipeline: &str, connector: &str) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = now.map_or(0, |since| since.as_nanos());
@@ -57,7 +57,7 @@ impl Stamp {
         }
     }
 
-    /// Removes what [`Stamp::put`] added.
+    /// Removes the entries that [`Stamp::put`] added.
     pub fn remove(&self, metadata: &mut Metadata) {
         for (key, value) in self.entries() {
             if metadata.get(&key) == Some(value) {
@@ -67,7 +67,7 @@ impl Stamp {
     }
 }
 
-/// The source. It can be opened once: a stream has no positions to go back to.
+/// The source. It can be opened only once: a stream has no positions.
 pub struct Lines {
     stream: Mutex<Option<Stream>>,
     stamp: Stamp,
@@ -75,7 +75,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The records of a stream; lines that are none go to `letters`.
+    /// Creates a source from a stream; invalid lines go to `letters`.
     pub fn new(stream: Stream, stamp: Stamp, letters: Arc<Letters>) -> Self {
         Lines { stream: Mutex::new(Some(stream)), stamp, letters }
     }
@@ -102,7 +102,7 @@ impl Source for Lines {
     }
 }
 
-/// Tells the source nothing.
+/// Ignores acknowledgements.
 pub(super) struct Unacknowledged;
 
 #[async_trait]
@@ -158,7 +158,7 @@ impl Reader for LineReader {
     }
 }
 
-/// Reads and parses until the stream ends or nobody wants more.
+/// Reads and parses until the stream ends or the receiver is gone.
 fn pump(mut stream: Stream, stamp: &Stamp, blocks: &mpsc::Sender<Block>) {
     let mut parser = Parser { stamp, number: 0, skipping: false };
     let mut buffer = Vec::with_capacity(READ_BYTES);
@@ -196,7 +196,7 @@ fn pump(mut stream: Stream, stamp: &Stamp, blocks: &mpsc::Sender<Block>) {
     }
 }
 
-/// Reads once, into the free end of a vector.
+/// Reads once, and appends to a vector.
 fn read_more(stream: &mut dyn std::io::Read, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
     let before = buffer.len();
     buffer.resize(before + READ_BYTES, 0);
@@ -208,7 +208,7 @@ fn read_more(stream: &mut dyn std::io::Read, buffer: &mut Vec<u8>) -> std::io::R
 struct Parser<'a> {
     stamp: &'a Stamp,
     number: u64,
-    /// Inside a line that was too long.
+    /// True within a line that is too long.
     skipping: bool,
 }
 
@@ -227,7 +227,7 @@ impl Parser<'_> {
         });
     }
 
-    /// A record without position gets the number of its line for one.
+    /// Completes a record; without a position it gets its line number.
     fn given(&self, mut record: Record) -> Record {
         self.stamp.put(&mut record.metadata);
         match record.position().0.is_empty() {

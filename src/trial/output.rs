@@ -1,4 +1,4 @@
-//! Records in JSON, one per line, as destinations: of records, and of dead letters.
+//! Destinations that write JSON, one value per line: of records, and of dead letters.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,15 +20,16 @@ use crate::files::system;
 /// A stream that lines are written to.
 pub type Sink = Box<dyn Write + Send>;
 
-/// Rows of one write: large enough for few system calls, small enough for output to follow input closely.
+/// Maximum rows and bytes of one write: large enough for few system calls, small enough for output to follow input
+/// closely.
 const WRITE_ROWS: usize = 1000;
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Writes what there is as soon as it is there: output pauses only when input does.
+/// Writes available records immediately: output pauses only when input does.
 const POLICY: WritePolicy =
     WritePolicy { rows: WRITE_ROWS, bytes: WRITE_BYTES, linger: Duration::ZERO, retry: Retry::AtMostOnce };
 
-/// Where records go.
+/// The output of records.
 pub struct Records {
     sink: Mutex<Sink>,
     stamp: Stamp,
@@ -36,12 +37,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Records without `stamp`, to a stream.
+    /// Creates an output that writes records to a stream without `stamp`.
     pub fn new(sink: Sink, stamp: Stamp) -> Self {
         Records { sink: Mutex::new(sink), stamp, closed: AtomicBool::new(false) }
     }
 
-    /// Whether the reader of the stream went away.
+    /// Returns `true` if the reader of the stream is gone.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
@@ -94,24 +95,24 @@ impl Writer for RecordsWriter {
     }
 }
 
-/// Where the letters of failed records go.
+/// The output of dead letters.
 pub struct Letters {
     sink: Mutex<Sink>,
     written: AtomicU64,
 }
 
 impl Letters {
-    /// Letters to a stream.
+    /// Creates an output that writes dead letters to a stream.
     pub fn new(sink: Sink) -> Self {
         Letters { sink: Mutex::new(sink), written: AtomicU64::new(0) }
     }
 
-    /// Number of letters so far.
+    /// Returns the number of dead letters so far.
     pub fn count(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Writes letters. A reader that went away is no reason to stop: the failures are counted nevertheless.
+    /// Writes dead letters. If the reader is gone, failures are still counted and the trial continues.
     ///
     /// # Errors
     /// The stream cannot be written.
@@ -119,7 +120,7 @@ impl Letters {
         let mut text = Vec::new();
         for letter in letters {
             if let Err(fault) = write_record(letter, &mut text) {
-                // What cannot be written at all is left out, so that the letter is not.
+                // A record that cannot be written is replaced, so that the dead letter itself is written.
                 let mut letter = letter.clone();
                 letter.payload.after = Data::text(format!("the record cannot be shown: {}", fault.message()));
                 write_record(&letter, &mut text)?;

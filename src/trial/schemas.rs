@@ -1,4 +1,4 @@
-//! The schema registry of a trial: it knows what is registered, and what the trial registers is forgotten with it.
+//! The schema registry of a trial: it contains the registered schemas, and discards what the trial registers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +15,16 @@ use crate::service::{ServiceError, schemas};
 use crate::settings::{Database, Settings};
 use crate::store::Store;
 
-/// The first id that a trial gives where ids of a registry elsewhere are not all known: registries count from one.
+/// The first id that a trial assigns if the ids of an external registry are not all known. Registries count from one.
 const FIRST_ID: u32 = 1_000_000_001;
-/// Most versions of a subject, from the latest on, that are compared with a schema before it counts as new.
+/// Maximum number of versions of a subject, from the latest, that are compared with a schema before it counts as new.
 const MOST_COMPARED: usize = 100;
 
-/// The registry of a trial with these settings. Opens nothing: a registry elsewhere is asked, and the schemas of the
-/// store are copied, when a record needs one. O(schemas of the store) then.
+/// Creates the registry of a trial. Opens nothing: an external registry is queried, and the schemas of the store are
+/// copied, when a record needs one. Copying takes O(schemas of the store).
 ///
 /// # Errors
-/// The settings of a registry elsewhere cannot be used.
+/// The settings of an external registry are not valid.
 pub fn registry(settings: &Settings) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
     Ok(Arc::new(Cached::new(match schemas::elsewhere(&settings.schemas)? {
         Some(elsewhere) => Overlay::over(elsewhere),
@@ -32,17 +32,17 @@ pub fn registry(settings: &Settings) -> Result<Arc<dyn SchemaRegistry>, ServiceE
     })))
 }
 
-/// What is registered elsewhere, in the store, and in the trial.
+/// The schemas of an external registry or of the store, and those of the trial.
 #[derive(Default)]
 struct Overlay {
     elsewhere: Option<Arc<dyn SchemaRegistry>>,
     store: Option<Database>,
-    /// Why the schemas of the store are not known, once they were asked for.
+    /// Why the schemas of the store could not be copied; set at the first use.
     unknown: OnceCell<Option<Str>>,
     here: Mutex<Here>,
 }
 
-/// What the store had and the trial added.
+/// The schemas that the store had or the trial added.
 #[derive(Default)]
 struct Here {
     definitions: BTreeMap<SchemaId, Arc<Definition>>,
@@ -61,7 +61,7 @@ impl Here {
     }
 }
 
-/// Opens a store, copies its schemas, and lets it go.
+/// Opens a store, copies its schemas, and releases it.
 async fn copied(database: Database) -> Result<Here, String> {
     if matches!(&database, Database::Embedded(path) if !path.exists()) || matches!(database, Database::InMemory) {
         return Ok(Here::default());
@@ -77,7 +77,7 @@ async fn schemas_of(store: &Store) -> Result<Here, SchemaError> {
     let mut here = Here::default();
     for (subject, _) in store.subjects().await? {
         for entry in store.entries(&subject).await? {
-            // Data of a schema that is not shown any more are still read.
+            // Data with a soft-deleted schema can still be read.
             if entry.deleted {
                 here.definitions.insert(entry.id, store.by_id(entry.id).await?);
             } else {
@@ -97,7 +97,7 @@ impl Overlay {
         self.here.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies the schemas of the store, the first time; says why they are not known.
+    /// Copies the schemas of the store at the first call. Returns the reason if that failed.
     async fn load(&self) -> Option<&Str> {
         let load = async || {
             let copied = copied(self.store.clone()?).await;
@@ -106,7 +106,7 @@ impl Overlay {
         self.unknown.get_or_init(load).await.as_ref()
     }
 
-    /// An error that is not found here, or why nothing can be found.
+    /// Returns the error for a missing schema, or the reason why schemas are unknown.
     async fn missing(&self, error: SchemaError) -> SchemaError {
         match self.load().await {
             Some(why) => {
@@ -116,7 +116,7 @@ impl Overlay {
         }
     }
 
-    /// The versions elsewhere; none where the subject is not known there.
+    /// Returns the versions in the external registry; empty if it does not have the subject.
     async fn versions_elsewhere(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
         match &self.elsewhere {
             None => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Taps: a plan whose steps note what they make of each record, and whose ends are replaced.
+//! Taps: a plan whose processors record what they do with each record, and whose sources and destinations are replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use async_trait::async_trait;
 use super::bound::Bound;
 use super::trace::{Outcome, Place, Step, Trace, steps};
 
-/// The plan with taps: its sources give at most `records` each and hear of no acknowledgement, nothing reaches its
-/// destinations, no number of failures stops it. Everything else runs as it would.
+/// Returns the plan with taps: each source gives at most `records` and receives no acknowledgements, nothing reaches
+/// its destinations, and failures never stop it. Everything else runs as in the pipeline.
 pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan {
     let noted: Arc<[Step]> = steps(plan).into();
     let mut plan = plan.clone();
@@ -51,7 +51,7 @@ fn tap(step: &mut StepSpec, place: Place, trace: &Arc<Trace>) {
     step.operator = Arc::new(Tap { operator: step.operator.clone(), spot: Spot { place, trace: trace.clone() } });
 }
 
-/// Where a tap is, and where it notes.
+/// The place of a tap, and the trace that it writes to.
 #[derive(Clone)]
 struct Spot {
     place: Place,
@@ -88,7 +88,7 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let (numbers, before): (Vec<usize>, Vec<Record>) =
             rows.iter_mut().map(|(number, record)| (number, record.clone())).unzip();
-        // On copies: where the operator panics, the rows are as they were.
+        // On copies: if the operator panics, the rows are unchanged.
         let mut records = before.clone();
         let mut decisions = Vec::new();
         self.operator.process(&mut Rows::new(&mut records, None, &mut decisions));
@@ -105,7 +105,7 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
                 Decision::Split(pieces) => *outcome = Some(Outcome::Split(pieces.clone())),
                 Decision::Pieces(pieces) => *outcome = Some(Outcome::Split(pieces.iter().collect())),
                 Decision::Filter => *outcome = Some(Outcome::Dropped),
-                // Its letter is noted.
+                // Recorded with its dead letter.
                 Decision::Fail(_) => *outcome = None,
             }
             rows.decide(*number, decision);
@@ -150,12 +150,12 @@ impl AsyncOperator for TappedAsync {
     }
 }
 
-/// In the place of a destination, or of the dead-letter queue.
+/// Replaces a destination or the dead-letter queue.
 #[derive(Clone)]
 struct Noted {
     /// `None` for the dead-letter queue.
     place: Option<Place>,
-    /// The destination, which says what it would write.
+    /// The destination, which returns what it would write.
     destination: Option<Arc<dyn Destination>>,
     steps: Arc<[Step]>,
     trace: Arc<Trace>,

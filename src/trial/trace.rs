@@ -1,4 +1,4 @@
-//! What became of each record of a trial.
+//! The history of each record in a trial.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -8,80 +8,80 @@ use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition}
 use anabranch_graph::record::Record;
 use anabranch_graph::text::Str;
 
-/// A step or an end of the plan. Places are in the order in which records come by.
+/// A processor or an end of the plan. Places are ordered as records pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The stage.
     pub stage: StageId,
-    /// Which of its steps.
+    /// Index of the step in the stage.
     pub step: usize,
 }
 
-/// What is known of a place.
+/// Description of a place.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Where it is.
+    /// The place.
     pub place: Place,
     /// Id of the processor or connector.
     pub node: Str,
     /// Name of its plugin.
     pub plugin: Str,
-    /// Whether it is applied to some records only.
+    /// True if it has a condition.
     pub conditional: bool,
 }
 
 /// What happened to a record at a place.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It went on, changed or not.
+    /// It continued, changed or not.
     Kept(Record),
-    /// These took its place.
+    /// It was replaced by these records.
     Split(Vec<Record>),
-    /// It is settled.
+    /// It was filtered.
     Dropped,
-    /// It is for the dead-letter queue.
+    /// It failed and goes to the dead-letter queue.
     Failed {
         /// Stable code.
         code: Str,
-        /// Why, without secrets.
+        /// The reason, without secrets.
         message: Str,
     },
-    /// The condition of the step does not hold for it.
+    /// The condition of the processor did not match.
     NotApplied,
-    /// It reached a destination, which would write this, where it writes records one by one.
+    /// It reached a destination. If the destination writes records one by one, this is what it would write.
     Delivered(Option<Vec<u8>>),
 }
 
-/// Something that happened to a record, or to a piece of it.
+/// An event of a record, or of a piece of it.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// The record as it came there; `None` where that is not known.
+    /// The record as it entered the place; `None` if unknown.
     pub before: Option<Record>,
     /// What happened.
     pub outcome: Outcome,
 }
 
-/// A record that was read, and everything that happened to it and to its pieces, in the order of the places.
+/// A record that was read, and all events of it and of its pieces, in the order of the places.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Id of the source.
     pub source: Str,
     /// The record.
     pub record: Record,
-    /// What happened.
+    /// The events.
     pub events: Vec<Event>,
 }
 
-/// Gathers what happens. Memory grows with the records of the trial and with what is made of them.
+/// Collects events. Memory grows with the records of the trial and their pieces.
 #[derive(Default)]
 pub struct Trace {
     state: Mutex<State>,
 }
 
-/// A record is known by its position, which all its pieces share: by the address of the bytes where they are shared,
-/// by the bytes where a processor made a record anew. The histories keep the bytes where they are.
+/// A record is identified by its position, which all its pieces share: by the address of the bytes if they are shared,
+/// or by their content if a processor created a new record. The histories keep the bytes alive.
 #[derive(Default)]
 struct State {
     histories: Vec<History>,
@@ -102,7 +102,7 @@ impl Trace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a record was read. The bytes of its position must be its own.
+    /// Records that a record was read. Its position must not share bytes with another record.
     pub(super) fn read(&self, source: &Str, record: &Record) {
         let mut state = self.state();
         let index = state.histories.len();
@@ -112,14 +112,14 @@ impl Trace {
         state.histories.push(History { source: source.clone(), record: record.clone(), events: Vec::new() });
     }
 
-    /// Notes what happened to a record.
+    /// Records an event.
     pub(super) fn note(&self, place: Place, before: Record, outcome: Outcome) {
         if let Some(history) = self.state().of(&before) {
             history.events.push(Event { place, before: Some(before), outcome });
         }
     }
 
-    /// Notes a dead letter.
+    /// Records a dead letter.
     pub(super) fn failed(&self, letter: &Record, steps: &[Step]) {
         let entry = |key: &Str| letter.metadata.get(key).cloned().unwrap_or_default();
         let node = entry(&key::DLQ_NACK_NODE_ID);
@@ -130,7 +130,7 @@ impl Trace {
         }
     }
 
-    /// What happened so far, record by record in the order in which they were read.
+    /// Returns the histories so far, in the order in which records were read.
     pub fn histories(&self, plan: &StagePlan, steps: &[Step]) -> Vec<History> {
         let reach = Reach::of(plan);
         let mut histories = self.state().histories.clone();
@@ -155,7 +155,7 @@ impl Trace {
     }
 }
 
-/// Which stages lead to which.
+/// The stages that each stage leads to.
 struct Reach {
     pairs: BTreeSet<(StageId, StageId)>,
     sources: HashMap<Str, StageId>,
@@ -165,7 +165,7 @@ impl Reach {
     fn of(plan: &StagePlan) -> Self {
         let mut pairs: BTreeSet<(StageId, StageId)> =
             (0..plan.stages.len()).map(|stage| (StageId(stage), StageId(stage))).collect();
-        // Stages stand before their successors, so one pass in the order of the ends finds all.
+        // Stages precede their successors, so one pass in the order of the wire ends finds all pairs.
         let mut wires = plan.wires.clone();
         wires.sort_by_key(|wire| wire.to);
         for wire in wires {
@@ -188,7 +188,7 @@ impl Reach {
     }
 }
 
-/// The steps and destinations of a plan, in the order of their places.
+/// Returns the processors and destinations of a plan, in the order of their places.
 pub fn steps(plan: &StagePlan) -> Vec<Step> {
     let mut steps = Vec::new();
     for (index, stage) in plan.stages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A plan whose steps and destinations show an observer each record that comes to them.
+//! A plan whose processors and destinations show each incoming record to an observer.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use anabranch_graph::source::Mark;
 use anabranch_graph::state::LaneId;
 use async_trait::async_trait;
 
-/// The plan with an observer. Everything else runs as it would.
+/// Returns the plan with an observer. Everything else runs as in the pipeline.
 pub fn watched(plan: &StagePlan, observer: &Arc<Observer>) -> StagePlan {
     let mut plan = plan.clone();
     for (index, stage) in plan.stages.iter_mut().enumerate() {
@@ -46,7 +46,7 @@ fn watch(step: &mut StepSpec, eye: Eye) {
     step.operator = Arc::new(Step { operator: step.operator.clone(), eye });
 }
 
-/// An observer and the place that it looks at.
+/// An observer and the place that it observes.
 #[derive(Clone)]
 struct Eye {
     observer: Arc<Observer>,
@@ -152,7 +152,7 @@ impl Destination for End<Arc<dyn Destination>> {
         self.destination.policy()
     }
 
-    /// Asked of the records of a trial, in place of writing them.
+    /// Called for the records of a trial instead of writing them.
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         self.eye.look(record);
         self.destination.written(record)

@@ -242,5 +242,5 @@ fn descriptions_and_defaults_are_there_for_editors() {
     assert_eq!(settings["required"], serde_json::json!(["path"]));
     let plugins = envelope["result"]["$defs"]["processor.plugin"]["anyOf"].as_array().unwrap();
     let split = plugins.iter().find(|plugin| plugin["const"] == "split").unwrap();
-    assert_eq!(split["description"], "Makes a record of every element of a list.");
+    assert_eq!(split["description"], "Splits a list into one record per element.");
 }

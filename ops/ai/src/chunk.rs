@@ -1,4 +1,4 @@
-//! `ai.chunk`: cuts a text into chunks.
+//! `ai.chunk`: splits a text into chunks.
 
 mod cut;
 mod pack;
@@ -30,26 +30,29 @@ const SOURCE_KEY: Str = Str::from_static("ai.chunk.source_key");
 const INDEX: Str = Str::from_static("ai.chunk.index");
 const COUNT: Str = Str::from_static("ai.chunk.count");
 
-/// The kind, for the registry.
+/// Returns the `ai.chunk` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Reference, Text};
     let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
-    let specification = Specification::builtin("ai.chunk", "Cuts a text into chunks.")
+    let specification = Specification::builtin("ai.chunk", "Splits a text into chunks.")
         .describe(
-            "Cuts the text at `inputField` into chunks of at most `chunkSize`, of which the last `overlap` begin the \
-             next one. Space around a chunk is removed and does not count; a text without content has no chunks.\n\n\
-             | `strategy` | cuts | sizes are |\n| --- | --- | --- |\n\
-             | `recursive` | at the largest of paragraph, line, sentence, word that fits | characters |\n\
+            "Splits the text in `inputField` into chunks of at most `chunkSize`. The last `overlap` of a chunk \
+             are repeated at the start of the next one. White space around a chunk is removed and does not count; \
+             a text without content has no chunks.\n\n\
+             | `strategy` | splits | unit of sizes |\n\
+             | --- | --- | --- |\n\
+             | `recursive` | at paragraphs, lines, sentences or words: the largest that fits | characters |\n\
              | `markdown` | at headings, then at blocks, never inside a code block that fits | characters |\n\
-             | `sentences` | between sentences, as Unicode has them | sentences |\n\
+             | `sentences` | between sentences, as defined by Unicode | sentences |\n\
              | `tokens` | between words; models count about four tokens for three words | words |\n\
-             | `characters` | anywhere but inside what is one character for the reader | characters |\n\n\
-             With `emit: records` each chunk is a record: it takes the place of the text, at `outputField`, and the \
-             metadata have `ai.chunk.id`, `ai.chunk.index`, `ai.chunk.count` and `ai.chunk.source_key`. With \
-             `emit: list` the record stays one, with a list of `{id, index, text}` at `outputField`.\n\n\
+             | `characters` | between any two characters as readers see them | characters |\n\n\
+             With `emit: records`, each chunk is a record, with its text in `outputField` in place of the whole \
+             text. Its metadata contains `ai.chunk.id`, `ai.chunk.index`, `ai.chunk.count` and \
+             `ai.chunk.source_key`. With `emit: list`, there is one record, with a list of `{id, index, text}` in \
+             `outputField`.\n\n\
              `emit: records`, the default, needs `--preview.pipeline-arch-v2`; `emit: list` does not.\n\n\
-             The id is a UUID made of a hash of the source key, the index and the text: indexing the same document \
-             again gives the same ids, so that an upsert replaces its chunks.",
+             The id is a UUID derived from a hash of the source key, the index and the text. Indexing the same \
+             document again gives the same ids, so that an upsert replaces its chunks.",
         )
         .with(Parameter::new("strategy", Text, "How the text is cut.").default_value("recursive").one_of(&[
             "recursive",
@@ -59,25 +62,25 @@ pub fn kind() -> Arc<dyn OperatorKind> {
             "characters",
         ]))
         .with(
-            Parameter::new("chunkSize", Int, "Largest size of a chunk, in units of the strategy.")
+            Parameter::new("chunkSize", Int, "Maximum size of a chunk, in the unit of the strategy.")
                 .default_value("1000")
                 .alias("size")
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with(
-            Parameter::new("overlap", Int, "How much of a chunk's end begins the next one, at most.")
+            Parameter::new("overlap", Int, "Maximum size of a chunk's end that is repeated in the next one.")
                 .default_value("0")
                 .validate(Validation::GreaterThan(-1.0)),
         )
         .with(Parameter::new("inputField", Reference, "The text.").default_value(".Payload.After").validate(within()))
         .with(
-            Parameter::new("outputField", Reference, "Where the text of a chunk goes, or the list of chunks.")
+            Parameter::new("outputField", Reference, "Field for the text of a chunk, or for the list of chunks.")
                 .default_value(".Payload.After.text")
                 .validate(within()),
         )
-        .with(Parameter::new("sourceKey", Reference, "What identifies the document.").default_value(".Key"))
+        .with(Parameter::new("sourceKey", Reference, "Field that identifies the document.").default_value(".Key"))
         .with(
-            Parameter::new("emit", Text, "A record per chunk, or a list.")
+            Parameter::new("emit", Text, "Output: a record per chunk, or a list.")
                 .default_value("records")
                 .one_of(&["records", "list"]),
         )
@@ -120,7 +123,7 @@ struct Chunk {
     cut: Cut,
     size: usize,
     overlap: usize,
-    /// A record per chunk, or a list.
+    /// True for a record per chunk, false for a list.
     records: bool,
 }
 
@@ -171,7 +174,7 @@ impl ConfiguredOperator for Chunk {
 impl Operator for Chunk {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
-            // A row that fails stays as it was.
+            // A failed row must stay unchanged.
             let mut rest = record.clone();
             let key = text_at(record, &self.source_key).map_err(|fault| self.without_key(&fault))?;
             let text = text_at(record, &self.input)?;
@@ -196,7 +199,7 @@ impl Operator for Chunk {
             if chunks.is_empty() {
                 return Ok(Decision::Split(Vec::new()));
             }
-            // Where one chunk can be set, another one can be set again.
+            // If the field can be set once, it can be set for every chunk.
             self.output.set(&mut rest, "".into())?;
             if chunks.len() <= Pieces::FEW {
                 let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
@@ -212,7 +215,7 @@ impl Operator for Chunk {
     }
 }
 
-/// The record of a chunk: `rest` with its text in the place of another one.
+/// Returns the record of a chunk: `rest` with the chunk's text in the output field.
 fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usize, text: &str) -> Record {
     let mut piece = rest.clone();
     let set = output.set(&mut piece, text.into());
@@ -225,7 +228,7 @@ fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usiz
 }
 
 impl Chunk {
-    /// The side that was the text, where a field of it is what the chunks become.
+    /// Returns the payload side or key that held the text, if the output is a field of it.
     fn replaced(&self) -> Option<Side> {
         match (self.input.target(), self.output.target()) {
             (Target::Data(side), Target::Field(other, _)) if side == other => Some(*side),
@@ -233,7 +236,7 @@ impl Chunk {
         }
     }
 
-    /// Makes room for the chunks.
+    /// Removes the text, to make room for the chunks.
     fn take_out(&self, record: &mut Record) -> Result<(), Fault> {
         if let Some(side) = self.replaced() {
             *side.of_mut(record) = Data::from(Object::new());
@@ -252,7 +255,7 @@ impl Chunk {
     }
 }
 
-/// A UUID of version 8 from a hash of everything that a chunk is: the same chunk has the same id for ever.
+/// Returns a UUID (version 8) from a hash of all properties of a chunk. The same chunk always has the same id.
 fn id(key: &str, index: u64, text: &str) -> String {
     let mut hash = Sha256::new();
     hash.update((key.len() as u64).to_le_bytes());

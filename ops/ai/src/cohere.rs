@@ -1,4 +1,4 @@
-//! Processors that ask Cohere (version 2 of its API).
+//! Processors that use Cohere (version 2 of its API).
 
 pub mod command;
 pub mod embed;
@@ -9,7 +9,7 @@ use anabranch_graph::text::Str;
 
 use crate::service::{backoff_parameters, request_parameters};
 
-/// Address, key, repetitions.
+/// Returns the parameters for address, key and retries.
 fn parameters() -> Vec<Parameter> {
     let mut parameters = vec![
         Parameter::new("apiKey", ParameterKind::Text, "Key of the API.").required().secret(),
@@ -22,7 +22,7 @@ fn parameters() -> Vec<Parameter> {
     parameters
 }
 
-/// A part of the record, the payload by default.
+/// Returns a parameter for a part of the record; the default is the payload.
 fn place(name: &'static str, description: &'static str) -> Parameter {
     let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
     Parameter::new(name, ParameterKind::Reference, description)

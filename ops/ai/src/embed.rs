@@ -1,4 +1,4 @@
-//! `ai.embed`: adds the embedding of a text, by any service, each text once.
+//! `ai.embed`: adds the embedding of a text, from any service. Each text is sent only once.
 
 use std::sync::Arc;
 
@@ -14,57 +14,69 @@ use crate::embedding::{Form, Model, Protocol, Rows};
 use crate::finding::finding;
 use crate::service::{Address, backoff, backoff_parameters, request_parameters};
 
-/// The kind, for the registry.
+/// Returns the `ai.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Bool, Int, Reference, Text};
     let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
     let specification = Specification::builtin("ai.embed", "Adds the embedding of a text.")
         .describe(
-            "Stores the embedding of the text at `inputField` at `outputField`: a list of floats; of a list of texts, \
-             a list of those. The texts of many records are sent in one request, a text that is there twice once; \
-             where a request is refused for a text, only its record fails. An answer whose embeddings have differing \
-             lengths is refused as a whole. An error that comes with status 200 is repeated if its type, code or \
-             status names a fault that goes away.\n\n\
-             An embedding is remembered under a hash of service, model, dimensions and text, also from one run to the \
-             next if the state store survives: what did not change is not paid for again. `cache: false` asks always.\n\n\
-             `provider` says which protocol the service speaks; `baseURL` where it is, so that any server with one of \
-             these protocols can be used.",
+            "Stores the embedding of the text in `inputField` in `outputField`: a list of floats; for a list of \
+             texts, a list of embeddings. The texts of many records are sent in one request, and equal texts only \
+             once. If a request is rejected because of a text, only the record of that text fails. An answer \
+             whose embeddings have different lengths is rejected as a whole. An error with status 200 is retried \
+             if its type, code or status denotes a transient error.\n\n\
+             An embedding is cached under a hash of service, model, dimensions and text, also across runs if the \
+             state store is persistent: unchanged texts cost nothing. With `cache: false`, every text is sent.\n\n\
+             `provider` selects the protocol of the service, and `baseURL` its address, so that every server with \
+             one of these protocols can be used.",
         )
         .with(
             Parameter::new("provider", Text, "Protocol of the service.")
                 .default_value("openai")
                 .one_of(&["openai", "ollama", "voyage", "cohere"]),
         )
-        .with(Parameter::new("model", Text, "Name of the model, as text-embedding-3-small.").required())
+        .with(Parameter::new("model", Text, "Name of the model, such as text-embedding-3-small.").required())
         .with(
-            Parameter::new("baseURL", Text, "Address of the service, as http://localhost:11434; the provider's own if not given.")
-                .alias("base_url")
-                .alias("openai.baseURL")
-                .alias("ollama.baseURL")
-                .alias("voyage.baseURL")
-                .alias("cohere.baseURL"),
+            Parameter::new(
+                "baseURL",
+                Text,
+                "Address of the service, such as http://localhost:11434. The default is that of the provider.",
+            )
+            .alias("base_url")
+            .alias("openai.baseURL")
+            .alias("ollama.baseURL")
+            .alias("voyage.baseURL")
+            .alias("cohere.baseURL"),
         )
         .with(Parameter::new("apiKey", Text, "Key of the service.").alias("api_key").secret())
         .with(
-            Parameter::new("dimensions", Int, "Length of the embeddings; the model's own if not given.")
+            Parameter::new("dimensions", Int, "Length of the embeddings. The default is that of the model.")
                 .validate(Validation::GreaterThan(0.0)),
         )
-        .with(Parameter::new("inputType", Text, "What the texts are for, as the provider names it (Cohere, Voyage)."))
-        .with(Parameter::new("inputField", Reference, "The text, or list of texts.").default_value(".Payload.After.text").validate(within()))
-        .with(Parameter::new("outputField", Reference, "Where the embedding is stored.").default_value(".Payload.After.vector").validate(within()))
+        .with(Parameter::new("inputType", Text, "Purpose of the texts, in the terms of the provider (Cohere, Voyage)."))
         .with(
-            Parameter::new("maxTextsPerRequest", Int, "Most texts of one request.")
+            Parameter::new("inputField", Reference, "The text, or list of texts.")
+                .default_value(".Payload.After.text")
+                .validate(within()),
+        )
+        .with(
+            Parameter::new("outputField", Reference, "Field for the embedding.")
+                .default_value(".Payload.After.vector")
+                .validate(within()),
+        )
+        .with(
+            Parameter::new("maxTextsPerRequest", Int, "Maximum number of texts per request.")
                 .default_value("96")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(2049.0)),
         )
-        .with(Parameter::new("cache", Bool, "Whether embeddings are remembered.").default_value("true"))
+        .with(Parameter::new("cache", Bool, "Whether embeddings are cached.").default_value("true"))
         .with_all(backoff_parameters("3").into_iter().chain(request_parameters()).map(aliased).collect())
         .with_all(shared::processor());
     anabranch_graph::kind::operator(specification, configure)
 }
 
-/// Names under which this processor's users know two of the parameters.
+/// Adds the aliases of two parameters for this processor.
 fn aliased(parameter: Parameter) -> Parameter {
     match parameter.name.as_str() {
         "backoffRetry.count" => parameter.alias("maxRetries"),

@@ -1,4 +1,4 @@
-//! Embeddings of texts: many texts to a request, each distinct text once, none that is remembered.
+//! Embeddings of texts: several texts per request, each distinct text once, and none that is cached.
 
 mod memory;
 mod protocol;
@@ -17,24 +17,24 @@ pub(crate) use memory::Memory;
 pub(crate) use protocol::{Model, Protocol};
 pub(crate) use rows::{Form, Rows};
 
-/// The embedding of a text: a list of floats. Cloning is O(1).
+/// Embedding of a text: a list of floats. Cloning is O(1).
 pub(crate) type Embedding = Value;
 
-/// Asks a model for embeddings.
+/// Requests embeddings from a model.
 pub(crate) struct Embedder {
     pub(crate) service: Service,
     pub(crate) model: Model,
-    /// Most texts of a request.
+    /// Maximum number of texts per request.
     pub(crate) batch: usize,
     pub(crate) memory: Option<Memory>,
 }
 
 impl Embedder {
-    /// The embedding of each text, in order, or why there is none.
+    /// Returns the embedding of each text in order, or its fault.
     ///
-    /// Texts are sent `batch` at a time, requests go out together as far as the service's bound allows. Where a
-    /// service refuses a request for what is in it, its halves are asked for, so that one text cannot fail others:
-    /// at most about 2·log₂(batch) more requests for each such text.
+    /// Sends `batch` texts per request, with concurrent requests up to the service's limit. If the service rejects the
+    /// content of a request, sends its halves separately, so that one text cannot fail others. This takes at most about
+    /// 2·log₂(batch) additional requests for each such text.
     pub(crate) async fn embed(&self, texts: &[&str]) -> Vec<Result<Embedding, Fault>> {
         let mut slots: HashMap<&str, usize> = HashMap::with_capacity(texts.len());
         let mut distinct: Vec<&str> = Vec::new();
@@ -63,7 +63,7 @@ impl Embedder {
         texts.iter().map(|text| slots.get(text).and_then(|slot| known[*slot].clone()).unwrap_or_else(lost)).collect()
     }
 
-    /// One answer per text.
+    /// Returns one result per text.
     fn ask<'a>(&'a self, texts: &'a [&'a str]) -> BoxFuture<'a, Vec<Result<Embedding, Fault>>> {
         async move {
             let fault = match self.model.ask(&self.service, texts).await {

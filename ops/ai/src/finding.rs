@@ -1,9 +1,9 @@
-//! What is said of a setting.
+//! Findings about settings.
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostic;
 
-/// Something is wrong with a setting.
+/// Returns a finding about a setting.
 pub(crate) fn finding(arguments: &Arguments, name: &str, what: impl Into<String>) -> Diagnostic {
     Diagnostic::error("settings.invalid", what).with_span(arguments.span(name)).with_path(format!("/{name}"))
 }

@@ -1,11 +1,11 @@
-//! Answers whose items say which part of the question they are of.
+//! Answers whose items contain the index of their part of the request.
 
-/// The items in the order of their indexes.
+/// Returns the items in the order of their indexes.
 ///
-/// Where the indexes contradict each other, no item can be trusted to be of the part that it names.
+/// If the indexes are contradictory, no item can be attributed to its part.
 ///
 /// # Errors
-/// There is not exactly one item per index: why, in the names of items and parts.
+/// Fails unless there is exactly one item per index. The error uses the given names of items and parts.
 pub(crate) fn by_index<T>(
     items: impl ExactSizeIterator<Item = (usize, T)>,
     (name, count, parts): (&str, usize, &str),
@@ -22,6 +22,6 @@ pub(crate) fn by_index<T>(
             Some(place) => *place = Some(item),
         }
     }
-    // As many items as places, and no place twice: each has its item.
+    // There are as many items as places, and no place is used twice: each has its item.
     Ok(places.into_iter().flatten().collect())
 }

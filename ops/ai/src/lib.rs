@@ -1,7 +1,7 @@
-//! Processors that chunk text and ask language and embedding models.
+//! Processors that split text into chunks and call language and embedding models.
 //!
-//! [`chunk`] computes; all others send requests: one per record ([`question`]), or one for many texts
-//! ([`embedding`]). What the services have in common is in [`service`].
+//! [`chunk`] computes locally. All others send requests: one per record ([`question`]), or one for many texts
+//! ([`embedding`]). [`service`] contains the common parts.
 
 pub mod chunk;
 pub mod cohere;
@@ -19,7 +19,7 @@ mod text;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_operator(chunk::kind());
     registry.add_operator(cohere::command::kind());

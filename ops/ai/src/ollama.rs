@@ -1,4 +1,4 @@
-//! `ollama`: lets a model of an Ollama server make another record of a record.
+//! `ollama`: transforms a record with a model of an Ollama server.
 
 use std::sync::Arc;
 
@@ -19,34 +19,34 @@ use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, backoff, backoff_parameters, request_parameters};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `ollama` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, List, Text};
-    let specification = Specification::builtin("ollama", "Transforms data by asking a model of an Ollama server.")
+    let specification = Specification::builtin("ollama", "Transforms data with a model of an Ollama server.")
         .describe(
-            "Asks the model to follow `prompt` on the data at `field`, and puts the JSON object that it answers in \
-             their place. One request per record. A prompt that, data included, is longer than `maxPromptLength` or \
-             holds one of the texts in `refuse` (in any case) is an error of the record.",
+            "Asks the model to follow `prompt` on the data in `field`, and replaces the data with the JSON object \
+             in the answer. Sends one request per record. If the prompt including the data is longer than \
+             `maxPromptLength` or contains one of the texts in `refuse` (case-insensitive), the record fails.",
         )
         .with(
-            Parameter::new("url", Text, "Address of the server, as http://localhost:11434.")
+            Parameter::new("url", Text, "Address of the server, such as http://localhost:11434.")
                 .required()
                 .alias("baseURL"),
         )
         .with(Parameter::new("model", Text, "Name of the model.").default_value("llama3.2"))
-        .with(Parameter::new("prompt", Text, "What the model is to do."))
+        .with(Parameter::new("prompt", Text, "Instructions for the model."))
         .with(
-            Parameter::new("field", ParameterKind::Reference, "The data; the answer takes their place.")
+            Parameter::new("field", ParameterKind::Reference, "The data, which is replaced with the answer.")
                 .default_value(".Payload.After")
                 .validate(Validation::Within(vec![Str::from_static(".Payload")])),
         )
         .with(
-            Parameter::new("maxPromptLength", Int, "Most bytes of a prompt, data included.")
+            Parameter::new("maxPromptLength", Int, "Maximum size of a prompt in bytes, including the data.")
                 .default_value("4096")
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with(
-            Parameter::new("refuse", List, "Texts that no prompt may hold; `none` = any may.")
+            Parameter::new("refuse", List, "Texts that a prompt must not contain; `none` = no restriction.")
                 .default_value("rm -rf,drop table,<script>,javascript:,data:text/html"),
         )
         .with_all(backoff_parameters("0"))
@@ -74,7 +74,7 @@ struct Transformation {
     model: Str,
     prompt: Str,
     longest: usize,
-    /// In lower case.
+    /// Texts that a prompt must not contain, in lower case.
     refuse: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Processors that ask OpenAI, or whoever speaks its protocol.
+//! Processors that use OpenAI or a compatible service.
 
 pub mod embeddings;
 pub mod textgen;
@@ -11,7 +11,7 @@ use anabranch_ops_http::client::Retry;
 
 use crate::service::count;
 
-/// Address, key and repetitions.
+/// Returns the parameters for address, key and retries.
 fn parameters() -> Vec<Parameter> {
     use ParameterKind::{Float, Int, Text};
     let number = |name, description, default| {
@@ -22,10 +22,10 @@ fn parameters() -> Vec<Parameter> {
         Parameter::new("base_url", Text, "Address of the API, up to the version.")
             .default_value("https://api.openai.com/v1")
             .alias("baseURL"),
-        number("max_retries", "How often a request is repeated after 408, 429, 5xx or no answer.", "3"),
-        number("initial_backoff", "Delay before the first repetition, in milliseconds.", "1000"),
-        number("max_backoff", "Longest delay in milliseconds, unless the service asks for more.", "30000"),
-        Parameter::new("backoff_factor", Float, "By what the delay grows from one attempt to the next.")
+        number("max_retries", "Maximum number of retries after 408, 429, 5xx or no answer.", "3"),
+        number("initial_backoff", "Delay before the first retry, in milliseconds.", "1000"),
+        number("max_backoff", "Maximum delay in milliseconds, unless the service asks for more.", "30000"),
+        Parameter::new("backoff_factor", Float, "Growth factor of the delay between attempts.")
             .default_value("2.0")
             .validate(Validation::GreaterThan(0.0)),
     ]

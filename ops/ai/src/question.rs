@@ -1,4 +1,4 @@
-//! Processors that ask one question per record.
+//! Processors that send one request per record.
 
 use std::sync::Arc;
 
@@ -17,28 +17,28 @@ use serde_json::Value as Json;
 use crate::finding::finding;
 use crate::service::{Address, Service};
 
-/// What is asked of a record, and what is made of the answer.
+/// A request for a record, and the use of its answer.
 pub(crate) trait Question: Send + Sync + 'static {
-    /// The body of the request.
+    /// Returns the body of the request.
     fn ask(&self, record: &Record) -> Result<Json, Fault>;
 
-    /// The text in an answer, or why there is none.
+    /// Returns the text in an answer, or why it is missing.
     fn read(&self, answer: &Json) -> Result<String, String>;
 
-    /// Puts the text into the record.
+    /// Stores the text in the record.
     fn put(&self, text: String, record: &mut Record) -> Result<(), Fault>;
 
-    /// The parts of a record that are read.
+    /// Returns the part of a record that is read.
     fn input(&self) -> &Reference;
 
-    /// The part that is written.
+    /// Returns the part of a record that is written.
     fn output(&self) -> &Reference;
 
-    /// What it makes of records.
+    /// Updates the shape of the records.
     fn flow(&self, flow: &mut Flow);
 }
 
-/// A question with the address of who answers it.
+/// A question and the address of its service.
 pub(crate) struct Asking<Q> {
     pub(crate) address: Address,
     pub(crate) question: Arc<Q>,
@@ -76,7 +76,7 @@ struct Asked<Q> {
 #[async_trait]
 impl<Q: Question> AsyncOperator for Asked<Q> {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        // Boxed: the future of an answer is kilobytes, and would be moved several times.
+        // The future of a request takes kilobytes: box it, because it is moved several times.
         stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency()).collect().await
     }
 }
@@ -97,10 +97,10 @@ impl<Q: Question> Asked<Q> {
     }
 }
 
-/// The reference in a setting, to a part of a record that takes a text.
+/// Returns the reference in a setting; it must refer to a single part of a record that can hold a text.
 ///
 /// # Errors
-/// It leads to several parts.
+/// Fails if it refers to several parts.
 pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
     let reference = input(arguments, name)?;
     let hint = match reference.target() {
@@ -111,16 +111,16 @@ pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Refere
     Err(finding(arguments, name, format!("{name}: {reference} cannot be set as a whole")).with_hint(hint).into())
 }
 
-/// The reference in a setting.
+/// Returns the reference in a setting.
 ///
 /// # Errors
-/// There is none.
+/// Fails if the setting is missing.
 pub(crate) fn input(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
     let missing = || finding(arguments, name, format!("{name} is required"));
     Ok(arguments.reference(name).cloned().ok_or_else(missing)?)
 }
 
-/// The text at a JSON pointer of an answer.
+/// Returns the text at a JSON pointer of an answer.
 pub(crate) fn text_in(answer: &Json, pointer: &str) -> Result<String, String> {
     match answer.pointer(pointer).and_then(Json::as_str) {
         Some(text) => Ok(text.to_owned()),

@@ -1,4 +1,4 @@
-//! A service that answers JSON with JSON: its address, its key, and the settings of all that ask it.
+//! A JSON service: its address, its key, and the common settings of all processors that use it.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use serde_json::Value as Json;
 
 use crate::finding::finding;
 
-/// Where requests go, and how. Nothing is opened.
+/// Address of a service, with the settings of its requests. Opens no connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// The setting that names it.
+    /// Name of the setting with the address.
     setting: Str,
     url: Url,
     headers: HeaderMap,
     policy: Policy,
 }
 
-/// The service, opened.
+/// A service that is ready for requests.
 pub(crate) struct Service {
     url: Url,
     headers: HeaderMap,
@@ -34,11 +34,11 @@ pub(crate) struct Service {
     concurrency: usize,
 }
 
-/// Why a service gave no answer that can be used.
+/// Reason why a service gave no usable answer.
 pub(crate) enum Refusal {
-    /// It refuses what is in the request: others may be fine.
+    /// The service rejects the content of the request; other requests may succeed.
     Content(Fault),
-    /// Anything else.
+    /// Any other reason.
     Other(Fault),
 }
 
@@ -50,46 +50,54 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// How requests are made: of every processor that makes some.
+/// Returns the request parameters that all such processors have.
 pub(crate) fn request_parameters() -> Vec<Parameter> {
     use ParameterKind::{Duration, Float, Int};
     vec![
-        Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
+        Parameter::new("request.timeout", Duration, "Time limit of one attempt, including the answer; 0 = unlimited.")
             .default_value("120s"),
-        Parameter::new("request.concurrency", Int, "Most requests in flight.")
+        Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
             .default_value("4")
             .validate(Validation::GreaterThan(0.0))
             .validate(Validation::LessThan(10_001.0)),
-        Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Most bytes of an answer.")
+        Parameter::new(
+            "request.perMinute",
+            Float,
+            "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
+        )
+        .default_value("0")
+        .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Maximum size of an answer.")
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),
     ]
 }
 
-/// When an attempt is repeated, as `backoffRetry.*`.
+/// Returns the parameters `backoffRetry.*` for retries.
 pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
     use ParameterKind::{Duration, Float, Int};
     vec![
-        Parameter::new("backoffRetry.count", Int, "How often a request is repeated after 408, 429, 5xx or no answer.")
+        Parameter::new("backoffRetry.count", Int, "Maximum number of retries after 408, 429, 5xx or no answer.")
             .default_value(count)
             .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+        Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
             .default_value("2")
             .validate(Validation::GreaterThan(0.0))
             .only_with("backoffRetry.count"),
-        Parameter::new("backoffRetry.min", Duration, "Delay before the first repetition; up to a quarter is added.")
-            .default_value("100ms")
-            .only_with("backoffRetry.count"),
-        Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the service asks for more.")
+        Parameter::new(
+            "backoffRetry.min",
+            Duration,
+            "Delay before the first retry; a random part of up to a quarter is added.",
+        )
+        .default_value("100ms")
+        .only_with("backoffRetry.count"),
+        Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the service asks for more.")
             .default_value("5s")
             .only_with("backoffRetry.count"),
     ]
 }
 
-/// What [`backoff_parameters`] say.
+/// Reads the settings of [`backoff_parameters`].
 pub(crate) fn backoff(arguments: &Arguments) -> Retry {
     Retry {
         count: count(arguments, "backoffRetry.count"),
@@ -99,16 +107,16 @@ pub(crate) fn backoff(arguments: &Arguments) -> Retry {
     }
 }
 
-/// A number of repetitions.
+/// Returns a number of retries.
 pub(crate) fn count(arguments: &Arguments, name: &str) -> u32 {
     arguments.int(name).and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX)
 }
 
 impl Address {
-    /// The address in the setting `base` with `path` after it.
+    /// Builds the address from the setting `base`, with `path` appended.
     ///
     /// # Errors
-    /// The address is no URL, the key no header.
+    /// Fails if the address is not a URL, or the key is not a valid header.
     pub(crate) fn configure(
         arguments: &Arguments,
         base: &str,
@@ -119,7 +127,7 @@ impl Address {
         Self::configure_or(arguments, (base, ""), path, key, retry)
     }
 
-    /// The same, where the setting may be missing and another address then stands for it.
+    /// Like [`Address::configure`], with the default `otherwise` for a missing setting.
     ///
     /// # Errors
     /// As [`Address::configure`].
@@ -169,7 +177,7 @@ impl Address {
         }
     }
 
-    /// Opens it: connections are made when they are needed.
+    /// Opens the service. Connections are made when they are needed.
     pub(crate) fn open(&self, network: Network) -> Result<Service, Fault> {
         let client = Client::new(&Tls::default(), network, self.policy.clone())?;
         Ok(Service {
@@ -180,13 +188,13 @@ impl Address {
         })
     }
 
-    /// The address without credentials.
+    /// Returns the address without credentials.
     pub(crate) fn shown(&self) -> String {
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
         format!("{}://{}{port}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
     }
 
-    /// The most workers: requests one at a time are made in order.
+    /// Returns the maximum number of workers. With one request at a time, it is one, so that requests are in order.
     pub(crate) fn max_workers(&self) -> Option<u32> {
         (self.policy.concurrency == 1).then_some(1)
     }
@@ -203,12 +211,12 @@ fn url(text: &str, path: &str) -> Result<Url, String> {
 }
 
 impl Service {
-    /// Most requests in flight.
+    /// Returns the maximum number of requests in flight.
     pub(crate) fn concurrency(&self) -> usize {
         self.concurrency
     }
 
-    /// Asks, and reads the answer. Dropping the future aborts the request.
+    /// Sends a request and reads the answer. Dropping the future aborts the request.
     pub(crate) async fn ask<Q: Serialize, A: DeserializeOwned>(&self, question: &Q) -> Result<A, Refusal> {
         let turn = self.client.turn().await;
         let body =
@@ -220,17 +228,17 @@ impl Service {
         serde_json::from_slice(&answer.body).map_err(|error| Refusal::Other(self.unusable(error)))
     }
 
-    /// An answer that is not what the service is known to give.
+    /// Returns the fault for an answer in an unexpected format.
     pub(crate) fn unusable(&self, why: impl std::fmt::Display) -> Fault {
         let host = self.url.host_str().unwrap_or_default();
         Fault::record("answer_unusable", format!("{host}{} gave an answer that cannot be used: {why}", self.url.path()))
     }
 }
 
-/// No error is longer.
+/// Maximum size in bytes of an error.
 const LONGEST_ERROR: usize = 64 << 10;
 
-/// The error that a gateway in front of a model sends as a success: `{"error": {"message": …, "type": …}}`.
+/// Finds the error that a model gateway sends with a success status: `{"error": {"message": …, "type": …}}`.
 fn disguised(body: &[u8]) -> Option<Disguised> {
     #[derive(Deserialize)]
     struct Found {
@@ -252,7 +260,7 @@ fn disguised(body: &[u8]) -> Option<Disguised> {
     (!said.is_empty()).then(|| Disguised { said, transient: ["type", "code", "status"].iter().any(kind) })
 }
 
-/// Whether a type of an error, its code or its status stands for one that goes away: those that services say with 408,
+/// Returns `true` if the type, code or status of an error denotes a transient one: those that services send with 408,
 /// 429 and 5xx.
 fn names_a_transient_error(kind: &Json) -> bool {
     const NAMES: [&str; 8] =

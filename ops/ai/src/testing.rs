@@ -1,4 +1,4 @@
-//! Running a processor on records, for the tests of processors.
+//! Runs a processor on records, for tests of processors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ impl LogSink for Silence {
     }
 }
 
-/// Remembers while it lives, or fails at everything.
+/// An in-memory store that can be made to fail.
 #[derive(Default)]
 pub(crate) struct Notebook {
     pub(crate) entries: Mutex<HashMap<(String, MemoKey), Bytes>>,
@@ -64,7 +64,7 @@ fn host(memo: Arc<dyn Memo>) -> Host {
     }
 }
 
-/// The processor under settings, or what is wrong with them.
+/// Configures the processor, or returns the findings about the settings.
 pub(crate) fn configured(
     kind: &Arc<dyn OperatorKind>,
     settings: &[(&str, &str)],
@@ -74,12 +74,12 @@ pub(crate) fn configured(
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 
-/// What is wrong with settings.
+/// Returns the findings about settings.
 pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Vec<String> {
     configured(kind, settings).err().unwrap_or_default()
 }
 
-/// The record afterwards, and the decision of an inline processor on it.
+/// Runs an inline processor; returns the record afterwards and the decision.
 pub(crate) fn inline(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
     let built = configured(kind, settings).unwrap().build(0, &host(Arc::new(Oblivion))).unwrap();
     let BuiltOperator::Inline(mut operator) = built else { panic!("not inline") };
@@ -88,7 +88,7 @@ pub(crate) fn inline(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], re
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
 }
 
-/// What a processor that waits makes of records: the records, or codes and messages of faults.
+/// Runs an asynchronous processor; returns the records, or codes and messages of faults.
 pub(crate) async fn waiting(
     kind: &Arc<dyn OperatorKind>,
     settings: &[(&str, &str)],
@@ -107,12 +107,12 @@ pub(crate) async fn waiting(
     verdicts.into_iter().map(result).collect()
 }
 
-/// A record from its JSON text.
+/// Parses a record from JSON text.
 pub(crate) fn record(json: &str) -> Record {
     Record::from_json(json.as_bytes()).unwrap()
 }
 
-/// The JSON text of a record.
+/// Returns the JSON text of a record.
 pub(crate) fn text(record: &Record) -> String {
     let mut out = Vec::new();
     write_record(record, &mut out).unwrap();

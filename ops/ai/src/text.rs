@@ -1,4 +1,4 @@
-//! The text in a part of a record.
+//! Text of a part of a record.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use anabranch_graph::record::{Data, Record};
 use anabranch_graph::reference::{Part, Reference};
 use anabranch_graph::value::Value;
 
-/// The text at a reference; JSON text of what is neither text nor bytes.
+/// Returns the text at a reference; JSON text for values that are neither text nor bytes.
 ///
 /// # Errors
-/// `field_missing`, `text_not_utf8`: nothing is there, or no text.
+/// `field_missing` if the part is missing; `text_not_utf8` if its bytes are not text.
 pub(crate) fn text_at<'r>(record: &'r Record, place: &Reference) -> Result<Cow<'r, str>, Fault> {
     let missing = || Fault::record("field_missing", format!("there is no text at {place}"));
     match place.get(record)?.ok_or_else(missing)? {
@@ -24,7 +24,7 @@ pub(crate) fn text_at<'r>(record: &'r Record, place: &Reference) -> Result<Cow<'
     }
 }
 
-/// The text of a value at a reference; JSON text of what is neither text nor bytes.
+/// Returns the text of a value at a reference; JSON text for values that are neither text nor bytes.
 ///
 /// # Errors
 /// As [`text_at`].

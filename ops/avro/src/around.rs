@@ -1,12 +1,12 @@
-//! Schemas around native processors (spec § 2.6).
+//! Schema handling around native processors (spec § 2.6).
 //!
-//! Raw data whose schema the metadata name are decoded before the processor sees them, and stay decoded: nothing is
-//! encoded between processors, so that conditions see fields too. What a processor makes of structured data keeps a
-//! version that fits it: where it changed their shape, the new one is registered under the same subject; where it made raw
-//! data of them, which the next step would decode, they have none any more. Bytes are made where records leave, see
-//! [`crate::record::encode`].
+//! Raw data with a schema in the metadata is decoded before the processor sees it, and stays decoded: nothing is
+//! encoded between processors, so that conditions can read fields too. After the processor, structured data must still
+//! have a version that fits it. If the processor changed the shape, the new schema is registered under the same
+//! subject. If it turned the data into raw data, which the next processor would decode, the schema is removed from the
+//! metadata. Data is encoded where records leave the pipeline, see [`crate::record::encode`].
 //!
-//! WebAssembly processors do the same on their side, see [`crate::guest`].
+//! WebAssembly processors handle schemas themselves, see [`crate::guest`].
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::record::{Part, decode, has_schema, is_encoded, refresh};
 use crate::strip::Prepared;
 use crate::wrapped::wrapped;
 
-/// The processor with schemas around it.
+/// Wraps a processor with schema handling.
 pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
     wrapped(kind, |inner, arguments| {
         let on = |step: &str, part: &str| arguments.bool(&format!("sdk.schema.{step}.{part}.enabled")).unwrap_or(false);
@@ -45,7 +45,7 @@ pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
     })
 }
 
-/// For the key and the payload.
+/// Settings for the key and the payload.
 #[derive(Clone, Copy)]
 struct Switches {
     decode: [bool; 2],
@@ -65,7 +65,7 @@ impl ConfiguredOperator for Configured {
     fn signature(&self) -> Signature {
         let mut signature = self.inner.signature();
         match &mut signature.writes {
-            // What changes no data has no new shape.
+            // A processor that changes no data does not change its shape.
             Access::These(writes) if !writes.is_empty() => {
                 writes.extend(parts(self.switches.encode).flat_map(names));
             }
@@ -123,12 +123,12 @@ impl Configured {
         self.inner.signature().writes.overlaps(&Access::These(places.into_iter().collect()))
     }
 
-    /// Whether the processor may name schemas itself.
+    /// Returns `true` if the processor may write schema names itself.
     fn renames(&self) -> bool {
         self.may_write(parts(self.switches.encode).flat_map(names))
     }
 
-    /// What is known of metadata after data of a part may have become raw, or what no schema holds.
+    /// Updates the static shape of the metadata if data may have become raw, or may fit no schema.
     fn unname(&self, part: Part, before: &RecordShape, after: &mut RecordShape) {
         let place = match part {
             Part::Key => Str::from_static("Key"),
@@ -155,19 +155,19 @@ impl Configured {
     }
 }
 
-/// The places in the metadata that name the schema of a part.
+/// Returns the metadata paths of a part's schema.
 fn names(part: Part) -> [Vec<Str>; 2] {
     let (subject, version) = part.names();
     [subject, version].map(|key| vec![Str::from_static("Metadata"), key])
 }
 
-/// Decodes what the switches say. An error leaves the record half decoded.
+/// Decodes the parts that the settings enable. On an error, the record may be partly decoded.
 fn decode_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Result<bool, Fault> {
     parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(desk, part, record)?))
 }
 
-/// A registry that is away fails the record for now; data without a schema lose the one they do not have any more. The
-/// record was made of this row.
+/// Updates the schema names of a record that was made from `row`, and removes those of data without a schema. Fails if
+/// the registry is unavailable.
 fn refresh_all(
     desk: &mut Desk,
     switches: Switches,
@@ -206,10 +206,10 @@ impl<O: Operator + ?Sized> Operator for Around<O> {
         let Around { inner, desk, switches, strip, given } = self;
         let concerns = |record: &Record| parts(switches.decode).any(|part| is_encoded(part, record));
         let decode = |record: &mut Record| decode_all(desk, *switches, record);
-        // What a processor that panicked was given is there still.
+        // A processor that panicked leaves its entries.
         given.clear();
         strip.process(&mut **inner, rows, concerns, decode, |row, record| given.note(row, record));
-        // A registry that is away ends the run, so nobody sees a row that fails here.
+        // A registry that is unavailable ends the run, so the faults of these rows are not used.
         for (row, decision) in rows.decisions_mut() {
             if let Decision::Pieces(pieces) = decision {
                 let named = named(pieces, |piece| refresh_all(desk, *switches, given, row, piece));
@@ -256,7 +256,7 @@ impl AsyncOperator for AroundAsync {
                 Err(fault) => Verdict::Fail(fault),
                 Ok(_) => match verdicts.next() {
                     Some((row, verdict)) => self.refreshed(&given, row, verdict).await,
-                    // The rest is given again.
+                    // The rest is passed again.
                     None => break,
                 },
             });
@@ -285,7 +285,7 @@ impl AroundAsync {
                 let before = record.metadata.clone();
                 let refreshed = refresh_all(desk, self.switches, given, row, record);
                 if desk.is_stuck() {
-                    // The next attempt is to see what the processor made.
+                    // The next attempt must see the processor's output.
                     record.metadata = before;
                 }
                 refreshed

@@ -1,8 +1,8 @@
-//! Data in the binary form of Avro, by their schema.
+//! Encodes and decodes data in the binary format of Avro.
 //!
-//! The library parses and checks schemas. The data themselves are read and written here: between values of records
-//! and bytes without a tree in between, with maps in the order of their keys (the library's are in random order, so
-//! that equal records would give other bytes), and with bounds on what damaged bytes can make us allocate.
+//! The library parses and checks schemas. The data itself is read and written here, directly between record values and
+//! bytes. Maps are written in key order (the library's order is random, so that equal records would give different
+//! bytes), and damaged bytes cannot cause large allocations.
 //!
 //! | Avro | value | also written from |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | time-millis, time-micros | integer in that unit | |
 //! | duration | map of `months`, `days`, `millis` | |
 //!
-//! A time that is finer than its type is cut to the unit.
+//! A time with a finer resolution than its type is truncated to the unit.
 
 mod compile;
 mod decimal;
@@ -27,29 +27,29 @@ mod encode;
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 
-/// What is wrong with data or a schema.
+/// Error in data or a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The text is no Avro schema.
+    /// The text is not an Avro schema.
     #[error("{0}")]
     Schema(String),
-    /// A value does not fit.
+    /// A value does not fit the schema.
     #[error("{path}{what}", path = PathText(path))]
     Misfit {
-        /// The keys that lead to it, the innermost first.
+        /// The keys of its path, the innermost first.
         path: Vec<Str>,
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// Bytes that this schema did not write.
+    /// The bytes were not written with this schema.
     #[error("byte {at}: {what}")]
     Damaged {
         /// Offset in the data.
         at: usize,
-        /// What is wrong there.
+        /// The problem at this offset.
         what: &'static str,
     },
-    /// Data must be a record or a map to become structured.
+    /// The schema must be a record or a map for structured data.
     #[error("the schema is {0}, not a record or a map")]
     NotStructured(&'static str),
 }
@@ -68,14 +68,14 @@ impl std::fmt::Display for PathText<'_> {
     }
 }
 
-/// Deeper values are refused: a schema may contain itself, and the stack is finite.
+/// Maximum nesting depth of values: a schema may contain itself, and the stack is limited.
 const DEPTH: usize = 128;
 
-/// A schema, ready to encode and decode. O(size of the schema) to make.
+/// A compiled schema, which encodes and decodes. Compiling costs O(size of the schema).
 #[derive(Debug)]
 pub struct Codec {
     root: Node,
-    /// Records, enums and fixed by number: a schema may contain itself.
+    /// Records, enums and fixed types by number, because a schema may contain itself.
     named: Vec<Node>,
 }
 
@@ -95,11 +95,11 @@ enum Node {
     Record(Vec<Field>),
     Enum(Vec<Str>),
     Fixed(usize),
-    /// Digits, digits after the point, bytes where that is fixed.
+    /// Precision, scale, and the number of bytes if it is fixed.
     Decimal(usize, usize, Option<usize>),
     BigDecimal,
     UuidText,
-    /// Sixteen bytes, after their number where they are `bytes`.
+    /// Sixteen bytes, with a length prefix if the type is `bytes`.
     Uuid(Sized),
     Date,
     TimeMillis,
@@ -119,13 +119,13 @@ enum Sized {
 struct Field {
     name: Str,
     node: Node,
-    /// Written where the value has no such field.
+    /// Value that is written if the field is missing.
     default: Option<Value>,
-    /// Place among the names in order, so that a decoded map is sorted without comparing.
+    /// Rank of the name in sorted order, so that a decoded map is sorted without comparisons.
     rank: usize,
 }
 
-/// Parts of a second.
+/// Unit of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Millis,
@@ -134,15 +134,15 @@ enum Unit {
 }
 
 impl Codec {
-    /// Whether its data are records or maps, so that they can be structured.
+    /// Returns `true` if the schema is a record or a map, so that its data can be structured.
     pub fn is_structured(&self) -> bool {
         matches!(self.resolve(&self.root), Node::Record(_) | Node::Map(_))
     }
 
-    /// Appends fields. On an error nothing was appended.
+    /// Appends encoded fields. On an error, appends nothing.
     ///
     /// # Errors
-    /// The fields do not fit the schema: one is missing without a default, unknown to the schema, or of another type.
+    /// Fails if the fields do not fit the schema: one is missing without a default, unknown, or of another type.
     pub fn encode_fields(&self, fields: &Object, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let start = out.len();
         let written = match self.resolve(&self.root) {
@@ -153,7 +153,7 @@ impl Codec {
         written.inspect_err(|_| out.truncate(start))
     }
 
-    /// Whether no fields with these names fit, whatever their values: one is missing, or unknown to the schema.
+    /// Returns `true` if the field names alone do not fit, whatever the values: one is missing or unknown.
     pub(crate) fn misfits_names_of(&self, fields: &Object) -> bool {
         let Node::Record(schema) = self.resolve(&self.root) else { return false };
         let is_missing = |field: &Field| {
@@ -163,19 +163,19 @@ impl Codec {
         schema.iter().any(is_missing) || !fields.iter().all(|(name, _)| is_known(name))
     }
 
-    /// Appends a value. On an error nothing was appended.
+    /// Appends an encoded value. On an error, appends nothing.
     ///
     /// # Errors
-    /// The value does not fit the schema.
+    /// Fails if the value does not fit the schema.
     pub fn encode(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let start = out.len();
         encode::value(self, &self.root, value, out, DEPTH).inspect_err(|_| out.truncate(start))
     }
 
-    /// All of `bytes` as fields.
+    /// Decodes all of `bytes` as fields.
     ///
     /// # Errors
-    /// This schema did not write the bytes, or what it writes are no fields.
+    /// Fails if the bytes were not written with this schema, or the schema is not a record or a map.
     pub fn decode_fields(&self, bytes: &[u8]) -> Result<Object, CodecError> {
         if !self.is_structured() {
             return Err(CodecError::NotStructured(self.resolve(&self.root).name()));
@@ -186,10 +186,10 @@ impl Codec {
         }
     }
 
-    /// All of `bytes` as a value.
+    /// Decodes all of `bytes` as a value.
     ///
     /// # Errors
-    /// This schema did not write the bytes.
+    /// Fails if the bytes were not written with this schema.
     pub fn decode(&self, bytes: &[u8]) -> Result<Value, CodecError> {
         decode::whole(self, bytes)
     }
@@ -203,7 +203,7 @@ impl Codec {
 }
 
 impl Node {
-    /// The name of the type, as messages print it.
+    /// Returns the name of the type, for messages.
     fn name(&self) -> &'static str {
         match self {
             Node::Null => "null",

@@ -1,6 +1,6 @@
-//! A client of Confluent's schema registry, and of all that speak its REST protocol.
+//! Client of Confluent's schema registry, and of others with the same REST protocol.
 //!
-//! Requests run on a thread of their own: who asks may stand on any runtime, or on none that goes on meanwhile.
+//! Requests run on a separate thread, because the caller may be on any runtime, or on one that is not driven meanwhile.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,37 +18,37 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
-/// Where the registry is and how to log in there, as it is when it is asked. May block for files.
+/// Function that returns the current URL and credentials. May block to read files.
 type Renew = dyn Fn() -> (String, Login) + Send + Sync;
 
-/// How to log in.
+/// Credentials.
 #[derive(Clone)]
 pub enum Login {
-    /// Not at all, or with what the URL says.
+    /// None, or those in the URL.
     None,
     /// User and password.
     Basic(Str, Str),
-    /// A token.
+    /// A bearer token.
     Bearer(Str),
 }
 
-/// The address is no address.
+/// Error in the address of the registry.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
-    /// It is no URL of a server.
+    /// The text is not the URL of a server.
     #[error("is not the URL of a server, as https://registry:8081")]
     NotAUrl,
-    /// A user, password or token that no header can carry.
+    /// The user, password or token contains characters that are invalid in a header.
     #[error("the credentials hold characters that no HTTP header can carry")]
     Credentials,
-    /// The system refuses.
+    /// The HTTP client cannot be created.
     #[error("{0}")]
     System(String),
 }
 
 type Answered = oneshot::Sender<Result<Answer, HttpError>>;
 
-/// The registry behind an address.
+/// A registry at an address.
 pub struct ConfluentRegistry {
     access: Mutex<Arc<Access>>,
     renew: Option<Arc<Renew>>,
@@ -57,11 +57,11 @@ pub struct ConfluentRegistry {
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY: Retry = Retry { count: 4, min: Duration::from_millis(100), max: Duration::from_secs(2), factor: 2.0 };
-/// Statuses that say something about schemas, with a body.
+/// Statuses whose body contains an error about schemas.
 const SPEAKING: [&str; 5] = ["401", "403", "404", "409", "422"];
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
-/// An address with the credentials for it.
+/// An address with its credentials.
 #[derive(PartialEq)]
 struct Access {
     base: Url,
@@ -90,7 +90,7 @@ impl Access {
         Ok(Access { base, login })
     }
 
-    /// Whether it is another way into the same registry.
+    /// Returns `true` if both give access to the same registry.
     fn is_same_registry(&self, other: &Access) -> bool {
         let place = |access: &Access| {
             let mut url = access.base.clone();
@@ -133,16 +133,16 @@ impl Access {
 }
 
 impl ConfluentRegistry {
-    /// The registry at this URL. Connects to nothing.
+    /// Creates a client for the registry at this URL. Does not connect.
     ///
     /// # Errors
-    /// The URL or the credentials cannot be used.
+    /// Fails if the URL or the credentials are invalid.
     pub fn new(url: &str, login: &Login) -> Result<ConfluentRegistry, AddressError> {
         Self::with(Access::new(url, login)?, None)
     }
 
-    /// The same, whose URL and credentials are asked for now, and again when the registry refuses them: they may have been
-    /// replaced.
+    /// Creates a client whose URL and credentials come from `renew`. It is called now, and again if the registry
+    /// rejects the credentials, because they may have been replaced.
     ///
     /// # Errors
     /// As [`ConfluentRegistry::new`].
@@ -181,7 +181,7 @@ impl ConfluentRegistry {
         self.access.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the credentials again, on a thread that may block; `None` where they are what they were.
+    /// Reads the credentials again, on a thread that may block. Returns `None` if they are unchanged.
     async fn renewed(&self, before: &Access) -> Option<Arc<Access>> {
         let renew = self.renew.clone()?;
         let (tell, told) = oneshot::channel();
@@ -249,16 +249,16 @@ impl ConfluentRegistry {
         })
     }
 
-    /// The version of a subject that has this text.
+    /// Returns the version of a subject with this text.
     async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, Refusal> {
         let found = self.ask(Method::POST, &["subjects", subject], Some(body)).await?;
         schema(subject, &found).map(Arc::new).map_err(Refusal::Other)
     }
 }
 
-/// What the registry said instead of yes.
+/// Error answer of the registry.
 enum Refusal {
-    /// With its own code: 40401, 42201.
+    /// Error with the registry's own code, such as 40401 or 42201.
     Code(u64, Str),
     Other(SchemaError),
 }
@@ -292,7 +292,7 @@ fn failed(error: HttpError) -> SchemaError {
     }
 }
 
-/// Makes requests until nobody can ask any more.
+/// Executes requests until all senders are dropped.
 async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Answered)>) {
     let mut running = FuturesUnordered::new();
     loop {
@@ -300,7 +300,7 @@ async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Ans
             next = waiting.recv() => match next {
                 Some((request, done)) => running.push(async {
                     let turn = client.turn().await;
-                    // Whoever asked may be gone; the answer is then of no use.
+                    // The caller may be gone, and then the answer is not needed.
                     let _ = done.send(client.send(turn, request).await);
                 }),
                 None => return,
@@ -337,8 +337,8 @@ fn schema(subject: &Str, answer: &Json) -> Result<Schema, SchemaError> {
 
 #[async_trait]
 impl SchemaRegistry for ConfluentRegistry {
-    /// Looks the schema up first: registering needs rights that reading does not. A subject that was not there gets
-    /// the compatibility level NONE, because a schema that is inferred from data changes as they do.
+    /// Searches for the schema first, because registering needs more permissions than reading. A new subject gets the
+    /// compatibility level NONE, because an inferred schema changes with the data.
     async fn create(&self, subject: &Str, _kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
         let body = json!({ "schema": text.as_str() });
         let found = match self.look_up(subject, &body).await {

@@ -1,4 +1,4 @@
-//! `avro.decode`: turns Avro in the Confluent wire format into fields.
+//! `avro.decode`: decodes a field from Avro in the Confluent wire format.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use anabranch_graph::value::Value;
 use crate::desk::Desk;
 use crate::{field, wire};
 
-/// The kind, for the registry.
+/// Returns the `avro.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification =
         Specification::builtin("avro.decode", "Decodes a field from Avro in the Confluent wire format.")
             .describe(
-                "Reads the schema id in front of the data, fetches the schema from the schema registry and puts the \
-                 decoded value in the place of the field. What is absent or null stays.\n\n\
-                 Decimals become text with all digits of their scale, dates and timestamps become times, enums and \
-                 uuids text, `bytes` and `fixed` bytes.",
+                "Reads the schema id before the data, fetches the schema from the schema registry and replaces \
+                 the field with the decoded value. Absent and null fields stay unchanged.\n\n\
+                 Decimals become text with all digits of their scale, dates and timestamps become times, enums \
+                 and uuids text, `bytes` and `fixed` bytes.",
             )
-            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field below them."))
+            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field within them."))
             .with_all(shared::processor());
     kind::operator(specification, configure)
 }
@@ -81,7 +81,7 @@ impl Operator for Decode {
 }
 
 impl Decode {
-    /// What the field becomes; `None` where it stays.
+    /// Returns the new value of the field, or `None` if it stays unchanged.
     fn decode(&mut self, record: &Record) -> Result<Option<Value>, Fault> {
         let field = &self.field;
         let invalid = |what: &str| Fault::record("avro_invalid", format!("cannot decode {field}: {what}"));

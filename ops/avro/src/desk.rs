@@ -1,4 +1,4 @@
-//! What one worker knows of the registry: schemas it has used, ready to encode and decode.
+//! Schema cache of one worker: schemas that it has used, ready to encode and decode.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,10 +20,10 @@ pub(crate) use self::question::RegistryClient;
 
 mod question;
 
-/// Most schemas kept of each kind: data whose shape never repeats must not fill the memory.
+/// Maximum number of cached schemas of each kind, so that data with ever new shapes does not fill the memory.
 const KEPT: usize = 1024;
 
-/// What is known of data of a shape beside a version, named as metadata name it.
+/// Known relation between a shape of data and a version, named as in metadata.
 struct Settled {
     subject: Str,
     version: Str,
@@ -31,58 +31,58 @@ struct Settled {
     outcome: Outcome,
 }
 
-/// Whether data of a shape fit a version.
+/// Whether data of a shape fits a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is the schema that is inferred of them.
+    /// The version is the schema inferred from the data.
     Fit,
-    /// They do not, whatever their values; the schema that is inferred of them is this version.
+    /// The data never fits; the schema inferred from it is this version.
     Become(Str),
-    /// That depends on their values: somebody wrote the schema.
+    /// It depends on the values, because the schema was not inferred.
     Depends,
 }
 
-/// Shapes that are remembered.
+/// Maximum number of remembered shapes.
 const SHAPES: usize = 16;
 
 /// A version of a subject, ready to use.
 #[derive(Debug)]
 pub struct Known {
-    /// What the registry says.
+    /// The schema in the registry.
     pub schema: Arc<Schema>,
-    /// Ready to encode and decode.
+    /// Its compiled codec.
     pub codec: Arc<Codec>,
 }
 
-/// Schemas by the ways in which one asks for them. What is known costs a look-up and no lock; what is not, a question
-/// to the registry: the thread waits for the answer, or, within [`Desk::attend`], the task does.
+/// Cache of schemas by id, version and text. A cached schema costs a look-up without a lock. Any other one costs a
+/// request to the registry: the thread waits for it or, within [`Desk::attend`], the task.
 pub struct Desk {
     client: RegistryClient,
-    /// Questions of the current attempt; `None` = this thread asks the registry itself.
+    /// Requests of the current attempt; `None` = this thread sends requests itself.
     attempt: Option<Attempt>,
     versions: HashMap<Str, HashMap<SchemaVersion, Arc<Known>>>,
-    /// The one of them that was asked for last: mostly it is asked for again.
+    /// The last requested version, which is usually requested again.
     latest: Option<(Str, SchemaVersion, Arc<Known>)>,
     texts: HashMap<Str, HashMap<Str, Arc<Known>>>,
     codecs: HashMap<SchemaId, Arc<Codec>>,
-    /// The latest first.
+    /// Latest first.
     shapes: Vec<Settled>,
-    /// Of the key and of the payload.
+    /// For the key and the payload.
     repeats: [Option<Repeat>; 2],
-    /// The last shared metadata out of which the schema of the key and of the payload was taken, and what they became.
+    /// Last shared metadata from which the schema was removed, before and after, for the key and the payload.
     unnamed: [Option<(Metadata, Metadata)>; 2],
 }
 
-/// What became of the last data of a part whose metadata were shared with other records, as those of one read are.
+/// Result for the last data of a part whose metadata is shared with other records, such as those of one read.
 struct Repeat {
     metadata: Metadata,
     shape: Arc<Shape>,
-    /// With the version that fits.
+    /// The metadata with the version that fits.
     after: Metadata,
 }
 
 impl Desk {
-    /// One that knows nothing.
+    /// Creates an empty cache.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> Desk {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (repeats, unnamed) = ([None, None], [None, None]);
@@ -90,8 +90,8 @@ impl Desk {
         Desk { client, attempt: None, versions, latest: None, texts, codecs, shapes: Vec::new(), repeats, unnamed }
     }
 
-    /// Does `work`, for which schemas may be missing: as often as there is another one that has to be asked for. What it
-    /// gave and what it changed until then must not matter; no more must be done when [`Desk::is_stuck`].
+    /// Runs `work`, which may need missing schemas, and repeats it after each one is fetched. The result of an incomplete
+    /// run is ignored, and its changes must have no effect. `work` should return early if [`Desk::is_stuck`] is true.
     pub(crate) async fn attend<T>(&mut self, mut work: impl FnMut(&mut Desk) -> T) -> T {
         let mut answers = Answers::default();
         loop {
@@ -102,8 +102,8 @@ impl Desk {
         }
     }
 
-    /// The same for a desk that several share: it is locked only while something is done, and not while it is waited
-    /// for an answer.
+    /// Like [`Desk::attend`], for a shared desk. It is locked only during the work, and not while waiting for an
+    /// answer.
     pub(crate) async fn attend_shared<T>(
         desk: &Mutex<Desk>,
         client: &RegistryClient,
@@ -119,13 +119,13 @@ impl Desk {
         }
     }
 
-    /// Whether something is missing for the attempt that is made: nothing that it does matters any more.
+    /// Returns `true` if the current attempt misses a schema, so that its result is not used.
     pub(crate) fn is_stuck(&self) -> bool {
         self.attempt.as_ref().is_some_and(|attempt| attempt.missing.is_some())
     }
 
     fn attempt<T>(&mut self, answers: &mut Answers, work: &mut impl FnMut(&mut Desk) -> T) -> Result<T, Question> {
-        // What a work that panicked left behind is overwritten.
+        // This also replaces the state that a panic left behind.
         self.attempt = Some(Attempt { answers: std::mem::take(answers), missing: None });
         let done = work(self);
         let Some(attempt) = self.attempt.take() else { return Ok(done) };
@@ -143,10 +143,10 @@ impl Desk {
         }
     }
 
-    /// A version of a subject.
+    /// Returns a version of a subject.
     ///
     /// # Errors
-    /// The registry has none or does not answer.
+    /// Fails if the version does not exist or the registry is unavailable.
     pub fn version(&mut self, subject: &Str, version: SchemaVersion) -> Result<Arc<Known>, Fault> {
         if let Some((of, latest, known)) = &self.latest
             && *latest == version
@@ -164,10 +164,10 @@ impl Desk {
         Ok(known)
     }
 
-    /// The version of a subject that has this text; it is registered where there is none.
+    /// Returns the version of a subject with this text; registers it if it does not exist.
     ///
     /// # Errors
-    /// The registry refuses it or does not answer.
+    /// Fails if the registry rejects the schema or is unavailable.
     pub fn register(&mut self, subject: &Str, text: &str) -> Result<Arc<Known>, Fault> {
         if let Some(known) = self.texts.get(subject).and_then(|texts| texts.get(text)) {
             return Ok(known.clone());
@@ -180,10 +180,10 @@ impl Desk {
         Ok(known)
     }
 
-    /// The schema with an id.
+    /// Returns the schema with an id.
     ///
     /// # Errors
-    /// The registry has none or does not answer.
+    /// Fails if the id does not exist or the registry is unavailable.
     pub fn id(&mut self, id: SchemaId) -> Result<Arc<Codec>, Fault> {
         if let Some(codec) = self.codecs.get(&id) {
             return Ok(codec.clone());
@@ -192,15 +192,15 @@ impl Desk {
         self.codec(id, &definition.text)
     }
 
-    /// What is known of these fields and this version.
+    /// Returns the known relation between these fields and this version.
     #[inline]
     fn settled(&self, subject: &Str, version: &Str, fields: &Object) -> Option<&Settled> {
         let is_it = |it: &&Settled| it.version == *version && it.subject == *subject && it.shape.is_of(fields);
         self.shapes.iter().find(is_it)
     }
 
-    /// Makes metadata name the version that fits these fields; `false` where that is not known. `part` has the names of
-    /// subject and version. Metadata that records share stay shared.
+    /// Updates the metadata to the version that fits these fields; returns `false` if it is not known. Metadata that
+    /// records share stays shared.
     pub(crate) fn name(&mut self, part: Part, metadata: &mut Metadata, fields: &Object) -> bool {
         if let Some(repeat) = &self.repeats[part as usize]
             && repeat.metadata.shares(metadata)
@@ -226,7 +226,7 @@ impl Desk {
         true
     }
 
-    /// Takes the schema of a part out of metadata. Metadata that records share stay shared.
+    /// Removes the schema of a part from the metadata. Metadata that records share stays shared.
     pub(crate) fn unname(&mut self, part: Part, metadata: &mut Metadata) {
         if let Some((before, after)) = &self.unnamed[part as usize]
             && before.shares(metadata)
@@ -246,13 +246,13 @@ impl Desk {
         }
     }
 
-    /// The version known to be the schema that is inferred of these fields.
+    /// Returns the version that is known to be the schema inferred from these fields.
     pub(crate) fn inferred(&self, subject: &Str, fields: &Object) -> Option<Str> {
         let is_it = |it: &&Settled| it.outcome == Outcome::Fit && it.subject == *subject && it.shape.is_of(fields);
         self.shapes.iter().find(is_it).map(|it| it.version.clone())
     }
 
-    /// Notes whether a version is the schema that is inferred of fields of this shape.
+    /// Records whether a version is the schema inferred from fields of this shape.
     pub(crate) fn compare(&mut self, subject: &Str, version: &Str, known: &Known, fields: &Object) {
         if self.settled(subject, version, fields).is_some() {
             return;
@@ -262,7 +262,7 @@ impl Desk {
         self.settle(subject, version, fields, if same { Outcome::Fit } else { Outcome::Depends });
     }
 
-    /// Notes what there is to know of a version and fields of this shape.
+    /// Records the relation between a version and fields of this shape.
     pub(crate) fn settle(&mut self, subject: &Str, version: &Str, fields: &Object, outcome: Outcome) {
         let Some(shape) = Shape::of(fields).map(Arc::new) else { return };
         self.shapes.truncate(SHAPES - 1);
@@ -304,11 +304,11 @@ fn remember<K: Eq + std::hash::Hash>(
     of_subject.insert(key, known.clone());
 }
 
-/// Something that is done with what is known, and as far as that goes.
+/// An attempt to complete work with the known answers.
 #[derive(Default)]
 struct Attempt {
     answers: Answers,
-    /// The first question without an answer.
+    /// The first request without an answer.
     missing: Option<Question>,
 }
 
@@ -317,7 +317,8 @@ struct Attempt {
 struct Answers(Vec<(Question, Answered)>);
 
 impl Answers {
-    /// A registry that is away, or refuses us, is not asked once for each schema.
+    /// Returns the answer to a question. If the registry is unavailable or rejected the credentials, that is the answer
+    /// to all questions.
     fn to(&self, question: &Question) -> Option<Answered> {
         let is_final = |answer: &Answered| answer.as_ref().is_err_and(|fault| fault.class() != FaultClass::Record);
         let of = |(asked, answer): &&(Question, Answered)| asked == question || is_final(answer);

@@ -1,8 +1,8 @@
-//! Decoded data for native destinations, and encoded data for standalone ones, as `sdk.schema.extract.*` says.
+//! Decodes data for native destinations and encodes it for standalone ones, according to `sdk.schema.extract.*`.
 //!
-//! Before a native destination writes, raw data whose schema the metadata name become fields. A standalone one decodes by
-//! itself, and what it is sent as fields has lost the types that its protocol has no room for: integers beyond 2⁵³, bytes.
-//! So it is sent bytes. Records without such data cost a look at them.
+//! For a native destination, raw data with a schema in the metadata is decoded before it is written. A standalone one
+//! decodes itself, and its protocol loses the types of structured data: integers beyond 2⁵³, bytes. So its data is
+//! encoded. Records without such data cost only a check.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use async_trait::async_trait;
 use crate::desk::Desk;
 use crate::record::{Part, decode, encode};
 
-/// The destination with decoding before it.
+/// Wraps a destination with decoding.
 pub fn around(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
     Arc::new(Kind { inner: kind, step: Step::Decode })
 }
 
-/// A destination that decodes by itself, with encoding before it. One that has no setting for it does not.
+/// Wraps a destination that decodes itself with encoding. Destinations without a setting for it are unchanged.
 pub fn encoded(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
     Arc::new(Kind { inner: kind, step: Step::Encode })
 }
 
-/// What is done to data with a schema.
+/// Conversion of data with a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Decode,
@@ -102,7 +102,7 @@ impl Destination for Coding {
         self.inner.keeps_letters()
     }
 
-    /// Nothing of a record whose data would be coded before: without the registry nobody knows what becomes of them.
+    /// Returns `None` for a record whose data would be converted first, because that needs the registry.
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         if concerns(self.step, &self.parts, std::slice::from_ref(record)) { None } else { self.inner.written(record) }
     }
@@ -119,9 +119,9 @@ struct CodingWriter {
     parts: Vec<Part>,
 }
 
-/// Whether data of some rows are to be decoded or encoded.
+/// Returns `true` if data of some rows must be decoded or encoded.
 fn concerns(step: Step, parts: &[Part], rows: &[Record]) -> bool {
-    // Records mostly share their metadata: of those without a schema one is looked at.
+    // Records mostly share their metadata: of those without a schema, check only one.
     let mut without: Option<&Metadata> = None;
     let concerned = |data: &Data| match step {
         Step::Decode => matches!(data, Data::Raw(_)),
@@ -144,8 +144,8 @@ impl Writer for CodingWriter {
         self.inner.marks().await
     }
 
-    /// Where data of some rows cannot be decoded, nothing is written and those are refused. What cannot be encoded is
-    /// written as it is.
+    /// If data of some rows cannot be decoded, writes nothing and rejects those rows. Data that cannot be encoded is
+    /// written unchanged.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         if !concerns(self.step, &self.parts, rows) {
             return self.inner.write(rows, marks).await;
@@ -165,7 +165,7 @@ impl Writer for CodingWriter {
     }
 }
 
-/// Decodes or encodes rows. Gives those whose data cannot be decoded, with the reason.
+/// Decodes or encodes rows. Returns those that cannot be decoded, with the reason.
 fn code(desk: &mut Desk, step: Step, parts: &[Part], rows: &mut [Record]) -> Result<Vec<(usize, Fault)>, Fault> {
     let mut refused = Vec::new();
     for (row, record) in rows.iter_mut().enumerate() {

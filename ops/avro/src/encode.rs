@@ -1,4 +1,4 @@
-//! `avro.encode`: turns fields into Avro in the Confluent wire format.
+//! `avro.encode`: encodes a field as Avro in the Confluent wire format.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ const SUBJECT: &str = "schema.preRegistered.subject";
 const VERSION: &str = "schema.preRegistered.version";
 const AUTO_SUBJECT: &str = "schema.autoRegister.subject";
 
-/// The kind, for the registry.
+/// Returns the `avro.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
     let specification = Specification::builtin("avro.encode", "Encodes a field as Avro in the Confluent wire format.")
         .describe(
-            "Puts the encoded fields in the place of the field: a zero byte, the id of the schema in four bytes, the \
-             data. The field must be structured data or a map, or the JSON text of an object. What is absent or null \
-             stays.\n\n\
-             With `preRegistered` the schema is one of the registry; a record that it does not describe completely \
-             fails, and nothing is left out. With `autoRegister` the schema is inferred from each record and \
-             registered under the subject; equal shapes have one schema.",
+            "Replaces the field with its encoded data: a zero byte, the id of the schema in four bytes, and the \
+             data. The field must be structured data or a map, or the JSON text of an object. Absent and null \
+             fields stay unchanged.\n\n\
+             With `preRegistered`, the schema comes from the registry. A record that does not fit it completely \
+             fails; no field is left out. With `autoRegister`, the schema is inferred from each record and \
+             registered under the subject. Records with the same shape have the same schema.",
         )
-        .with(field::parameter("The field to encode: .Key, .Payload.After, or a field below them."))
-        .with(text(STRATEGY, "Where the schema comes from.").required().one_of(&["preRegistered", "autoRegister"]))
+        .with(field::parameter("The field to encode: .Key, .Payload.After, or a field within them."))
+        .with(text(STRATEGY, "Source of the schema.").required().one_of(&["preRegistered", "autoRegister"]))
         .with(text(SUBJECT, "Subject of the schema; for preRegistered."))
         .with(
             Parameter::new(VERSION, ParameterKind::Int, "Version of the schema; for preRegistered.")
@@ -139,7 +139,7 @@ struct Encode {
     field: Reference,
     strategy: Strategy,
     desk: Desk,
-    /// The last schema and data; kept for their memory.
+    /// Buffer for the schema text, reused between records.
     text: String,
     buffer: Vec<u8>,
 }
@@ -150,7 +150,7 @@ impl Operator for Encode {
             self.encode(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = Vec::new();
         }
@@ -182,7 +182,7 @@ impl Encode {
     }
 }
 
-/// The fields to encode; `None` where there is nothing.
+/// Returns the fields to encode, or `None` if there are none.
 fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Object>>, Fault> {
     let text = match field.get(record)? {
         None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(None),

@@ -1,4 +1,4 @@
-//! The field that `avro.encode` and `avro.decode` work on.
+//! The field that `avro.encode` and `avro.decode` process.
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};

@@ -1,4 +1,4 @@
-//! What a processor was given, to tell afterwards whether the schema that metadata name is that of the data.
+//! The input of a processor, to decide afterwards whether the schema in the metadata still is that of the data.
 
 use anabranch_graph::metadata::Metadata;
 use anabranch_graph::record::{Data, Record};
@@ -6,7 +6,7 @@ use anabranch_graph::reference::Side;
 
 use crate::record::Part;
 
-/// Which places of a record hold raw data, and which fields.
+/// Kinds of the data in the key and both payload sides: one bit each for raw and for structured data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Held(u8);
 
@@ -31,26 +31,26 @@ impl Held {
         Held(self.0 >> Self::SIDES).raw(part)
     }
 
-    /// Whether raw data came to be where there were none, and not by moving those of the other side.
+    /// Returns `true` if a part became raw, other than by moving raw data from the other side.
     fn became_raw(self, now: Held, part: Part) -> bool {
         now.raw(part) & !self.raw(part) != 0 && (self.structured(part) != 0 || self.raw(part) == 0)
     }
 }
 
-/// What each row held when a processor was given it. Kept between strips for the memory of its lists, not of records.
+/// Kinds of the data in each input row. It is reused between strips for its lists; it does not keep records.
 pub(crate) struct Given {
     held: Vec<Held>,
     metadata: Option<Vec<Metadata>>,
 }
 
 impl Given {
-    /// `renames`: whether the processor may name other schemas. Where it may not, metadata need not be compared, and
-    /// those of a record that has them to itself need not be copied when the processor writes to them.
+    /// Creates it without rows. `renames` is true if the processor may name other schemas. Otherwise, metadata is not
+    /// compared, and need not be copied when the processor writes to it.
     pub(crate) fn new(renames: bool) -> Given {
         Given { held: Vec::new(), metadata: renames.then(Vec::new) }
     }
 
-    /// Notes what a row holds; in the order of rows.
+    /// Records the data of a row; call it in row order.
     #[inline]
     pub(crate) fn note(&mut self, row: usize, record: &Record) {
         self.held.resize(row, Held::default());
@@ -61,20 +61,20 @@ impl Given {
         }
     }
 
-    /// Whether a record holds other kinds of data than its row.
+    /// Returns `true` if a record has other kinds of data than its input row.
     #[inline]
     pub(crate) fn differs(&self, row: usize, record: &Record) -> bool {
         self.held.get(row).is_some_and(|held| *held != Held::of(record))
     }
 
-    /// Whether the schema that a record names is not that of its data: they became raw since its row was noted, and the
-    /// processor did not name another one for them.
+    /// Returns `true` if the schema that a record names is not that of its data: the data became raw since the input,
+    /// and the processor did not name another schema.
     pub(crate) fn is_outdated(&self, row: usize, part: Part, record: &Record) -> bool {
         let became_raw = |held: &Held| held.became_raw(Held::of(record), part);
         self.held.get(row).is_some_and(became_raw) && self.names_the_same(row, part, record)
     }
 
-    /// Whether a record names the schema that its row named.
+    /// Returns `true` if a record names the same schema as its input row.
     pub(crate) fn names_the_same(&self, row: usize, part: Part, record: &Record) -> bool {
         let Some(given) = self.metadata.as_ref().and_then(|metadata| metadata.get(row)) else { return true };
         let (subject, version) = part.names();
@@ -82,7 +82,7 @@ impl Given {
             || [subject, version].iter().all(|key| given.get(key) == record.metadata.get(key))
     }
 
-    /// Lets go of the records.
+    /// Drops all rows.
     pub(crate) fn clear(&mut self) {
         self.held.clear();
         self.metadata.iter_mut().for_each(Vec::clear);

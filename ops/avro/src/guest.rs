@@ -1,7 +1,6 @@
-//! Encoded data for standalone processors, which decode by themselves and encode what they make of it: what they are
-//! given as fields has lost the types that their protocol has no room for, and they would register a schema of what is
-//! left. What they give back is decoded again, so that conditions see fields. Bytes that the schema did not write, which
-//! they were given and left named, are raw data that they made, and have none any more.
+//! Encodes data for standalone processors, which decode and encode themselves. Their protocol loses types of structured
+//! data, and they would register a schema of the rest. Their output is decoded again, so that conditions can read
+//! fields. Bytes that do not match the schema, but still name it, are new raw data: their schema is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use crate::record::{Part, decode, decode_what_fits, encode, has_schema};
 use crate::strip::Prepared;
 use crate::wrapped::wrapped;
 
-/// The processor with encoding before it and decoding after it. One that has no settings for it is left alone.
+/// Wraps a processor with encoding before and decoding after it. Processors without settings for it are unchanged.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
     wrapped(kind, |inner, arguments| {
         let on = |part: &Part| {
@@ -72,7 +71,7 @@ struct Around {
     given: Given,
 }
 
-/// Encodes what has a schema; says whether there was any. What has one that cannot hold it stays as it is.
+/// Encodes data with a schema; returns whether there was any. Data that does not fit its schema stays unchanged.
 fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bool, Fault> {
     let mut any = false;
     for part in parts {

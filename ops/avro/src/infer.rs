@@ -1,8 +1,8 @@
-//! The schema of fields that came without one.
+//! Infers the schema of fields without one.
 //!
-//! The outermost fields are a record named `record`, in the order of their names; maps below it are Avro maps and
-//! lists are arrays, of the union of `null` and what is in them. The members of a union have a fixed order, so that
-//! equal shapes give equal text whatever the order of their values.
+//! The top-level fields are a record named `record`, in name order. Maps below it are Avro maps and lists are arrays,
+//! of the union of `null` and the types in them. The members of a union have a fixed order, so that equal shapes give
+//! equal text whatever the order of their values.
 //!
 //! | value | schema |
 //! |---|---|
@@ -16,29 +16,29 @@
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 
-/// Why data have no schema.
+/// Reason why a schema cannot be inferred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InferError {
-    /// Avro is particular about names of fields.
+    /// The field name is not valid in Avro.
     #[error(
         "the field {0:?} cannot be in an Avro record: names have letters, digits and _, and do not start with a digit; \
          rename it with field.rename"
     )]
     Name(Str),
-    /// Avro has no such integer.
+    /// Avro has no type for this integer.
     #[error("the field {0:?} holds an integer above 9223372036854775807, which no Avro type holds")]
     UnsignedInteger(Str),
-    /// Both are `long`.
+    /// Both types are `long` in Avro.
     #[error("the field {0:?} holds both times and integers, which no Avro union tells apart")]
     TimesAndIntegers(Str),
-    /// Deeper than anybody means.
+    /// The field is nested too deeply.
     #[error("the field {0:?} is nested too deeply")]
     Depth(Str),
 }
 
 const DEPTH: usize = 60;
 
-/// What is in a list or a map.
+/// Types of the items in a list or a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Union {
     boolean: bool,
@@ -51,10 +51,10 @@ struct Union {
     map: Option<Box<Union>>,
 }
 
-/// Appends the text of the schema of these fields. On an error, part of it was appended.
+/// Appends the text of the schema of these fields. On an error, `out` may contain a part of it.
 ///
 /// # Errors
-/// There is no schema for them.
+/// Fails if a schema cannot be inferred.
 pub fn infer(fields: &Object, out: &mut String) -> Result<(), InferError> {
     out.push_str("{\"name\":\"record\",\"type\":\"record\",\"fields\":[");
     for (index, (name, value)) in fields.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A schema that refers to types of others, with these types in it.
+//! Replaces references of a schema to types of other schemas with their definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 const PRIMITIVE: &[&str] = &["null", "boolean", "int", "long", "float", "double", "bytes", "string"];
 
-/// The text of a schema with the types of other schemas where it first uses them. These are whole themselves. Names are
-/// written in full. What nobody defines stays a name.
+/// Returns the schema with each referenced type defined at its first use. The schemas in `others` must be complete.
+/// Names are written in full; undefined names stay.
 ///
 /// # Errors
-/// Which text is no JSON.
+/// Fails if a text is not JSON.
 pub fn inline(text: &str, others: &[&str]) -> Result<String, String> {
     let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
     let mut known = BTreeMap::new();
@@ -20,13 +20,13 @@ pub fn inline(text: &str, others: &[&str]) -> Result<String, String> {
     let schema = parse(text)?;
     let mut own = BTreeMap::new();
     collect(&schema, None, &mut own);
-    // A type that the schema defines itself is its own.
+    // Definitions in the schema itself take precedence.
     known.retain(|name, _| !own.contains_key(name));
     let whole = Inliner { known, defined: BTreeSet::new() }.schema(schema, None);
     Ok(whole.to_string())
 }
 
-/// A name in full, where it is used within a namespace.
+/// Returns the full name of a name used within a namespace.
 fn full(name: &str, namespace: Option<&str>) -> String {
     match namespace.filter(|namespace| !namespace.is_empty() && !name.contains('.')) {
         Some(namespace) => format!("{namespace}.{name}"),
@@ -38,7 +38,7 @@ fn namespace_of(name: &str) -> Option<&str> {
     name.rsplit_once('.').map(|(namespace, _)| namespace)
 }
 
-/// The full name of a definition; `None` where it is none.
+/// Returns the full name of a definition; `None` if the schema does not define a name.
 fn defines(schema: &Map<String, Value>, namespace: Option<&str>) -> Option<String> {
     let kind = schema.get("type")?.as_str()?;
     if !matches!(kind, "record" | "error" | "enum" | "fixed") {
@@ -48,7 +48,7 @@ fn defines(schema: &Map<String, Value>, namespace: Option<&str>) -> Option<Strin
     Some(full(schema.get("name")?.as_str()?, own.or(namespace)))
 }
 
-/// All definitions in a schema, with full names.
+/// Collects all definitions in a schema by full name.
 fn collect(schema: &Value, namespace: Option<&str>, into: &mut BTreeMap<String, Value>) {
     match schema {
         Value::Array(variants) => variants.iter().for_each(|variant| collect(variant, namespace, into)),
@@ -96,7 +96,7 @@ impl Inliner {
         }
     }
 
-    /// A definition at its first use within a namespace.
+    /// Returns a definition at its first use within a namespace.
     fn definition(&mut self, mut schema: Value, name: String, within: Option<&str>) -> Value {
         self.defined.insert(name.clone());
         let Some(object) = schema.as_object_mut() else { return schema };
@@ -121,7 +121,7 @@ impl Inliner {
                 *schema = self.schema(schema.take(), namespace);
             }
         }
-        // `{"type": "name"}`, and not the kind of a definition.
+        // A reference `{"type": "name"}`, and not the kind of a definition.
         let is_kind = |kind: &str| matches!(kind, "record" | "error" | "enum" | "fixed" | "array" | "map");
         if let Some(kind) = object.get_mut("type").filter(|kind| kind.as_str().is_none_or(|kind| !is_kind(kind))) {
             *kind = self.schema(kind.take(), namespace);

@@ -1,5 +1,5 @@
-//! Avro: the codec, schemas inferred from data, the processors `avro.encode` and `avro.decode`, a client of Confluent's
-//! schema registry, and what native plugins need to see decoded data.
+//! Avro: the codec, schema inference, the processors `avro.encode` and `avro.decode`, a client of Confluent's schema
+//! registry, and schema handling around native plugins.
 
 pub mod around;
 pub mod codec;
@@ -27,24 +27,24 @@ mod wrapped;
 use anabranch_graph::registry::Registry;
 use apache_avro::schema_compatibility::{Compatibility, SchemaCompatibility};
 
-/// Adds everything in this crate.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_operator(decode::kind());
     registry.add_operator(encode::kind());
 }
 
-/// Whether this text is an Avro schema.
+/// Checks that the text is an Avro schema.
 ///
 /// # Errors
-/// Why it is not.
+/// Returns why it is not.
 pub fn check(text: &str) -> Result<(), String> {
     codec::Codec::parse(text).map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether data written by the schema `writer` can all be read by the schema `reader`.
+/// Checks that all data written with the schema `writer` can be read with the schema `reader`.
 ///
 /// # Errors
-/// Why they cannot, or which text is no Avro schema.
+/// Returns why not, or which text is not an Avro schema.
 pub fn can_read(writer: &str, reader: &str) -> Result<(), String> {
     let parse = |text| apache_avro::Schema::parse_str(text).map_err(|error| error.to_string());
     match SchemaCompatibility::can_read(&parse(writer)?, &parse(reader)?) {

@@ -1,4 +1,4 @@
-//! The schemas of records that are yet to be made of a row.
+//! Schemas of pieces that are built later from a row.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::Pieces;
@@ -7,7 +7,7 @@ use anabranch_graph::text::Str;
 
 use crate::record::Part;
 
-/// What the metadata name for the key and the payload: subject and version.
+/// Subjects and versions for the key and the payload in the metadata.
 type Names = [Option<Str>; 4];
 
 fn keys() -> [Str; 4] {
@@ -19,14 +19,14 @@ fn names(keys: &[Str; 4], record: &Record) -> Names {
     keys.each_ref().map(|key| record.metadata.get(key).cloned())
 }
 
-/// The same pieces with the names of schemas that `visit` gives each. It is shown every piece once, and of what it
-/// changes only those names are kept: four bytes for each piece. Pieces without a schema cost nothing.
+/// Returns the pieces with the schema names that `visit` sets. `visit` is called once for each piece, and only these
+/// names are kept of its changes: four bytes per piece. Pieces without a schema cost nothing.
 ///
 /// # Errors
-/// That of `visit`.
+/// Returns the error of `visit`.
 pub(crate) fn named(pieces: &Pieces, mut visit: impl FnMut(&mut Record) -> Result<(), Fault>) -> Result<Pieces, Fault> {
     let keys = keys();
-    // They have the same metadata but for what numbers them.
+    // All pieces have the same metadata except for their numbers.
     if pieces.is_empty() || names(&keys, &pieces.make(0)).iter().all(Option::is_none) {
         return Ok(pieces.clone());
     }

@@ -1,4 +1,4 @@
-//! Keys and payloads of records, decoded and encoded by the schemas that their metadata name.
+//! Decodes and encodes keys and payloads of records with the schemas in their metadata.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::metadata::key;
@@ -12,12 +12,12 @@ use bytes::Bytes;
 use crate::desk::{Desk, Outcome};
 use crate::infer::infer;
 
-/// What has a schema of its own.
+/// A part of a record with its own schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The key.
     Key,
-    /// Both sides of the payload share one.
+    /// The payload: both sides share a schema.
     Payload,
 }
 
@@ -25,7 +25,7 @@ impl Part {
     /// Both parts.
     pub const ALL: [Part; 2] = [Part::Key, Part::Payload];
 
-    /// Its name in settings.
+    /// Returns the name in settings.
     pub const fn as_str(self) -> &'static str {
         match self {
             Part::Key => "key",
@@ -33,7 +33,7 @@ impl Part {
         }
     }
 
-    /// The metadata keys of its subject and version.
+    /// Returns the metadata keys of its subject and version.
     pub const fn names(self) -> (Str, Str) {
         match self {
             Part::Key => (key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION),
@@ -53,18 +53,18 @@ impl Part {
     }
 }
 
-/// Whether the metadata name a schema of this part.
+/// Returns `true` if the metadata names a schema of this part.
 pub(crate) fn has_schema(part: Part, record: &Record) -> bool {
     record.metadata.get(&part.names().0).is_some()
 }
 
-/// Whether there are raw data of this part whose schema the metadata name.
+/// Returns `true` if the part has raw data whose schema is in the metadata.
 #[inline]
 pub(crate) fn is_encoded(part: Part, record: &Record) -> bool {
     part.any(record, |data| matches!(data, Data::Raw(_))) && has_schema(part, record)
 }
 
-/// The subject and version in the metadata; `None` where one of them is missing.
+/// Returns the subject and version in the metadata; `None` if one of them is missing.
 fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
     let (subject, version) = part.names();
     let (Some(subject), Some(text)) = (record.metadata.get(&subject), record.metadata.get(&version)) else {
@@ -73,7 +73,7 @@ fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fa
     Ok(Some((subject.clone(), parsed(text, part)?)))
 }
 
-/// The version that metadata name.
+/// Parses the version in the metadata.
 fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
     text.parse().map_err(|error| {
         let (_, version) = part.names();
@@ -81,10 +81,11 @@ fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
     })
 }
 
-/// Decodes raw data whose schema the metadata name; says whether there were any. On an error the record is as it was.
+/// Decodes raw data whose schema is in the metadata; returns whether there was any. On an error, the record is
+/// unchanged.
 ///
 /// # Errors
-/// The schema is not to be had, or did not write the data.
+/// Fails if the schema is not available, or does not match the data.
 pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Raw(_))) {
         return Ok(false);
@@ -109,10 +110,10 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
     Ok(true)
 }
 
-/// Decodes those of the raw data that the schema named by the metadata wrote, as far as that can be told.
+/// Decodes the raw data that matches the schema in the metadata.
 ///
 /// # Errors
-/// The schema is not to be had.
+/// Fails if the schema is not available.
 pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record) -> Result<(), Fault> {
     let Some((subject, version)) = named(part, record)? else { return Ok(()) };
     let known = desk.version(&subject, version)?;
@@ -126,11 +127,11 @@ pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record)
     Ok(())
 }
 
-/// Encodes structured data whose schema the metadata name, for those who want bytes. Data that the named version does
-/// not fit are registered as a new version of the subject. On an error the record is as it was.
+/// Encodes structured data whose schema is in the metadata, for receivers of bytes. If the data does not fit the named
+/// version, registers a new version of the subject. On an error, the record is unchanged.
 ///
 /// # Errors
-/// The schema is not to be had, or there is none for the data.
+/// Fails if the schema is not available, or cannot be inferred from the data.
 pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !refresh(desk, part, record)? {
         return Ok(false);
@@ -156,12 +157,12 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
     Ok(true)
 }
 
-/// Makes the metadata of structured data name a version that fits them: where the one they name does not, a schema is
-/// inferred and registered under the same subject. Beside raw data, whose version it is, fields change nothing. Says
-/// whether there are structured data with a schema.
+/// Updates the metadata of structured data to a version that fits it. If the named version does not fit, infers a
+/// schema and registers it under the same subject. If the other side is raw data, to which the version applies, changes
+/// nothing. Returns whether there is structured data with a schema.
 ///
 /// # Errors
-/// The named schema is not to be had, or there is none for the data.
+/// Fails if the named schema is not available, or a schema cannot be inferred from the data.
 pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);
@@ -172,7 +173,7 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     if known {
         return Ok(true);
     }
-    // The schema is that of raw data beside the fields.
+    // The schema is that of the raw data on the other side.
     if part.any(record, |data| matches!(data, Data::Raw(_))) {
         return Ok(has_schema(part, record));
     }
@@ -215,7 +216,7 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     Ok(true)
 }
 
-/// The fields of a part where one of its sides has some, and the other is absent.
+/// Returns the fields of a part if one side is structured and the other is absent.
 fn only_fields(part: Part, record: &Record) -> Option<&Object> {
     let mut sides = part.sides().iter().map(|side| side.of(record)).filter(|data| !matches!(data, Data::Absent));
     sides.next().filter(|_| sides.next().is_none()).and_then(Data::fields)

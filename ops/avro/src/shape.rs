@@ -1,16 +1,16 @@
-//! What decides which schema is inferred of fields.
+//! Shapes of fields, which determine the inferred schema.
 
 use std::mem::{Discriminant, discriminant};
 
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Value};
 
-/// The names and types of fields none of which holds others.
+/// Names and types of fields without nested values.
 #[derive(Debug)]
 pub(crate) struct Shape(Vec<(Str, Discriminant<Value>)>);
 
 impl Shape {
-    /// `None` where a field is a list or a map.
+    /// Returns the shape; `None` if a field is a list or a map.
     pub(crate) fn of(fields: &Object) -> Option<Shape> {
         let flat = |(name, value): (&Str, &Value)| match value {
             Value::List(_) | Value::Map(_) => None,
@@ -19,7 +19,7 @@ impl Shape {
         fields.iter().map(flat).collect::<Option<_>>().map(Shape)
     }
 
-    /// Whether these fields have it.
+    /// Returns `true` if these fields have this shape.
     pub(crate) fn is_of(&self, fields: &Object) -> bool {
         self.0.len() == fields.len()
             && self

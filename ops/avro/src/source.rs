@@ -1,9 +1,9 @@
-//! Schemas of what native sources read: where `sdk.schema.extract.*` asks for it, the schema of structured data is
-//! inferred and registered, and its subject and version go into the metadata.
+//! Schemas of records from native sources. If `sdk.schema.extract.*` enables it, infers and registers the schema of
+//! structured data, and stores its subject and version in the metadata.
 //!
-//! The data stay structured, so that conditions and processors see fields; bytes are made where records leave, see
-//! [`crate::record::encode`]. Records of a shape that was seen lately cost a comparison of their fields, and records
-//! that share their metadata share them afterwards too.
+//! The data stays structured, so that conditions and processors can read fields. It is encoded where records leave the
+//! pipeline, see [`crate::record::encode`]. Records with a recently seen shape cost a comparison of their fields.
+//! Records that share their metadata still share it afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::infer::infer;
 use crate::record::Part;
 use crate::shape::Shape;
 
-/// The source with extraction around it.
+/// Wraps a source with schema extraction.
 pub fn around(kind: Arc<dyn SourceKind>) -> Arc<dyn SourceKind> {
     Arc::new(Kind(kind))
 }
@@ -69,12 +69,12 @@ impl SourceKind for Kind {
     }
 }
 
-/// What stands before the colon of a subject.
+/// Part of a subject before the colon.
 #[derive(Clone)]
 enum Context {
     None,
     Named(Str),
-    /// The id of the connector, with the one of its pipeline.
+    /// The id of the connector, with that of its pipeline.
     Connector,
 }
 
@@ -83,7 +83,7 @@ struct Extraction {
     part: Part,
     /// The subject, without context and collection.
     subject: Str,
-    /// Whether the setting asks for it, and not only the default.
+    /// True if the setting enables it explicitly and not by default.
     asked: bool,
 }
 
@@ -166,13 +166,13 @@ struct ExtractingReader {
     inner: Box<dyn Reader>,
     desk: Desk,
     stamper: Stamper,
-    /// What was read and waits for its schemas: a call that is dropped meanwhile loses nothing.
+    /// A read that waits for its schemas, so that a dropped call loses nothing.
     read: Option<Read>,
 }
 
 struct Stamper {
     parts: Vec<Extractor>,
-    /// Of the record at hand; kept for its memory.
+    /// Stamps of the current record; reused between records.
     stamps: Vec<Option<Stamp>>,
 }
 
@@ -216,7 +216,7 @@ impl Reader for ExtractingReader {
 
 impl Stamper {
     fn stamp(&mut self, desk: &mut Desk, records: &mut [Record]) -> Result<(), Fault> {
-        // Metadata as they came and as they became, of the last record whose successor shares them.
+        // Metadata before and after, of the last record that shares it with its successor.
         let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
         for row in 0..records.len() {
             let record = &records[row];
@@ -250,14 +250,14 @@ impl Stamper {
     }
 }
 
-/// What goes into the metadata.
+/// Subject and version for the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     subject: Str,
     version: Str,
 }
 
-/// Shapes that are remembered: those of as many collections, or of fields that are null now and then.
+/// Maximum number of remembered shapes, for several collections or for fields that are sometimes null.
 const SHAPES: usize = 16;
 
 /// Finds the schema of one part of records.
@@ -268,7 +268,7 @@ struct Extractor {
     connector: Str,
     context: Str,
     subject: Str,
-    /// By collection and shape, the latest first.
+    /// Recent stamps by collection and shape, the latest first.
     lately: Vec<(Option<Str>, Shape, Stamp)>,
     /// Subjects by collection.
     subjects: BTreeMap<Option<Str>, Str>,
@@ -293,7 +293,7 @@ impl Extractor {
         }
     }
 
-    /// The schema of this part; `None` where it has one already, or there is none to be had.
+    /// Returns the schema of this part; `None` if it has one already, or none can be inferred.
     fn stamp(&mut self, desk: &mut Desk, record: &Record) -> Result<Option<Stamp>, Fault> {
         let (subject, version) = self.part.names();
         match (record.metadata.get(&subject), record.metadata.get(&version)) {
@@ -305,7 +305,7 @@ impl Extractor {
                 return Err(Fault::fatal("schema_metadata_incomplete", what));
             }
         }
-        // Both sides have one schema: raw data beside fields would be read by it.
+        // Both sides share a schema, and raw data on the other side would be decoded with it.
         if self.part.any(record, |data| matches!(data, Data::Raw(_))) {
             self.warn(&"it is raw data");
             return Ok(None);
@@ -323,7 +323,7 @@ impl Extractor {
         }
         let collection = collection.cloned();
         let subject = self.subject(collection.clone());
-        // A source has no way to give up single records.
+        // A source cannot skip single records.
         let final_fault = |fault: Fault| match fault.class() {
             FaultClass::Record => fault.with_class(FaultClass::Fatal),
             FaultClass::Transient | FaultClass::Fatal => fault,
@@ -349,7 +349,7 @@ impl Extractor {
         made.clone()
     }
 
-    /// Once for a run: the next record is most likely the same.
+    /// Warns once per run, because the next record is probably the same.
     fn warn(&mut self, why: &dyn std::fmt::Display) {
         if std::mem::replace(&mut self.warned, true) {
             return;

@@ -1,15 +1,15 @@
-//! The rows of a strip, changed for a processor and given back when it fails them.
+//! Rows of a strip that are changed for a processor and restored if it fails them.
 
 use anabranch_graph::batch::Mask;
 use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{Decision, Operator, Rows};
 use anabranch_graph::record::Record;
 
-/// Rows on their way to a processor and back. Kept between strips for the memory of its lists, not of records.
+/// Rows before and after a processor. It is reused between strips for its lists; it does not keep records.
 pub(crate) struct Prepared {
-    /// Those that were changed, as they came.
+    /// The changed rows, in their original state.
     before: Vec<(usize, Record)>,
-    /// Those that failed, were filtered or gave way to others.
+    /// Rows that failed, were filtered or were replaced by others.
     gone: Mask,
 }
 
@@ -18,9 +18,9 @@ impl Prepared {
         Prepared { before: Vec::new(), gone: Mask::none(0) }
     }
 
-    /// Changes the rows that `concerns` picks, and lets the processor see all but those of which the change failed.
-    /// `change` says whether it changed anything. What it did is undone where it fails, and on rows that the processor
-    /// fails. `note` is told of the rows that the processor sees, as it sees them.
+    /// Applies `change` to the rows for which `concerns` returns `true`, and passes all rows to the processor except
+    /// those for which it failed. `change` returns whether it changed the row. Its changes are undone if it fails, and
+    /// if the processor fails the row. `note` is called with the rows as the processor sees them.
     pub(crate) fn process<O: Operator + ?Sized>(
         &mut self,
         inner: &mut O,
@@ -72,9 +72,9 @@ impl Prepared {
         }
     }
 
-    /// Visits the records that leave the processor: rows that stay, and what it made of others, but for pieces that are
-    /// yet to be made. They come with their row, and whether it was changed for the processor. An error fails the row,
-    /// which is not given back. Once for each strip.
+    /// Visits the records that leave the processor: kept rows and their replacements, except pieces that are built
+    /// later. `visit` receives the row, whether it was changed for the processor, and the record. An error fails the
+    /// row, which is not restored. Call it once per strip.
     pub(crate) fn finish(
         &mut self,
         rows: &mut Rows<'_>,

@@ -1,4 +1,4 @@
-//! Processors on one record, and a schema registry that speaks Confluent's protocol from memory.
+//! Runs processors on one record, and an in-memory schema registry with Confluent's protocol, for tests.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl LogSink for Silence {
     }
 }
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
@@ -51,7 +51,7 @@ pub(crate) fn configured(
         .and_then(|arguments| kind.configure(&arguments))
 }
 
-/// The record afterwards, or the code and message of its fault.
+/// Returns the processed record, or the code and message of its fault.
 pub(crate) fn process(operator: &mut BuiltOperator, record: Record) -> Result<Record, String> {
     let BuiltOperator::Inline(operator) = operator else { panic!("not inline") };
     let before = record.clone();
@@ -78,7 +78,7 @@ pub(crate) fn fields(json: &str) -> Data {
     }
 }
 
-/// A registry that answers as Confluent's does.
+/// Starts a registry with Confluent's protocol.
 pub(crate) fn confluent() -> Server {
     let memory = MemoryRegistry::new();
     Server::start(move |request| {

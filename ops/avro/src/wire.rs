@@ -1,14 +1,14 @@
-//! The frame of Confluent: a zero byte, the id of the schema in four bytes, most significant first, the data.
+//! The Confluent wire format: a zero byte, the schema id in four bytes (big-endian), and the data.
 
 use anabranch_graph::schema::SchemaId;
 
-/// Starts a frame.
+/// Begins a frame.
 pub(crate) fn begin(id: SchemaId, out: &mut Vec<u8>) {
     out.push(0);
     out.extend_from_slice(&id.get().to_be_bytes());
 }
 
-/// The id and the data.
+/// Splits a frame into the id and the data.
 pub(crate) fn split(frame: &[u8]) -> Result<(SchemaId, &[u8]), &'static str> {
     let Some((0, rest)) = frame.split_first().map(|(magic, rest)| (*magic, rest)) else {
         return Err("it does not start with the zero byte of the Confluent wire format");

@@ -1,4 +1,4 @@
-//! Processors around others.
+//! Processors that wrap others.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
 use anabranch_graph::specification::Specification;
 
-/// The same kind; what is configured goes through `wrap`, with its arguments.
+/// Returns the kind with each configured processor wrapped by `wrap`, which receives its arguments.
 pub(crate) fn wrapped(
     kind: Arc<dyn OperatorKind>,
     wrap: impl Fn(Arc<dyn ConfiguredOperator>, &Arguments) -> Arc<dyn ConfiguredOperator> + Send + Sync + 'static,

@@ -1,8 +1,8 @@
-//! The settings with which a connector was last active: a plugin is told once that it was created, and when its
-//! settings change.
+//! Settings with which a connector was last active. They decide whether a plugin is notified of its creation or of
+//! changed settings.
 //!
-//! Values that came out of variables are not stored: of them there is what the file says and a salted hash, by which a
-//! change is noticed.
+//! Values from variables are not stored. For them, the text in the file is stored together with a salted hash, which
+//! shows changes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use anabranch_graph::text::Str;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Settings as they are given to a plugin, in name order.
+/// Settings for a plugin, in name order.
 pub(crate) type Given = [(Str, Written)];
 
 /// Settings as they are stored.
@@ -25,24 +25,24 @@ pub(crate) struct Active {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
     Value(String),
-    /// What the file says, and the hash of what the plugin got.
+    /// The text in the file, and the hash of the value that the plugin received.
     Variable {
         written: String,
         sum: String,
     },
 }
 
-/// What a plugin is told before it is opened.
+/// Notification of a plugin before it is opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Created,
-    /// The settings from before. A value from a variable that has changed is the present one.
+    /// The previous settings. A changed value from a variable is replaced with the current one.
     Updated(HashMap<String, String>),
     None,
 }
 
 impl Active {
-    /// The plugin that was given them.
+    /// Returns the plugin that received the settings.
     pub(crate) fn plugin(&self) -> &str {
         &self.plugin
     }
@@ -52,7 +52,7 @@ impl Active {
         Active { plugin: plugin.to_owned(), salt: salt.to_owned(), settings: given.iter().map(kept).collect() }
     }
 
-    /// What there is to tell, where `last` was stored.
+    /// Returns the notification for a plugin. `last` are the stored settings.
     pub(crate) fn change(last: Option<&Active>, plugin: &str, given: &Given) -> Change {
         match last {
             Some(last) if last.plugin == plugin => match Active::of(plugin, given, &last.salt) == *last {
@@ -65,8 +65,8 @@ impl Active {
         }
     }
 
-    /// The settings as far as they are known: of those from variables the present values are taken, by the name of the
-    /// setting and what the file says.
+    /// Returns the known settings. `present` supplies the current values from variables, by the name of the setting and
+    /// its text in the file.
     pub(crate) fn values(&self, present: impl Fn(&str, &str) -> Option<String>) -> HashMap<String, String> {
         self.settings
             .iter()
@@ -92,7 +92,7 @@ impl Active {
         json!({ "plugin": self.plugin, "salt": self.salt, "settings": settings }).to_string().into_bytes()
     }
 
-    /// Reads it back; `None` where it is something else, which is as if nothing were stored.
+    /// Decodes stored settings; returns `None` if they are invalid, which counts as not stored.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Active> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
         let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
@@ -116,7 +116,7 @@ impl Kept {
     }
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Returns bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

@@ -1,4 +1,4 @@
-//! Calls over the socket of a plugin, each with a deadline.
+//! gRPC calls to a plugin, each with a deadline.
 
 use std::fmt;
 use std::future::Future;
@@ -21,24 +21,25 @@ use tonic::{Code, Request, Status, Streaming};
 use crate::handshake::Address;
 use crate::process::seconds;
 
-/// The largest message that is read. A larger one is no batch of records: it would take the memory of all pipelines.
+/// Maximum size of a received message. A larger one is not a batch of records, and would take the memory of all
+/// pipelines.
 pub(crate) const LARGEST_MESSAGE: usize = 512 << 20;
-/// Bytes that a plugin may send in a stream before they are read.
+/// Number of bytes that a plugin may send in a stream before they are read.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// The same over all streams, of which there are two or three: as much as there can be. Not for the bytes, but since the
-/// allowance of small frames is half of it, and plugins send a frame for each record.
+/// The same over all streams, of which there are two or three: the maximum. The reason is not the bytes: the limit for
+/// small frames is half of it, and plugins send a frame for each record.
 const CONNECTION_WINDOW: u32 = i32::MAX.cast_unsigned();
 
-/// A call did not give what it should.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// No answer in time.
+    /// There was no answer within the time limit.
     Late(Duration),
-    /// The plugin does not know the method.
+    /// The plugin does not support the method.
     Unimplemented,
-    /// The plugin says this. Codes mean nothing: plugins give the same for nearly everything.
+    /// Error message of the plugin. Plugins use the same code for nearly all errors, so the code is ignored.
     Refused(String),
-    /// The plugin is gone, or does not speak gRPC.
+    /// The plugin has ended, or does not speak gRPC.
     Lost(String),
 }
 
@@ -78,14 +79,14 @@ impl From<Status> for CallError {
     }
 }
 
-/// A connection to a plugin. Clones share it.
+/// A connection to a plugin, shared by its clones.
 #[derive(Clone)]
 pub(crate) struct Client {
     channel: Channel,
 }
 
 impl Client {
-    /// Connects. It must be a plugin that listens there: it said so.
+    /// Connects to the address from the plugin's handshake.
     pub(crate) async fn connect(address: Address, patience: Duration) -> Result<Client, CallError> {
         let endpoint = Endpoint::from_static("http://localhost")
             .initial_stream_window_size(STREAM_WINDOW)
@@ -104,7 +105,7 @@ impl Client {
             .max_encoding_message_size(usize::MAX)
     }
 
-    /// A call with one message each way.
+    /// Makes a call with one message in each direction.
     pub(crate) async fn unary(&self, path: &str, message: Vec<u8>, patience: Duration) -> Result<Bytes, CallError> {
         let path = path_of(path)?;
         let call = async {
@@ -116,7 +117,7 @@ impl Client {
         timeout(patience, call).await.unwrap_or(Err(CallError::Late(patience)))
     }
 
-    /// A call with many messages each way. It resolves when the plugin answers, which may be with its first message.
+    /// Makes a streaming call. Resolves when the plugin answers, possibly only with its first message.
     pub(crate) async fn stream(
         &self,
         path: &str,
@@ -143,11 +144,11 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Opens the one connection of a channel. When it is lost the plugin is: a channel would make a second one, which a
-/// plugin that hangs never answers.
+/// Opens the only connection of a channel. If it is lost, the plugin is lost. Otherwise, the channel would open another
+/// one, which a plugin that hangs never answers.
 struct Dial(Option<Address>);
 
-/// A stream of bytes of either kind.
+/// A byte stream of either kind.
 trait Socket: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Socket for S {}
@@ -176,7 +177,7 @@ impl tower_service::Service<Uri> for Dial {
     }
 }
 
-/// Messages as bytes: what is read is a slice of the buffer it arrived in.
+/// Codec for messages as bytes. A received message is a slice of its read buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw;
 

@@ -28,12 +28,12 @@ use crate::session::{Plugin, Run, Session};
 use crate::specification::{Silenced, given};
 use crate::wire;
 
-/// Rows of one write.
+/// Maximum number of records per write.
 const ROWS: usize = 1024;
-/// Bytes of one message with several records: every plugin takes so many, whatever it was told.
+/// Maximum size in bytes of a message with several records. Every plugin accepts it, whatever its configured limit.
 const MESSAGE: usize = 3 << 20;
 
-/// The kind, for the registry.
+/// The destination kind of a plugin, for the registry.
 pub(crate) struct Kind {
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) specification: Specification,
@@ -79,7 +79,7 @@ impl Destination for Configured {
     }
 
     fn policy(&self) -> WritePolicy {
-        // What became of rows that were not acknowledged is only known of a plugin that is started again.
+        // Only a plugin that is started again can tell the outcome of records without an acknowledgement.
         WritePolicy { rows: ROWS, bytes: MESSAGE, linger: Duration::ZERO, retry: Retry::AtMostOnce }
     }
 }
@@ -95,12 +95,12 @@ struct Rows {
     encoded: Vec<u8>,
 }
 
-/// The message around a record, at most.
+/// Maximum overhead of a message around a record.
 const FRAME: usize = 16;
 
 impl Rows {
-    /// The messages of rows from the `first` on, and the row of each acknowledgement that is due. Rows that are too large
-    /// are told of.
+    /// Encodes the messages for the rows from `first` on, with the row of each expected acknowledgement. Rows that are
+    /// too large get a verdict.
     fn messages(
         &mut self,
         rows: &[Record],
@@ -122,7 +122,7 @@ impl Rows {
         (pieces.finish(), due)
     }
 
-    /// Sends messages and waits for what is said of their rows.
+    /// Sends messages and waits for the acknowledgements of their rows.
     async fn exchange(
         &mut self,
         rows: &[Record],
@@ -135,7 +135,7 @@ impl Rows {
         let lost = || CallError::Lost("it ended its stream".to_owned());
         let send = async {
             for message in messages {
-                // A stream that has ended says why to who reads it.
+                // The reader of a closed stream gets the reason.
                 if outbox.send(message).await.is_err() {
                     break;
                 }
@@ -174,7 +174,7 @@ impl Rows {
     }
 }
 
-/// Appends a row as plugins are sent it.
+/// Appends a row as plugins receive it.
 fn encode(row: &Record, out: &mut Vec<u8>) {
     match whole(row) {
         Some(row) => encode_record(&row, out),
@@ -182,7 +182,7 @@ fn encode(row: &Record, out: &mut Vec<u8>) {
     }
 }
 
-/// Why a record of so many bytes is not sent, if it is not.
+/// Returns the fault of a record of this size if it is too large.
 fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
     (bytes + FRAME > limit).then(|| {
         let what = format!(
@@ -193,7 +193,7 @@ fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
     })
 }
 
-/// Why the plugin refused a row, if it did.
+/// Returns the plugin's error message if it rejected the row.
 fn refusal(verdict: Option<&Result<Delivered, Fault>>) -> Option<String> {
     verdict.and_then(|verdict| verdict.as_ref().err()).map(Fault::message)
 }
@@ -214,8 +214,8 @@ async fn wrong(session: &Session, code: &'static str, reason: String) -> Fault {
     session.fault(FaultClass::Fatal, code, "acknowledged something wrong", &error).await
 }
 
-/// Plugins call methods of keys and payloads without looking whether there are any: what is absent is empty. Not where
-/// there is a schema, by which a plugin would make a record of nulls out of nothing.
+/// Replaces absent data with empty data, because plugins call methods of keys and payloads without checking for
+/// absence. Keeps absent data with a schema, from which a plugin would build a record of nulls.
 fn whole(row: &Record) -> Option<Record> {
     let is_plain = |data: &Data, subject: &Str| matches!(data, Data::Absent) && row.metadata.get(subject).is_none();
     let key_is_empty = is_plain(&row.key, &key::KEY_SCHEMA_SUBJECT);
@@ -248,7 +248,7 @@ impl Writer for Rows {
             self.last = rows[*last].position().0.clone();
             self.exchange(rows, messages, &due, &mut verdicts).await?;
             let mut refused: Vec<Option<String>> = due.iter().map(|row| refusal(verdicts[*row].as_ref())).collect();
-            // Of those that were refused alike up to the end, the plugin may have tried but the first.
+            // Among the last rows with the same error, the plugin may have tried only the first.
             let again = alike(refused.iter().map(Option::as_deref)).saturating_sub(1);
             let tried = due.len() - again;
             refused.truncate(tried);
@@ -272,11 +272,11 @@ impl Writer for Rows {
     async fn close(&mut self) -> Result<(), Fault> {
         let Rows { session, run, last, .. } = self;
         let message = wire::At { position: last.clone() }.encode_to_vec();
-        // Everything is acknowledged: whatever goes wrong from here on loses nothing.
+        // Everything is acknowledged, so later errors lose nothing.
         if let Err(error) = session.stop(message).await {
             session.warn("does not stop as it should", &error);
         }
-        // Our half is closed when the sender goes.
+        // Dropping the sender closes this half of the stream.
         run.outbox = tokio::sync::mpsc::channel(1).0;
         session.closed(&mut run.ended).await;
         session.end().await;

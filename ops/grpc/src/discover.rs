@@ -1,4 +1,4 @@
-//! Which connectors there are: every executable file of a directory is asked who it is.
+//! Discovers connectors: runs every executable file of a directory and asks for its specification.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,28 +27,28 @@ use crate::specification::{Part, roles};
 use crate::wire;
 use crate::{destination, source};
 
-/// How long a file may take to say who it is.
+/// Time limit for a file's specification.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Files that are asked at the same time.
+/// Number of files that run at the same time.
 const AT_ONCE: usize = 4;
 
-/// What is in the directory.
+/// Result of the discovery.
 #[derive(Default)]
 pub struct Found {
-    /// Connectors that can be used, older versions of a name before newer ones.
+    /// Usable connectors; versions of the same name are in ascending order.
     pub connectors: Vec<StandaloneConnector>,
-    /// Files that cannot, with the reason.
+    /// Unusable files, with the reason.
     pub refused: Vec<(PathBuf, String)>,
 }
 
-/// A file that said who it is.
+/// A file with its specification.
 struct Named {
     file: PathBuf,
     specification: wire::Specification,
 }
 
-/// Looks into the directory of connectors. Starts each file that was not seen before, and waits for it; blocks for as
-/// long as the slowest takes, ten seconds at most for each.
+/// Searches the directory of connectors. Starts each file that is not cached and waits for it. Blocks for as long as
+/// the slowest file takes, at most ten seconds each.
 pub fn load(settings: &Arc<Settings>) -> Found {
     let mut found = Found::default();
     let files = match candidates(&settings.directory) {
@@ -89,7 +89,7 @@ pub fn load(settings: &Arc<Settings>) -> Found {
         }
     }
     usable.sort_by_key(|(name, version, _)| {
-        // What is no version comes before all versions.
+        // Invalid versions sort before valid ones.
         (name.clone(), semver::Version::parse(version).ok(), version.clone())
     });
     for (_, _, named) in usable {
@@ -120,21 +120,21 @@ fn connector(named: Named, settings: &Arc<Settings>) -> Option<StandaloneConnect
     connector.specification().is_some().then_some(connector)
 }
 
-/// A file that may be a connector, or why it is none.
+/// A file that may be a connector, or the reason why it is not.
 type Candidate = (PathBuf, Result<(), String>);
 
-/// Executable files, in the order of their names, and programs that lack the permission.
+/// Returns the executable files in name order, and programs without execute permission.
 fn candidates(directory: &Path) -> std::io::Result<Vec<Candidate>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        // A link counts as what it leads to.
+        // Follow links.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         if is_hidden || !metadata.is_file() {
             continue;
         }
-        // It is executed in another directory than where it was found.
+        // The file is executed in another directory, so the path must be absolute.
         let path = fs::canonicalize(directory)?.join(path.file_name().unwrap_or_default());
         if metadata.permissions().mode() & 0o111 != 0 {
             files.push((path, Ok(())));
@@ -158,7 +158,7 @@ fn is_script(content: &[u8]) -> bool {
 
 type Answer = (PathBuf, Result<wire::Specification, String>);
 
-/// Asks every file, on a thread with a runtime of its own: whoever needs a connector may be on one.
+/// Asks all files, on a thread with its own runtime, because the caller may be on one already.
 fn ask_all(files: &[Candidate], settings: &Arc<Settings>) -> Vec<Answer> {
     let ask = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -191,13 +191,13 @@ async fn known_or_asked(file: &Path, settings: &Settings) -> Result<wire::Specif
     }
     let specification = ask(file, settings).await?;
     if let Some(known) = known {
-        // Without it the file is asked again.
+        // Without the cache, the file is asked again.
         let _ = keep(&known, &specification);
     }
     Ok(specification)
 }
 
-/// The hash of a file's content; `None` for scripts, which are what they call.
+/// Returns the hash of a file's content; `None` for scripts, whose behaviour depends on other files.
 fn hash(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let mut sum = Sha256::new();
@@ -238,7 +238,7 @@ async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, St
     let identity = Identity {
         connector: "load-specifications".into(),
         plugin: Str::from(name.into_owned()),
-        // It has nothing to ask us yet, and need not be able to.
+        // The plugin makes no requests at this point.
         token: random().map_err(|error| error.to_string())?,
         utilities: "127.0.0.1:1".to_owned(),
     };

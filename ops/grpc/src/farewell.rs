@@ -1,4 +1,4 @@
-//! What a plugin is told when a connector is deleted.
+//! Notifies a plugin of the deletion of a connector.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::active::Active;
 use crate::protocol;
 use crate::session::{Plugin, Session};
 
-/// What connectors that used a plugin leave behind.
+/// Cleanup of deleted connectors of a plugin.
 pub(crate) struct Left(pub(crate) Arc<Plugin>);
 
 #[async_trait]
@@ -34,7 +34,7 @@ impl Farewell for Left {
             Role::Source => protocol::Role::Source,
             Role::Destination => protocol::Role::Destination,
         };
-        // Not configured: what it is told holds its settings.
+        // The process is not configured: the notification contains the settings.
         Session::start(self.0.clone(), role, host).await?.tell_deleted(config).await
     }
 }

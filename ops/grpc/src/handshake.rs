@@ -1,11 +1,11 @@
-//! The first line of a plugin's standard output: `1|2|unix|/dir/plugin123|grpc|`.
+//! Parses the first line of a plugin's standard output: `1|2|unix|/dir/plugin123|grpc|`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::protocol::Protocol;
 
-/// Where a plugin listens, and what it speaks.
+/// Protocol and address of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handshake {
     pub(crate) protocol: Protocol,
@@ -18,13 +18,13 @@ pub(crate) enum Address {
     Tcp(SocketAddr),
 }
 
-/// Longest text in the place of a certificate that is none.
+/// Maximum length of a placeholder for a missing certificate.
 const NO_CERTIFICATE: usize = 50;
 
-/// Reads the line.
+/// Parses the line.
 ///
 /// # Errors
-/// What is wrong with it, in words that go on after "its first line".
+/// Describes the problem, as the continuation of "its first line".
 pub(crate) fn parse(line: &str) -> Result<Handshake, String> {
     let line = line.trim();
     let mut parts = line.split('|');

@@ -1,12 +1,12 @@
-//! Connectors that are programs of their own: found in a directory, started, watched over, and spoken to over gRPC.
+//! Standalone connectors: programs that are found in a directory, started, supervised and called over gRPC.
 //!
-//! The protocol is that of the connectors people have: HashiCorp's go-plugin handshake on standard output, HTTP/2
-//! without TLS over a Unix socket, and on it `connector.v2` or `connector.v1` ([`wire`]). One process serves one role
-//! of one connector of one pipeline. Records pass through `anabranch-ops-opencdc`, which translates the names of
-//! metadata; settings are passed on as they are written.
+//! The protocol is that of existing connectors: the handshake of HashiCorp's go-plugin on standard output, HTTP/2
+//! without TLS over a Unix socket, and `connector.v2` or `connector.v1` on top ([`wire`]). One process serves one role
+//! of one connector of one pipeline. `anabranch-ops-opencdc` encodes records and translates the names of metadata.
+//! Settings are passed on unchanged.
 //!
-//! A process is started by a supervisor, which is this very program executed again ([`supervise`]): it ends the
-//! plugin with all its children when we end, however that happens.
+//! A process is started by a supervisor, which is another process of this program ([`supervise`]). When this process
+//! ends, for whatever reason, the supervisor ends the plugin and all its children.
 
 mod active;
 mod call;
@@ -33,43 +33,44 @@ use anabranch_graph::operator::LogLevel;
 
 pub use discover::{Found, load};
 
-/// How standalone connectors are found and run.
+/// Settings for finding and running standalone connectors.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where their files are.
+    /// Directory of the connectors.
     pub directory: PathBuf,
-    /// Where their specifications are kept, so that a file is not started just to ask it who it is.
+    /// Directory of cached specifications, so that files need not be started for them.
     pub cache: Option<PathBuf>,
-    /// The program that supervises a plugin, and its first arguments: it must call [`supervise::requested`].
+    /// The program that supervises a plugin, with its first arguments. It must call [`supervise::requested`].
     pub supervisor: Vec<OsString>,
-    /// Bytes of the largest message that a plugin takes.
+    /// Maximum size in bytes of a message to a plugin.
     pub record_limit: usize,
-    /// How long a plugin may take for a call, or for the first of the acknowledgements it owes.
+    /// Time limit of a call to a plugin, and for the first outstanding acknowledgement.
     pub patience: Duration,
-    /// How many records in a row a destination may refuse with the same error before that is its own; 0 = any number.
+    /// Number of consecutive records that a destination may reject with the same error before the error counts as its
+    /// own; 0 = unlimited.
     pub equal_refusals: usize,
-    /// Lines of plugins below it need not be written.
+    /// Plugins need not write log lines below this level.
     pub log_level: LogLevel,
 }
 
-/// What reads bytes of plugins, for fuzzing: none of it may panic, whatever they are.
+/// Parsers of bytes from plugins, for fuzzing. They must not panic for any input.
 pub mod untrusted {
     use bytes::Bytes;
 
     use crate::protocol::Protocol;
 
-    /// The line with which a plugin says where it listens.
+    /// Parses the handshake line of a plugin.
     pub fn handshake(line: &str) {
         let _ = crate::handshake::parse(line);
     }
 
-    /// A line of its standard error.
+    /// Parses a line of a plugin's standard error.
     pub fn log_line(line: &str) {
         let mut voice = crate::log::Voice::default();
         let _ = voice.hear(line);
     }
 
-    /// What it prints, in pieces.
+    /// Splits a plugin's output into lines.
     pub fn printed(bytes: &[u8]) {
         let mut lines = crate::log::Lines::default();
         for piece in bytes.chunks(7) {
@@ -78,7 +79,7 @@ pub mod untrusted {
         lines.finish(|_| ());
     }
 
-    /// Messages of either protocol, and a stored specification.
+    /// Parses messages of both protocols, and a stored specification.
     pub fn messages(bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         for protocol in [Protocol::V1, Protocol::V2] {

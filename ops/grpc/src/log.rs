@@ -1,28 +1,28 @@
-//! What plugins print: lines of JSON as hclog writes them, and plain text.
+//! Parses the log output of plugins: JSON lines of hclog, and plain text.
 
 use std::io::{ErrorKind, Read};
 
 use anabranch_graph::operator::LogLevel;
 use serde_json::Value;
 
-/// A longer line goes on as another one.
+/// Maximum length of a line; longer ones are split.
 const LONGEST: usize = 64 << 10;
 
-/// A line of a plugin, understood.
+/// A parsed line of a plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) level: LogLevel,
     pub(crate) text: String,
 }
 
-/// A stream of lines, of which the last words of a panic are all of one level.
+/// Parser of a stream of lines. After the start of a panic, all lines have the same level.
 #[derive(Debug, Default)]
 pub(crate) struct Voice {
     panicking: bool,
 }
 
 impl Voice {
-    /// Reads a line; `None` if it is blank.
+    /// Parses a line; returns `None` if it is blank.
     pub(crate) fn hear(&mut self, line: &str) -> Option<Heard> {
         let line = line.trim_end();
         if line.trim_start().is_empty() {
@@ -74,13 +74,13 @@ fn level(word: &str) -> Option<LogLevel> {
     })
 }
 
-/// The level of a line such as `[WARN] text`.
+/// Returns the level of a line such as `[WARN] text`.
 fn prefixed(line: &str) -> Option<LogLevel> {
     let (word, _) = line.strip_prefix('[')?.split_once(']')?;
     level(word)
 }
 
-/// The word of a level as plugins know it.
+/// Returns the name of a level for plugins.
 pub(crate) fn word(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Trace => "trace",
@@ -91,7 +91,7 @@ pub(crate) fn word(level: LogLevel) -> &'static str {
     }
 }
 
-/// Writes a line of a plugin to our log.
+/// Writes a line of a plugin to the service log.
 pub(crate) fn write(heard: &Heard, connector: &str, plugin: &str) {
     let Heard { level, text } = heard;
     match level {
@@ -103,14 +103,14 @@ pub(crate) fn write(heard: &Heard, connector: &str, plugin: &str) {
     }
 }
 
-/// Bytes that arrive in pieces, as lines.
+/// Splits a byte stream into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes a piece and gives the lines that are complete with it to `each`.
+    /// Adds bytes and passes the completed lines to `each`.
     pub(crate) fn push(&mut self, mut piece: &[u8], mut each: impl FnMut(&str)) {
         while !piece.is_empty() {
             let room = LONGEST - self.rest.len();
@@ -130,7 +130,7 @@ impl Lines {
         }
     }
 
-    /// Gives what is left, which no newline ended.
+    /// Passes the rest without a newline to `each`.
     pub(crate) fn finish(&mut self, mut each: impl FnMut(&str)) {
         if !self.rest.is_empty() {
             each(&String::from_utf8_lossy(&self.rest));

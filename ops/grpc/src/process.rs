@@ -1,4 +1,4 @@
-//! The process of a plugin: started, listened to, ended.
+//! Process of a plugin: start, output, end.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -18,31 +18,32 @@ use crate::handshake::{self, Handshake};
 use crate::log::{self, Voice};
 use crate::supervise::SUPERVISE;
 
-/// How long a process may take to say where it listens.
+/// Maximum time until a process prints its handshake.
 const START: Duration = Duration::from_secs(60);
-/// How long what a plugin printed may come after its end.
+/// Maximum time until a plugin's output ends after the process has ended.
 const LAST_LINES: Duration = Duration::from_secs(2);
-/// Lines that errors quote of what a plugin said last.
+/// Maximum number of last lines that errors quote.
 const LAST_WORDS: usize = 12;
-/// Bytes that errors quote of it.
+/// Maximum number of bytes that errors quote.
 const QUOTED: usize = 2_000;
-/// Longest path of a directory for sockets: the path of a socket has at most 107 bytes, and plugins add a name.
+/// Maximum length of a directory's path for sockets: the path of a socket has at most 107 bytes, and plugins add a
+/// name.
 const LONGEST_DIRECTORY: usize = 80;
 
-/// Who a process is to be.
+/// Identity of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     /// Id of the connector, with its pipeline.
     pub(crate) connector: Str,
-    /// What is shown of the plugin: its name, or its file.
+    /// The plugin in messages: its name or its file.
     pub(crate) plugin: Str,
-    /// What it shows the schema service.
+    /// Token for the schema service.
     pub(crate) token: String,
-    /// Where the schema service is.
+    /// Address of the schema service.
     pub(crate) utilities: String,
 }
 
-/// A process did not become a plugin.
+/// Error while starting a plugin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("cannot make a directory for its socket: {0}")]
@@ -57,7 +58,7 @@ pub(crate) enum StartError {
     Handshake(String, LastWords),
 }
 
-/// What a plugin printed last, as the end of a sentence.
+/// Last output of a plugin, formatted as the end of a sentence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastWords(pub(crate) String);
 
@@ -70,9 +71,9 @@ impl std::fmt::Display for LastWords {
     }
 }
 
-/// A running process. Dropping it ends it, with all its children.
+/// A running process. Dropping it ends it and all its children.
 pub(crate) struct Process {
-    /// The supervisor's standard input: it ends when this is dropped.
+    /// Standard input of the supervisor, which ends when this is closed.
     control: Mutex<Option<ChildStdin>>,
     ended: watch::Receiver<Option<ExitStatus>>,
     said: Arc<Said>,
@@ -86,7 +87,7 @@ struct Said(Mutex<VecDeque<String>>);
 impl Said {
     fn add(&self, line: &str) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of a panic its beginning tells most.
+        // The first lines of a panic are the most useful ones.
         let is_full = lines.len() == LAST_WORDS;
         if is_full && lines.iter().any(|line| line.starts_with("panic: ") || line.starts_with("fatal error: ")) {
             return;
@@ -106,7 +107,7 @@ impl Said {
 }
 
 impl Process {
-    /// Starts a plugin and waits until it says where it listens.
+    /// Starts a plugin and waits for its handshake.
     pub(crate) async fn start(
         settings: &Settings,
         file: &Path,
@@ -123,10 +124,10 @@ impl Process {
         std::thread::Builder::new()
             .name("connector-wait".to_owned())
             .spawn(move || {
-                // A process that cannot be waited for is as good as ended.
+                // A process that cannot be waited for counts as ended.
                 let status = child.wait().unwrap_or_default();
-                // Its last words come first: who asks how it ended wants to quote them. Nothing is sent: the end of
-                // both senders is awaited, which somebody that it started may keep open.
+                // Collect its last output first, because errors quote it. No value is sent: this waits until both
+                // senders are dropped, which a child of the plugin may delay.
                 let _ = heard.recv_timeout(LAST_LINES);
                 ending.send_replace(Some(status));
             })
@@ -138,7 +139,7 @@ impl Process {
                 Ok(handshake) => Ok((process, handshake)),
                 Err(reason) => Err(StartError::Handshake(reason, process.last_words())),
             },
-            // Its output has ended, so it will soon.
+            // Its output has ended, so the process ends soon.
             Ok(Err(_)) => {
                 let status = process.wait(Duration::from_secs(5)).await;
                 let how = status.map_or_else(|| "without an exit code".to_owned(), described);
@@ -148,29 +149,29 @@ impl Process {
         }
     }
 
-    /// What it printed last.
+    /// Returns its last output.
     pub(crate) fn last_words(&self) -> LastWords {
         self.said.last_words()
     }
 
-    /// How it ended; `None` if it has not after `patience`.
+    /// Returns the exit status; `None` if the process still runs after `patience`.
     pub(crate) async fn wait(&self, patience: Duration) -> Option<ExitStatus> {
         let mut ended = self.ended.clone();
         let status = timeout(patience, ended.wait_for(Option::is_some)).await.ok()?;
         status.ok().and_then(|status| *status)
     }
 
-    /// Ends it, and waits until it is gone.
+    /// Kills the process and waits until it has ended.
     pub(crate) async fn kill(&self) {
         drop(self.control.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.wait(Duration::from_secs(5)).await;
     }
 }
 
-/// How a process ended, in words.
+/// Describes an exit status.
 pub(crate) fn described(status: ExitStatus) -> String {
     match status.code() {
-        // The supervisor gives the codes that shells give.
+        // The supervisor uses the exit codes of shells.
         Some(code) if code > 128 => format!("by signal {}", code - 128),
         Some(code) => format!("exit code {code}"),
         None => "killed".to_owned(),
@@ -203,29 +204,30 @@ fn command(settings: &Settings, file: &Path, identity: &Identity, directory: &Pa
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // A Ctrl+C at the terminal is for us: we stop plugins in order.
+    // Ctrl+C at the terminal must reach only the service, which stops plugins in order.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     command
 }
 
-/// Whether a variable is between us and plugins, or our own: it may hold the address of the state store.
+/// Returns `true` for variables of the plugin protocol and of this service, which may contain the address of the state
+/// store.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("ANABRANCH_") || name.starts_with("CONDUIT_") || name.starts_with("PLUGIN_")
 }
 
-/// A directory that only this user can enter, with a path short enough for sockets in it.
+/// Creates a directory that only this user can enter, with a short path for sockets.
 fn socket_directory() -> std::io::Result<TempDir> {
     let wanted = std::env::temp_dir();
     let fits = wanted.as_os_str().len() <= LONGEST_DIRECTORY - "/anabranch-XXXXXX".len();
     let below = if fits { wanted } else { PathBuf::from("/tmp") };
-    // Where nothing is said, others may list it.
+    // Without explicit permissions, others may list it.
     let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     tempfile::Builder::new().prefix("anabranch-").permissions(own).tempdir_in(below)
 }
 
-/// Reads what the process prints, to the end and on threads of their own: a plugin must never wait for us to listen.
-/// What is returned is disconnected when all of it was heard.
+/// Reads the output of the process to its end on separate threads, so that a plugin never blocks on it. The returned
+/// channel is disconnected when all output is read.
 fn listen(
     child: &mut Child,
     identity: &Identity,
@@ -274,7 +276,7 @@ fn listen(
     Ok(heard)
 }
 
-/// A span of time in words.
+/// Formats a duration.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

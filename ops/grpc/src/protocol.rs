@@ -1,4 +1,4 @@
-//! The two versions of the protocol, and what differs between them.
+//! The two versions of the protocol and their differences.
 
 use anabranch_graph::record::Position;
 use anabranch_ops_opencdc::wire::{Parameter, Validation};
@@ -7,16 +7,16 @@ use prost::Message as _;
 
 use crate::wire;
 
-/// A version of the protocol.
+/// Version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// `connector.v1`: one record, one position per message.
+    /// Version `connector.v1`: one record or position per message.
     V1,
-    /// `connector.v2`.
+    /// Version `connector.v2`.
     V2,
 }
 
-/// What a process is used as.
+/// Role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Source,
@@ -45,15 +45,15 @@ pub(crate) enum Call {
     Deleted,
 }
 
-/// What a destination says of a record.
+/// Acknowledgement of a record by a destination.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     pub(crate) position: Bytes,
-    /// Empty if it was written.
+    /// Error message; empty if the record was written.
     pub(crate) error: String,
 }
 
-/// `Validation.Type` of a parameter that must be given.
+/// `Validation.Type` of a required parameter.
 const REQUIRED: i32 = 1;
 
 impl Protocol {
@@ -76,7 +76,7 @@ impl Protocol {
         format!("/connector.v{}.SpecifierPlugin/Specify", self.number())
     }
 
-    /// The path of a call.
+    /// Returns the gRPC path of a call.
     pub(crate) fn path(self, role: Role, call: Call) -> String {
         let service = match role {
             Role::Source => "SourcePlugin",
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// The records of a message of a source.
+    /// Decodes the records of a source's message.
     pub(crate) fn read_records(self, message: Bytes) -> Result<Vec<Bytes>, prost::DecodeError> {
         match self {
             Protocol::V2 => Ok(wire::Records::decode(message)?.records),
@@ -114,7 +114,7 @@ impl Protocol {
         }
     }
 
-    /// What a message of a destination says of records.
+    /// Decodes the acknowledgements of a destination's message.
     pub(crate) fn read_acks(self, message: Bytes) -> Result<Vec<Ack>, prost::DecodeError> {
         let ack = |wire::Ack { position, error }| Ack { position, error };
         match self {
@@ -123,7 +123,7 @@ impl Protocol {
         }
     }
 
-    /// Messages that acknowledge positions, in their order, each of about `limit` bytes at most.
+    /// Encodes messages that acknowledge positions in order, each of at most about `limit` bytes.
     pub(crate) fn write_positions(self, positions: &[Position], limit: usize) -> Vec<Bytes> {
         let mut messages = Pieces::new(self, limit);
         for position in positions {
@@ -133,8 +133,8 @@ impl Protocol {
     }
 }
 
-/// Messages with one repeated field of bytes, number 1: records, positions. None is empty, none larger than the limit
-/// unless it holds a single piece, and those of version 1 hold a single one.
+/// Builder of messages with one repeated bytes field with number 1: records or positions. Each message holds at least
+/// one item. It exceeds the limit only if it holds a single item, as all messages of version 1 do.
 pub(crate) struct Pieces {
     protocol: Protocol,
     limit: usize,
@@ -155,7 +155,7 @@ impl Pieces {
         }
         self.current.reserve(size);
         self.current.put_u8(TAG);
-        // A vector takes what is written to it.
+        // Writing to a vector cannot fail.
         let _ = prost::encode_length_delimiter(piece.len(), &mut self.current);
         self.current.extend_from_slice(piece);
     }

@@ -1,19 +1,20 @@
-//! Refusals that say nothing of the records: one after the other with the same error.
+//! Consecutive rejections with the same error, which are not about the records.
 //!
-//! The protocol has one answer for "this record is not for me" and for "I cannot write": an error beside the position of a
-//! record. The usual SDK writes a batch and, where that fails, gives the same error to every record from the first on that
-//! was not written, most of which were never tried. So these are sent again without the first, and only that one counts
-//! as refused.
+//! The protocol has a single answer for an invalid record and for a failed write: an error with the position of a
+//! record. The usual SDK writes a batch. If that fails, it returns the same error for every record from the first
+//! unwritten one on, although it tried few of them. So these records are sent again without the first, and only the
+//! first counts as rejected.
 
 use std::sync::{Mutex, PoisonError};
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::phrase::counted;
 
-/// What a destination refused in a row, over all its runs: a pipeline that recovers does not give it as many again.
+/// Consecutive rejections of a destination over all its runs, so that a recovery does not reset the count.
 #[derive(Debug)]
 pub(crate) struct Refusals {
-    /// How many in a row, with the same error, are the destination's fault; 0 = each is the record's.
+    /// Number of consecutive rejections with the same error from which the destination is at fault; 0 = each is the
+    /// fault of its record.
     most: usize,
     row: Mutex<Row>,
 }
@@ -29,10 +30,10 @@ impl Refusals {
         Refusals { most, row: Mutex::default() }
     }
 
-    /// Notes what became of records, in their order: `None` = written.
+    /// Counts the outcomes of records, in order; `None` = written.
     ///
     /// # Errors
-    /// `plugin_refuses_records`, transient: they were refused in a row, too many.
+    /// `plugin_refuses_records` (transient) if too many consecutive records were rejected.
     pub(crate) fn note<'a>(&self, records: impl Iterator<Item = Option<&'a str>>) -> Result<(), Fault> {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         for refused in records {
@@ -55,7 +56,7 @@ impl Refusals {
     }
 }
 
-/// How many of the records at the end were refused with the same error.
+/// Returns how many records at the end were rejected with the same error.
 pub(crate) fn alike<'a>(records: impl DoubleEndedIterator<Item = Option<&'a str>>) -> usize {
     let mut backwards = records.rev();
     let Some(Some(last)) = backwards.next() else { return 0 };

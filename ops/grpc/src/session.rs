@@ -1,4 +1,4 @@
-//! A plugin in use: started, configured, opened, and ended in order.
+//! A running plugin: started, configured, opened, and stopped in order.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -28,33 +28,33 @@ use crate::protocol::{Call, Protocol, Role};
 use crate::utilities::Utilities;
 use crate::wire;
 
-/// How long a plugin may take to stop, and to give up what it holds. Both are in the time of a shutdown.
+/// Time limits for stopping and for teardown, both within the time of a shutdown.
 const STOP: Duration = Duration::from_secs(10);
-/// How long a process may take to end after it was asked to.
+/// Time limit for the end of a process after the request to end.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a process that has closed its connection may take to say why.
+/// Time limit for the last output of a process that has closed its connection.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Messages to a plugin that may wait to be sent.
+/// Maximum number of queued messages to a plugin.
 const OUTBOX: usize = 256;
-/// Messages of a plugin that may wait to be read: the rest waits in the plugin.
+/// Maximum number of queued messages from a plugin; the rest waits in the plugin.
 const INBOX: usize = 2;
 
-/// A file that is a connector.
+/// A connector program.
 #[derive(Debug)]
 pub(crate) struct Plugin {
-    /// The file.
+    /// The file of the program.
     pub(crate) file: PathBuf,
-    /// The name it gave.
+    /// The name in its specification.
     pub(crate) name: Str,
-    /// How to run it.
+    /// Settings for running it.
     pub(crate) settings: Arc<Settings>,
 }
 
-/// A running plugin in one role. [`Connected::end`] ends it in order. Dropping it does so in the background where
-/// nothing is wrong with the plugin, and otherwise ends its process at once.
+/// A running plugin in one role. [`Connected::end`] ends it in order. Dropping the session does so in the background if
+/// the plugin works correctly; otherwise it kills the process.
 pub(crate) struct Session(Arc<Connected>);
 
-/// What is known of a running plugin. Dropping it ends the process at once.
+/// State of a running plugin. Dropping it kills the process.
 pub(crate) struct Connected {
     plugin: Arc<Plugin>,
     role: Role,
@@ -63,7 +63,7 @@ pub(crate) struct Connected {
     process: Process,
     tasks: Mutex<JoinSet<()>>,
     stopping: AtomicBool,
-    /// It was ended, or does not do what it should: there is no farewell.
+    /// True if the plugin was ended or misbehaves: no orderly end follows.
     over: AtomicBool,
 }
 
@@ -76,25 +76,25 @@ impl Deref for Session {
 }
 
 impl Drop for Session {
-    /// A plugin whose pipeline failed elsewhere may hold what the next run needs: a lock, a slot for replication.
+    /// A plugin of a failed pipeline may hold a resource that the next run needs, such as a lock or a replication slot.
     fn drop(&mut self) {
         if let Ok(runtime) = Handle::try_current()
             && !self.over.load(Ordering::Acquire)
         {
             let connected = self.0.clone();
-            // The stream was closed by who dropped its other end along with this.
+            // The other end of the stream is dropped together with this, which closes the stream.
             runtime.spawn(async move { connected.end().await });
         }
     }
 }
 
-/// The stream of a run, from our side.
+/// This side of a stream of records and acknowledgements.
 pub(crate) struct Run {
-    /// Messages to the plugin. When it is dropped, our half is closed.
+    /// Messages to the plugin. Dropping it closes this half of the stream.
     pub(crate) outbox: mpsc::Sender<Bytes>,
-    /// Messages of the plugin, up to the end of the stream or its error.
+    /// Messages of the plugin, until the end of the stream or its error.
     pub(crate) inbox: mpsc::Receiver<Result<Bytes, CallError>>,
-    /// Fails to change when the stream has ended.
+    /// Its sender is dropped when the stream has ended.
     pub(crate) ended: watch::Receiver<()>,
 }
 
@@ -123,7 +123,7 @@ impl Session {
             Err(error) => return Err(cannot(&format!("cannot be reached: {error}{}", process.last_words()))),
         };
         let mut listening = Box::pin(listen(client.clone(), identity));
-        // Polled once, it is asked before anything else is: a plugin that prints meanwhile must not wait.
+        // The first poll sends the request before any other: a plugin must not block on its output.
         if futures::poll!(listening.as_mut()).is_pending() {
             tasks.spawn(listening);
         }
@@ -145,7 +145,7 @@ impl Connected {
         self.protocol
     }
 
-    /// Gives the plugin its settings, and tells it whether they are new.
+    /// Configures the plugin, and notifies it if it is new or its settings changed.
     pub(crate) async fn configure(&self, given: &Given, host: &Host) -> Result<(), Fault> {
         let config: HashMap<String, String> =
             given.iter().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
@@ -157,12 +157,12 @@ impl Connected {
             };
             let fault = self.fault(class, code, "does not take its settings", &error).await;
             if class == FaultClass::Fatal {
-                // Nothing but this may follow.
+                // No other call may follow.
                 self.end().await;
             }
             return Err(fault);
         }
-        // Dead letters have no life of their own: they come and go with the pipeline.
+        // Dead-letter queues have no lifecycle events: they belong to the pipeline.
         if host.node == *format!("{}-dlq", host.pipeline) {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Connected {
             Change::Updated(before) => (Call::Updated, wire::Updated { before, after: config }.encode_to_vec()),
         };
         match self.call(call, message, self.plugin.settings.patience).await {
-            // Plugins from before there were such calls.
+            // Older plugins do not have these calls.
             Ok(_) | Err(CallError::Unimplemented) => {}
             Err(error) => {
                 let what = format!("fails in {}", self.protocol.method(call));
@@ -191,7 +191,7 @@ impl Connected {
         host.memo.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
     }
 
-    /// Tells the plugin that a connector with these settings was deleted, instead of configuring it.
+    /// Notifies the plugin that a connector with these settings was deleted, without configuring it.
     pub(crate) async fn tell_deleted(&self, config: HashMap<String, String>) -> Result<(), Fault> {
         let message = wire::Configuration { config }.encode_to_vec();
         let told = match self.call(Call::Deleted, message, self.plugin.settings.patience).await {
@@ -205,7 +205,7 @@ impl Connected {
         told
     }
 
-    /// Opens it: at a position where it is a source.
+    /// Opens the plugin; a source at a position.
     pub(crate) async fn open(&self, message: Vec<u8>) -> Result<(), Fault> {
         match self.call(Call::Open, message, self.plugin.settings.patience).await {
             Ok(_) => Ok(()),
@@ -220,7 +220,7 @@ impl Connected {
         }
     }
 
-    /// Begins the stream of records and acknowledgements.
+    /// Starts the stream of records and acknowledgements.
     pub(crate) fn run(&self) -> Run {
         let (outbox, mut messages) = mpsc::channel::<Bytes>(OUTBOX);
         let (to_inbox, inbox) = mpsc::channel(INBOX);
@@ -229,7 +229,7 @@ impl Connected {
         let path = self.protocol.path(self.role, Call::Run);
         self.tasks().spawn(async move {
             let messages = futures::stream::poll_fn(move |context| messages.poll_recv(context));
-            // Read to the end, whether or not anybody still listens: a plugin must never wait for that.
+            // Read to the end even if the receiver is gone: a plugin must never block on the stream.
             let error = match client.stream(&path, messages).await {
                 Ok(mut stream) => loop {
                     match stream.message().await {
@@ -248,23 +248,23 @@ impl Connected {
         Run { outbox, inbox, ended }
     }
 
-    /// Asks it to stop.
+    /// Asks the plugin to stop.
     pub(crate) async fn stop(&self, message: Vec<u8>) -> Result<Bytes, CallError> {
         self.stopping.store(true, Ordering::Release);
         self.call(Call::Stop, message, self.plugin.settings.patience.min(STOP)).await
     }
 
-    /// Whether it was asked to stop.
+    /// Returns `true` if the plugin was asked to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Warns of something that goes wrong at the end, when nothing can be lost by it.
+    /// Logs an error at the end that cannot lose records.
     pub(crate) fn warn(&self, what: &str, error: &CallError) {
         tracing::warn!(plugin = %self.plugin.name, "the {} {what}: {error}", self.role.word());
     }
 
-    /// Tears it down and ends the process. The stream must have been closed: a plugin waits for that.
+    /// Tears the plugin down and ends the process. The stream must be closed, because plugins wait for that.
     pub(crate) async fn end(&self) {
         if self.over.swap(true, Ordering::AcqRel) {
             return;
@@ -272,7 +272,7 @@ impl Connected {
         let patience = self.plugin.settings.patience.min(STOP);
         match self.call(Call::Teardown, Vec::new(), patience).await {
             Ok(_) => {}
-            // Some plugins die of it when they were never opened.
+            // Some plugins crash in a teardown without an open.
             Err(error @ (CallError::Lost(_) | CallError::Unimplemented)) => {
                 tracing::debug!(plugin = %self.plugin.name, "torn down: {error}");
             }
@@ -282,7 +282,7 @@ impl Connected {
         self.tasks().abort_all();
     }
 
-    /// Waits until our half of a closed stream is answered with the end of the other.
+    /// Waits until the plugin closes its half of the stream.
     pub(crate) async fn closed(&self, ended: &mut watch::Receiver<()>) {
         let patience = self.plugin.settings.patience.min(STOP);
         if timeout(patience, ended.changed()).await.is_err() {
@@ -290,7 +290,7 @@ impl Connected {
         }
     }
 
-    /// A fault of this plugin: what it failed to do, why, and what it said last if it is gone.
+    /// Builds a fault of this plugin: the failed action, the reason and, if the plugin has ended, its last output.
     pub(crate) async fn fault(&self, class: FaultClass, code: &'static str, what: &str, error: &CallError) -> Fault {
         let Plugin { name, file, .. } = &*self.plugin;
         let file = file.display();
@@ -315,16 +315,16 @@ impl Connected {
     }
 }
 
-/// Asks a process to end, and ends it.
+/// Asks a process to end; kills it if it does not.
 pub(crate) async fn shut_down(client: &Client, process: &Process) {
-    // It ends while it answers: what comes back means nothing.
+    // The process ends while it answers, so the result is meaningless.
     let _ = client.unary("/plugin.GRPCController/Shutdown", Vec::new(), GRACE).await;
     if process.wait(GRACE).await.is_none() {
         process.kill().await;
     }
 }
 
-/// Empties what the plugin prints after its first line, which it keeps until it is asked for.
+/// Reads the plugin's output after the first line, which the plugin holds back until it is requested.
 async fn listen(client: Client, identity: Identity) {
     let Identity { connector, plugin, .. } = identity;
     let request = futures::stream::iter([Bytes::new()]);
@@ -353,7 +353,7 @@ async fn listen(client: Client, identity: Identity) {
     }
 }
 
-/// Something nobody can guess.
+/// Returns an unguessable token.
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;

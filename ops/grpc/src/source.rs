@@ -26,10 +26,10 @@ use crate::session::{Plugin, Run, Session};
 use crate::specification::{Silenced, given};
 use crate::wire;
 
-/// How long records that were on their way when the plugin stopped may take to arrive.
+/// Time limit for records that were in flight when the plugin stopped.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
-/// The kind, for the registry.
+/// The source kind of a plugin, for the registry.
 pub(crate) struct Kind {
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) specification: Specification,
@@ -82,14 +82,14 @@ impl Source for Configured {
 struct Records {
     session: Arc<Session>,
     inbox: mpsc::Receiver<Result<Bytes, CallError>>,
-    /// Records of the last message that were not asked for yet.
+    /// Records of the last message that were not returned yet.
     waiting: VecDeque<Record>,
-    /// Position of the last record that came.
+    /// Position of the last received record.
     last: Position,
 }
 
 impl Records {
-    /// Takes a message.
+    /// Decodes a message.
     fn take(&mut self, message: Bytes) -> Result<(), String> {
         let records = self.session.protocol().read_records(message).map_err(|error| error.to_string())?;
         self.waiting.reserve(records.len());
@@ -102,7 +102,7 @@ impl Records {
         Ok(())
     }
 
-    /// As many records as there is room for, at least one.
+    /// Returns as many records as fit into `room`, at least one.
     fn give(&mut self, room: Room) -> Vec<Record> {
         let mut bytes = 0;
         let fitting = self.waiting.iter().take(room.rows.max(1)).enumerate().take_while(|(row, record)| {
@@ -113,8 +113,8 @@ impl Records {
         self.waiting.drain(..rows).collect()
     }
 
-    /// Reads on after the plugin was asked to stop, until the record at `position` has come. It is not given to
-    /// anybody: what is not acknowledged comes again.
+    /// After the plugin was asked to stop, reads until the record at `position` arrives. These records are discarded:
+    /// the source sends unacknowledged records again.
     async fn drain(&mut self, position: &Bytes) {
         self.waiting.clear();
         let until = Instant::now() + LAST_RECORDS;
@@ -161,7 +161,7 @@ impl Reader for Records {
         let session = self.session.clone();
         let stopping = session.stop(Vec::new());
         tokio::pin!(stopping);
-        // A plugin that waits for room in the stream cannot stop: it is read on meanwhile.
+        // A plugin that waits for room in the stream cannot stop, so keep reading.
         let stopped = loop {
             self.waiting.clear();
             tokio::select! {
@@ -189,9 +189,9 @@ struct Acks {
     ended: watch::Receiver<()>,
     limit: usize,
     patience: Duration,
-    /// Part of what could not be told may have arrived: only a new run can tell it again.
+    /// Failure to send acknowledgements. A part may have arrived, so only a new run can send them again.
     failed: Option<Fault>,
-    /// It went away while it was being stopped: there is nobody to tell any more.
+    /// True if the plugin ended while it was being stopped, so that acknowledgements have no receiver.
     is_deaf: bool,
 }
 
@@ -213,7 +213,7 @@ impl Acker for Acks {
             };
             let what = "does not take acknowledgements";
             if self.session.is_stopping() {
-                // The positions are stored, so the next start tells the plugin as much.
+                // The positions are stored, so the plugin receives them at the next start.
                 self.session.warn(what, &error);
                 self.is_deaf = true;
                 return Ok(());

@@ -1,4 +1,4 @@
-//! What a plugin says of itself, and which of its settings are its own.
+//! Specification of a plugin, and the separation of its own settings from those of the executor.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use anabranch_ops_opencdc::wire;
 
 use crate::protocol::Role;
 
-/// What the executor does for every connector: plugins are not asked to do it again.
+/// Settings that the executor handles for every connector; plugins do not receive them.
 const BATCH_SIZE: &str = "sdk.batch.size";
 const BATCH_DELAY: &str = "sdk.batch.delay";
 const RATE: [&str; 2] = ["sdk.rate.perSecond", "sdk.rate.burst"];
 
-/// The parameters of a role that are the executor's. Schemas are the plugin's own: it names and encodes what it reads, and
-/// decodes what it writes.
+/// Returns the parameters of a role that the executor handles. Schemas are the plugin's own: a source names and encodes
+/// its data, a destination decodes it.
 fn ours(role: Role) -> Vec<Parameter> {
     let mut all = match role {
         Role::Source => shared::source(),
@@ -32,7 +32,7 @@ fn is_ours(name: &str) -> bool {
     name == BATCH_SIZE || name == BATCH_DELAY || RATE.contains(&name)
 }
 
-/// Settings that a plugin is given so that it leaves to us what it would do by default.
+/// Settings that disable a plugin's default behaviour in favour of the executor's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Silenced(Vec<(&'static str, &'static str)>);
 
@@ -42,7 +42,7 @@ pub(crate) struct Part {
     pub(crate) silenced: Silenced,
 }
 
-/// A plugin as a source and as a destination; a role without a single parameter is one it does not have.
+/// Returns the plugin as a source and as a destination. A plugin does not have a role without parameters.
 pub(crate) fn roles(given: &crate::wire::Specification) -> (Option<Part>, Option<Part>) {
     let part = |role, given_parameters: &HashMap<String, wire::Parameter>| {
         (!given_parameters.is_empty()).then(|| part(given, role, given_parameters))
@@ -85,9 +85,9 @@ fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String
     Part { specification, silenced }
 }
 
-/// A parameter of the plugin.
+/// Converts a parameter of the plugin.
 fn own(mut parameter: Parameter) -> Parameter {
-    // The plugin reads its own default, and may read it otherwise.
+    // The plugin parses its own default, possibly in another way.
     if !is_usable(&parameter) {
         parameter.kind = ParameterKind::Text;
         parameter.validations.retain(|validation| *validation == anabranch_graph::specification::Validation::Required);
@@ -95,7 +95,7 @@ fn own(mut parameter: Parameter) -> Parameter {
     parameter
 }
 
-/// Whether a parameter's default has its type and keeps its rules.
+/// Returns `true` if a parameter's default has its type and satisfies its validations.
 fn is_usable(parameter: &Parameter) -> bool {
     let Some(default) = &parameter.default else { return true };
     let mut specification = Specification::builtin("", "");
@@ -106,7 +106,7 @@ fn is_usable(parameter: &Parameter) -> bool {
     Arguments::parse(&specification, &Settings::from_pairs([("x", default.as_str())])).is_ok()
 }
 
-/// The settings that a plugin gets: those of the file as they are, without defaults, without those that are ours.
+/// Returns the settings for a plugin: those of the file unchanged, without defaults and without those of the executor.
 pub(crate) fn given(arguments: &Arguments, silenced: &Silenced) -> Vec<(Str, Written)> {
     let mut given: Vec<(Str, Written)> =
         arguments.given().filter(|(name, _)| !is_ours(name)).map(|(name, text)| (name.clone(), text)).collect();

@@ -1,5 +1,5 @@
-//! The process between us and a plugin. It lives as long as both: when its standard input ends, which is when we end,
-//! it ends the plugin and everything the plugin has started.
+//! The supervisor process between the service and a plugin. When its standard input closes, which happens when the
+//! service ends, it ends the plugin and all processes that the plugin has started.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-/// The argument that makes our program a supervisor: `supervise-connector DIRECTORY PLUGIN`.
+/// First argument that makes this program a supervisor: `supervise-connector DIRECTORY PLUGIN`.
 pub const SUPERVISE: &str = "supervise-connector";
-/// The argument that makes it the plugin: `become-connector PID PLUGIN`.
+/// First argument that makes it execute the plugin: `become-connector PID PLUGIN`.
 const BECOME: &str = "become-connector";
 
-/// Exit code where the plugin cannot be executed.
+/// Exit code if the plugin cannot be executed.
 const CANNOT: u8 = 127;
 
-/// Supervises, where the arguments of this process ask for that; `None` where they ask for anything else. To be called
-/// before anything else, and while there is one thread.
+/// Supervises a plugin if the arguments of this process ask for it; otherwise returns `None`. Call it first in `main`,
+/// while there is only one thread.
 pub fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let program = arguments.next()?;
     let what = arguments.next()?;
@@ -33,7 +33,7 @@ pub fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
     }
 }
 
-/// The program that this process runs, even if its file was replaced meanwhile.
+/// Returns the program that this process runs, even if its file was replaced.
 pub fn own_program(otherwise: impl Into<OsString>) -> OsString {
     match cfg!(target_os = "linux") {
         true => "/proc/self/exe".into(),
@@ -42,7 +42,7 @@ pub fn own_program(otherwise: impl Into<OsString>) -> OsString {
 }
 
 fn supervise(program: &OsStr, directory: &Path, plugin: &Path) -> ExitCode {
-    // The plugin dies with us, should we be killed: that is only known of a process that asks for it itself.
+    // If the supervisor is killed, the plugin must end too. A process can request that only for itself.
     let started = Command::new(own_program(program))
         .args([OsStr::new(BECOME), OsStr::new(&std::process::id().to_string()), plugin.as_os_str()])
         .stdin(Stdio::null())
@@ -71,11 +71,11 @@ fn supervise(program: &OsStr, directory: &Path, plugin: &Path) -> ExitCode {
     }
 }
 
-/// Waits for the plugin to end, and ends what it has started.
+/// Waits for the end of the plugin, and ends its children.
 fn finish(child: &mut Child, group: &Mutex<Option<Pid>>) -> std::io::Result<ExitStatus> {
     let pid = *group.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pid) = pid {
-        // It is not reaped before its group is gone: nobody else can have its number until then.
+        // Reap the process only after its group is gone, so that no other process can get its id before.
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(rustix::process::waitid(WaitId::Pid(pid), ended), Err(rustix::io::Errno::INTR)) {}
         let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ fn replace(parent: &OsStr, plugin: &Path) -> ExitCode {
     cannot(plugin, &error)
 }
 
-/// Says on standard error, which our parent reads, what went wrong.
+/// Reports an error on standard error, which the parent reads.
 fn cannot(plugin: &Path, error: &std::io::Error) -> ExitCode {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "cannot execute {}: {error}", plugin.display());

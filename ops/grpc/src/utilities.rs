@@ -1,5 +1,5 @@
-//! What plugins may ask of us while they run: `connutils.v1.SchemaService`, on a port of this machine, for one process
-//! and its token.
+//! Service for requests of running plugins: `connutils.v1.SchemaService`, on a local port, for one process and its
+//! token.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -21,10 +21,10 @@ use tonic::{Request, Response, Status};
 
 use crate::call::Raw;
 
-/// Number of Avro among the kinds of schemas.
+/// Number of Avro among the schema types.
 const AVRO: i32 = 1;
 
-/// The service as one plugin sees it.
+/// The service for one plugin.
 #[derive(Clone)]
 pub(crate) struct Utilities {
     token: Arc<str>,
@@ -32,7 +32,7 @@ pub(crate) struct Utilities {
 }
 
 impl Utilities {
-    /// Serves until the tasks are dropped, and says where.
+    /// Serves until the tasks are dropped; returns the address.
     pub(crate) async fn serve(
         token: &str,
         schemas: Arc<dyn SchemaRegistry>,
@@ -85,7 +85,7 @@ impl Utilities {
     }
 }
 
-/// Plugins know these by their exact words.
+/// Plugins compare these messages literally.
 const NOT_FOUND: &str = "schema subject not found";
 const INVALID: &str = "invalid schema";
 

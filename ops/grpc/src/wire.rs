@@ -1,6 +1,6 @@
-//! Messages of packages `connector.v1`, `connector.v2` and `plugin`. Those of the same fields are one type here.
+//! Messages of the packages `connector.v1`, `connector.v2` and `plugin`. Messages with the same fields share a type.
 //!
-//! Records are bytes: `anabranch-ops-opencdc` reads and writes them.
+//! Records are bytes: `anabranch-ops-opencdc` encodes and decodes them.
 
 #![allow(missing_docs, reason = "the fields of a published protocol")]
 
@@ -86,7 +86,7 @@ pub struct Updated {
     pub after: HashMap<String, String>,
 }
 
-/// A position, in every message that has just one.
+/// A position: every message with a position as its only field.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct At {
     #[prost(bytes = "bytes", tag = "1")]
@@ -107,7 +107,7 @@ pub struct Records {
     pub records: Vec<Bytes>,
 }
 
-/// The same of version 1.
+/// `Source.Run.Response` and `Destination.Run.Request` of version 1.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OneRecord {
     #[prost(bytes = "bytes", optional, tag = "1")]
@@ -121,7 +121,7 @@ pub struct Acks {
     pub acks: Vec<Ack>,
 }
 
-/// One of them; `Destination.Run.Response` of version 1.
+/// An acknowledgement of [`Acks`]; also `Destination.Run.Response` of version 1.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ack {
     #[prost(bytes = "bytes", tag = "1")]

@@ -1,8 +1,7 @@
-//! The HTTP client of the processors: pooled connections, bounded requests in flight, attempts that are repeated
-//! with backoff.
+//! HTTP client of the processors, with pooled connections, a limit on requests in flight, and retries with back-off.
 //!
-//! Connections are pooled per process and TLS configuration, whatever the number of processors; what a processor
-//! decides for itself (timeouts, attempts, requests in flight) is its [`Policy`].
+//! Connections are pooled per process and TLS configuration, whatever the number of processors. The settings of a
+//! single processor (timeouts, attempts, requests in flight) are in its [`Policy`].
 
 mod accept;
 mod error;
@@ -30,52 +29,53 @@ use pause::Pause;
 pub use reqwest::{Method, Request, StatusCode, Url, header};
 pub use retry::Retry;
 
-/// Longest time to establish a connection.
+/// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an unused connection is kept: less than servers do, so that they rarely close one as it is used again.
+/// Time after which an idle connection is closed: less than on servers, so that they rarely close one that is about to
+/// be reused.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How the requests of one processor are made.
+/// Settings for the requests of one processor.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Most requests in flight; at least 1.
+    /// Maximum number of requests in flight; at least 1.
     pub concurrency: usize,
-    /// Most attempts per minute, evenly spread; `None` = no limit.
+    /// Maximum number of attempts per minute, evenly spaced; `None` = unlimited.
     pub per_minute: Option<f64>,
-    /// Longest time of one attempt, from connecting to the last byte of the answer; `None` = no limit.
+    /// Time limit of one attempt, from connecting to the last byte of the answer; `None` = unlimited.
     pub timeout: Option<Duration>,
-    /// When an attempt is repeated.
+    /// Retries of failed attempts.
     pub retry: Retry,
-    /// Which statuses are good.
+    /// Statuses that count as success.
     pub accept: Accept,
-    /// Most bytes of an answer's body.
+    /// Maximum number of bytes of an answer's body.
     pub body_limit: u64,
-    /// Finds the error that a body with a good status holds instead of an answer.
+    /// Finds an error in the body of a successful answer.
     pub disguised: Option<FindError>,
 }
 
-/// Finds an error in a body.
+/// A function that finds an error in a body.
 pub type FindError = fn(&[u8]) -> Option<Disguised>;
 
-/// An error that came with a good status.
+/// An error in an answer with a success status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disguised {
-    /// The words of the server.
+    /// Message of the server.
     pub said: String,
-    /// Whether another attempt may go better.
+    /// True if a retry may succeed.
     pub transient: bool,
 }
 
-/// Whom to trust.
+/// Trusted certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tls {
-    /// PEM text of certificates that are trusted besides the system's.
+    /// PEM text of certificates that are trusted in addition to those of the system.
     pub roots: Option<Vec<u8>>,
-    /// Whether any certificate is good.
+    /// True to accept any certificate.
     pub skip_verify: bool,
 }
 
-/// The client of one processor. Its workers share it.
+/// Client of one processor, shared by its workers.
 pub struct Client {
     http: reqwest::Client,
     network: Network,
@@ -83,29 +83,29 @@ pub struct Client {
     turns: Semaphore,
     pace: Pace,
     pause: Pause,
-    /// What to do about a redirect.
+    /// Remedy for a redirect.
     advice: Str,
 }
 
-/// The right to have a request in flight.
+/// Permission to have a request in flight.
 pub struct Turn<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
-/// An answer whose status is good.
+/// A successful answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// Status of the answer.
     pub status: StatusCode,
-    /// Its body. If it came in one piece, this is a part of the connection's read buffer.
+    /// Body of the answer. If it arrived in one piece, it is a slice of the connection's read buffer.
     pub body: Bytes,
 }
 
 impl Client {
-    /// A client on the connections of this TLS configuration and network. Connects to nothing.
+    /// Creates a client on the connections of this TLS configuration and network. Does not connect.
     ///
     /// # Errors
-    /// `tls_invalid`: the roots are no certificates.
+    /// `tls_invalid` if the roots are not certificates.
     pub fn new(tls: &Tls, network: Network, policy: Policy) -> Result<Client, Fault> {
         let turns = Semaphore::new(policy.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         let pace = Pace::new(policy.per_minute);
@@ -113,17 +113,17 @@ impl Client {
         Ok(Client { http: pooled(tls, network)?, network, policy, turns, pace, pause: Pause::default(), advice })
     }
 
-    /// The same, whose error about a redirect ends with this advice: `correct baseURL`.
+    /// Sets the remedy at the end of the error about a redirect, such as `correct baseURL`.
     #[must_use]
     pub fn advising(mut self, advice: impl Into<Str>) -> Client {
         self.advice = advice.into();
         self
     }
 
-    /// A request without headers and body; credentials in the URL become its `Authorization`.
+    /// Creates a request without headers and body. Credentials in the URL become its `Authorization` header.
     ///
     /// # Errors
-    /// [`Problem::Invalid`]: the URL cannot be used for requests.
+    /// [`Problem::Invalid`] if the URL cannot be used for requests.
     pub fn request(&self, method: Method, url: Url) -> Result<Request, HttpError> {
         if url.username().is_empty() && url.password().is_none() {
             return Ok(Request::new(method, url));
@@ -132,21 +132,20 @@ impl Client {
         self.http.request(method, url).build().map_err(|error| HttpError::of(shown, error))
     }
 
-    /// Waits until there may be one more request in flight; first come, first served. Make the request then, so
-    /// that no more bodies are in memory than requests in flight.
+    /// Waits until another request may be in flight, in order of arrival. Build the request after that, so that no more
+    /// bodies are in memory than requests in flight.
     pub async fn turn(&self) -> Turn<'_> {
         // The semaphore is never closed.
         Turn { _permit: self.turns.acquire().await.ok() }
     }
 
-    /// Sends a request until it has a good answer, as often as the policy allows. Dropping the future aborts the
-    /// request.
+    /// Sends a request and retries it as the policy allows. Dropping the future aborts the request.
     ///
-    /// An answer with `Retry-After` to one request (429 or 503) holds back all others of the client too, which is
-    /// logged; a request that is not repeated fails without waiting.
+    /// An answer with `Retry-After` (429 or 503) delays all requests of this client, and is logged. A request that is
+    /// not retried fails without waiting.
     ///
     /// # Errors
-    /// What was wrong with the last attempt.
+    /// Returns the error of the last attempt.
     pub async fn send(&self, turn: Turn<'_>, mut request: Request) -> Result<Answer, HttpError> {
         *request.timeout_mut() = self.policy.timeout;
         let mut made = 0;
@@ -209,7 +208,7 @@ impl Client {
     }
 }
 
-/// The whole body.
+/// Reads the whole body.
 async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
     let too_large = || Problem::TooLarge { limit };
     let announced = response.content_length();
@@ -220,7 +219,7 @@ async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
     let Some(second) = response.chunk().await? else {
         return if first.len() as u64 > limit { Err(too_large()) } else { Ok(first) };
     };
-    // The announced size is bounded by the limit, but costs nobody anything: memory follows what really came.
+    // The announced size reserves at most 1 MiB; above that, memory grows with the received bytes.
     let expected = announced.and_then(|n| usize::try_from(n).ok()).unwrap_or(0).min(1 << 20);
     let mut whole = BytesMut::with_capacity(expected.max(first.len() + second.len()));
     let mut next = Some(second);
@@ -235,26 +234,26 @@ async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
     Ok(whole.freeze())
 }
 
-/// Tells a proxy in the place of all services what an encrypted connection would keep from it.
+/// Passes the scheme of the request to a proxy that replaces all services, and switches to plain HTTP.
 fn lay_open(request: &mut Request) {
     if request.url().scheme() == "https" && request.url_mut().set_scheme("http").is_ok() {
         request.headers_mut().insert(Network::SCHEME, header::HeaderValue::from_static("https"));
     }
 }
 
-/// What all connections have in common.
+/// Returns the builder with common settings.
 fn bare() -> ClientBuilder {
-    // A redirect that is followed can turn a POST into a GET, and hands headers with credentials to another host.
+    // Following a redirect can turn a POST into a GET, and send credentials to another host.
     reqwest::Client::builder()
         .user_agent(concat!("anabranch/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
 }
 
-/// Most configurations whose connections are pooled: each rotated CA bundle is another one.
+/// Maximum number of pooled configurations: each rotated CA bundle is a new one.
 const POOLED: usize = 32;
 
-/// Pools by configuration, with the number of the latest use. Those that were not used for longest go; who holds a client
-/// of one keeps it.
+/// Pools by configuration, each with the number of its last use. The least recently used ones are dropped; clients that
+/// use them keep them.
 #[derive(Default)]
 struct Pools {
     pools: HashMap<Tls, (u64, reqwest::Client)>,
@@ -278,7 +277,7 @@ impl Pools {
     }
 }
 
-/// The connections of a TLS configuration and network.
+/// Returns the connections of a TLS configuration and network.
 fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
     if let Network::Through(proxy) = network {
@@ -288,7 +287,7 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     if let Some(pool) = pools.get(tls) {
         return Ok(pool);
     }
-    // Whoever was first may have installed it; there is but one provider in this program.
+    // Another component may have installed it already; this program has only one provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder =
         || bare().connect_timeout(CONNECT).pool_idle_timeout(IDLE).tls_danger_accept_invalid_certs(tls.skip_verify);
@@ -303,7 +302,7 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
         }
         None => match builder().build() {
             Ok(pool) => pool,
-            // A machine without certificates can still talk to its neighbours in plain text.
+            // A machine without certificates can still use plain HTTP.
             Err(error) => {
                 tracing::warn!(%error, "no system certificates: https will not work without an own root");
                 builder().tls_certs_only([]).build().map_err(invalid)?
@@ -314,9 +313,10 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     Ok(pool)
 }
 
-/// Connections to a proxy that stands for all services: not pooled with others, and nothing is known of certificates.
+/// Returns connections to a proxy that replaces all services. They are not pooled with others, and no certificates are
+/// trusted.
 fn through(proxy: SocketAddr) -> Result<reqwest::Client, Fault> {
-    // Whoever was first may have installed it; there is but one provider in this program.
+    // Another component may have installed it already; this program has only one provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let unusable = |error: reqwest::Error| Fault::fatal("proxy_unusable", error);
     bare().proxy(Proxy::all(format!("http://{proxy}")).map_err(unusable)?).tls_certs_only([]).build().map_err(unusable)

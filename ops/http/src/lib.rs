@@ -1,4 +1,4 @@
-//! The processor `webhook.http` and the HTTP client it shares with the AI processors.
+//! The processor `webhook.http`, and the HTTP client that it shares with the AI processors.
 
 pub mod client;
 #[cfg(any(test, feature = "testing"))]
@@ -7,7 +7,7 @@ pub mod webhook;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_operator(webhook::kind());
 }

@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server on loopback whose answers are those of a closure, for tests of whatever makes requests.
+//! An HTTP/1.1 server on loopback whose answers come from a closure, for tests of clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,65 +6,65 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// A request that reached the server.
+/// A request that the server received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// How many came before.
+    /// Number of earlier requests.
     pub number: usize,
-    /// Its method.
+    /// Method of the request.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Names in lower case.
+    /// Headers, with names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Body of the request.
     pub body: Vec<u8>,
 }
 
 impl Received {
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body, with what is not UTF-8 replaced.
+    /// Returns the body as text, with invalid UTF-8 replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// What the server does about a request.
+/// Reaction of the server to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Answers.
+    /// Sends an answer.
     Answer {
-        /// Status.
+        /// Status of the answer.
         status: u16,
-        /// Headers besides `Content-Length`.
+        /// Headers in addition to `Content-Length`.
         headers: Vec<(String, String)>,
-        /// Body.
+        /// Body of the answer.
         body: Vec<u8>,
     },
     /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
     /// Closes the connection.
     Close,
-    /// Says nothing until the client is gone.
+    /// Sends nothing until the client closes the connection.
     Hang,
 }
 
 impl Reply {
-    /// An answer of status 200.
+    /// Returns an answer with status 200.
     pub fn ok(body: impl Into<Vec<u8>>) -> Reply {
         Reply::status(200, body)
     }
 
-    /// An answer.
+    /// Returns an answer with this status.
     pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Reply {
         Reply::Answer { status, headers: Vec::new(), body: body.into() }
     }
 
-    /// The same with another header.
+    /// Adds a header to the answer.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Reply {
         if let Reply::Answer { headers, .. } = &mut self {
@@ -74,7 +74,7 @@ impl Reply {
     }
 }
 
-/// The server; stopped on drop.
+/// The server; stops on drop.
 pub struct Server {
     address: SocketAddr,
     state: Arc<State>,
@@ -90,7 +90,7 @@ struct State {
     stopped: AtomicBool,
     connections: AtomicUsize,
     hung_up: AtomicUsize,
-    /// Requests that were not yet answered, and the most there were at a time.
+    /// Number of requests without an answer, and its maximum.
     pending: Mutex<(usize, usize)>,
 }
 
@@ -99,10 +99,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
-    /// Starts on a free port. `reply` is called on the thread of the connection and may take its time.
+    /// Starts on a free port. Calls `reply` on the thread of the connection; it may block.
     ///
     /// # Panics
-    /// There is no free port.
+    /// Panics if there is no free port.
     #[allow(clippy::expect_used, reason = "a test cannot go on without")]
     pub fn start(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -134,32 +134,32 @@ impl Server {
         Server { address, state, accepting: Some(accepting) }
     }
 
-    /// `http://127.0.0.1:port`.
+    /// Returns `http://127.0.0.1:port`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// `127.0.0.1:port`.
+    /// Returns `127.0.0.1:port`.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn received(&self) -> Vec<Received> {
         locked(&self.state.seen).clone()
     }
 
-    /// Number of connections so far.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// Number of clients that left while the server kept them waiting ([`Reply::Hang`]).
+    /// Returns the number of clients that closed the connection during a [`Reply::Hang`].
     pub fn hung_up(&self) -> usize {
         self.state.hung_up.load(Ordering::SeqCst)
     }
 
-    /// The most requests that waited for their answer at a time.
+    /// Returns the maximum number of concurrent requests.
     pub fn most_pending(&self) -> usize {
         locked(&self.state.pending).1
     }
@@ -227,7 +227,7 @@ impl State {
     }
 }
 
-/// The next request; `None` at the end of the connection.
+/// Reads the next request; returns `None` at the end of the connection.
 fn read(input: &mut BufReader<TcpStream>) -> Option<Received> {
     let mut line = || {
         let mut line = String::new();

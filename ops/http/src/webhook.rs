@@ -1,4 +1,4 @@
-//! `webhook.http`: sends a request per record, and puts the answer into it.
+//! `webhook.http`: sends a request per record, and stores the answer in the record.
 
 mod message;
 
@@ -26,10 +26,10 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
 use message::Message;
 
-/// Bodies up to this size are copied out of the connection's read buffer, which they would keep in memory.
+/// Maximum size of bodies that are copied out of the connection's read buffer, so that they do not keep it in memory.
 const COPIED: usize = 64 << 10;
 
-/// The kind, for the registry.
+/// Returns the `webhook.http` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     Arc::new(Webhook { specification: specification() })
 }
@@ -44,36 +44,37 @@ fn specification() -> Specification {
         let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
         Parameter::new(name, ParameterKind::Reference, description).validate(Validation::Within(roots))
     };
-    Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in it.")
+    Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in the record.")
         .describe(
-            "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` is \
-             taken as it is. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`, and \
-             `{{ urlquery (printf \"%s\" .Key) }}` where the value is raw data.\n\n\
-             The body of the answer replaces what is at `response.body`: raw data at `.Key` and `.Payload.After`, \
-             text in a field (bytes, where it is not UTF-8).\n\n\
-             A status outside 2xx is an error of the record, unless `response.accept` names it. 408, 429, 5xx and \
-             broken or missing connections are tried again `backoffRetry.count` times, not before the time that \
-             `Retry-After` names; a request may therefore reach the server more than once.\n\n\
-             A 429 or 503 whose `Retry-After` is at most 5 minutes holds back the later requests of the processor too, \
-             even where nothing is tried again; a warning in the log says so. Records that came together leave \
-             together, an error therefore no earlier than the last of them.\n\n\
-             A 401 or 407 is an error of the credentials and not of the record: the pipeline recovers and asks again for \
-             `pipelines.error-recovery.login-patience`, with secrets that are read afresh, and no record is lost. Where \
-             the server or the credentials depend on the record (a template before the path of `request.url`, or in a \
-             header such as `Authorization`), it is an error of the record. A 403 always is.\n\n\
-             Redirects are not followed: a 3xx is an error of the record that says where it points, and is not tried \
-             again. Services whose HTTP client is Go's do follow them: a pipeline that comes from there may need \
-             another `request.url`.\n\n\
-             Up to `request.concurrency` requests are in flight. Records leave in the order in which they came; with \
-             a concurrency of 1 the requests are made in that order too.\n\n\
-             `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters make the requests too: \
-             try a pipeline whose requests change something with the address of a server for tests.",
+            "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` \
+             is a constant. Values that a template puts into a URL are not escaped: write `{{ urlquery .x }}`, \
+             and `{{ urlquery (printf \"%s\" .Key) }}` for raw data.\n\n\
+             The body of the answer replaces the field `response.body`: raw data in `.Key` and `.Payload.After`, \
+             text in a field (bytes if it is not UTF-8).\n\n\
+             A status outside 2xx fails the record, unless `response.accept` contains it. After 408, 429, 5xx, \
+             and broken or failed connections, the request is retried `backoffRetry.count` times, not before the \
+             time in `Retry-After`. So a request may reach the server more than once.\n\n\
+             A 429 or 503 with a `Retry-After` of at most 5 minutes also delays later requests of the processor, \
+             even without retries; a warning is logged. Records that arrived together leave together, so an error \
+             is reported after the last of them.\n\n\
+             A 401 or 407 means that the credentials are invalid, and not the record. The pipeline recovers and \
+             sends the request again for `pipelines.error-recovery.login-patience`, with secrets that are read \
+             again, and no record is lost. If the server or the credentials depend on the record (a template \
+             before the path of `request.url`, or in a header such as `Authorization`), the record fails instead. \
+             A 403 always fails the record.\n\n\
+             Redirects are not followed: a 3xx fails the record with an error that names the target, and is not \
+             retried. Services with Go's HTTP client follow redirects: a pipeline that comes from such a service \
+             may need another `request.url`.\n\n\
+             Up to `request.concurrency` requests are in flight. Records leave in the order in which they \
+             arrived; with a concurrency of 1, the requests are in that order too.\n\n\
+             `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters send the \
+             requests too. If requests change data, test the pipeline with the address of a test server.",
         )
         .with(
             Parameter::new(
                 "request.url",
                 Template,
-                "URL, as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
+                "URL, such as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
             )
             .required(),
         )
@@ -81,32 +82,41 @@ fn specification() -> Specification {
         .with(Parameter::new(
             "request.body",
             Template,
-            "Body, as `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = none.",
+            "Body: `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = \
+             none.",
         ))
-        .with(Parameter::new("request.contentType", Text, "Old name of headers.Content-Type."))
+        .with(Parameter::new("request.contentType", Text, "Deprecated, use headers.Content-Type."))
         .with(
-            Parameter::new("request.timeout", Duration, "Longest time of one attempt, answer included; 0 = no limit.")
-                .default_value("60s"),
+            Parameter::new(
+                "request.timeout",
+                Duration,
+                "Time limit of one attempt, including the answer; 0 = unlimited.",
+            )
+            .default_value("60s"),
         )
         .with(
-            Parameter::new("request.concurrency", Int, "Most requests in flight.")
+            Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
                 .default_value("16")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(10_001.0)),
         )
         .with(
-            Parameter::new("request.perMinute", Float, "Most attempts per minute, evenly spread; 0 = no limit.")
-                .default_value("0")
-                .validate(Validation::GreaterThan(-1.0)),
+            Parameter::new(
+                "request.perMinute",
+                Float,
+                "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
+            )
+            .default_value("0")
+            .validate(Validation::GreaterThan(-1.0)),
         )
         .with_all(message::header_parameters())
         .with(
-            Parameter::new("backoffRetry.count", Int, "How often a failed request is repeated.")
+            Parameter::new("backoffRetry.count", Int, "Maximum number of retries of a request.")
                 .default_value("0")
                 .validate(Validation::GreaterThan(-1.0)),
         )
         .with(
-            Parameter::new("backoffRetry.factor", Float, "By what the delay grows from one attempt to the next.")
+            Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
                 .default_value("2")
                 .validate(Validation::GreaterThan(0.0))
                 .only_with("backoffRetry.count"),
@@ -115,25 +125,29 @@ fn specification() -> Specification {
             Parameter::new(
                 "backoffRetry.min",
                 Duration,
-                "Delay before the first repetition; up to a quarter is added.",
+                "Delay before the first retry; a random part of up to a quarter is added.",
             )
             .default_value("100ms")
             .only_with("backoffRetry.count"),
         )
         .with(
-            Parameter::new("backoffRetry.max", Duration, "Longest delay, unless the server asks for more.")
+            Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the server asks for more.")
                 .default_value("5s"),
         )
-        .with(place("response.body", "Where the body of the answer is stored.").default_value(".Payload.After"))
-        .with(place("response.status", "Where the status of the answer is stored, as text."))
-        .with(Parameter::new("response.accept", List, "Statuses that are good besides 2xx: `404`, `4xx`, `400-404`."))
+        .with(place("response.body", "Field for the body of the answer.").default_value(".Payload.After"))
+        .with(place("response.status", "Field for the status of the answer, as text."))
+        .with(Parameter::new(
+            "response.accept",
+            List,
+            "Statuses that count as success in addition to 2xx: `404`, `4xx`, `400-404`.",
+        ))
         .with(
-            Parameter::new("response.maxBytes", Bytes, "Most bytes of an answer; a larger one fails the record.")
+            Parameter::new("response.maxBytes", Bytes, "Maximum size of an answer; a larger one fails the record.")
                 .default_value("16MiB")
                 .validate(Validation::GreaterThan(0.0)),
         )
-        .with(Parameter::new("tls.ca", File, "PEM file of certificates that are trusted besides the system's."))
-        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate: only for tests.").default_value("false"))
+        .with(Parameter::new("tls.ca", File, "PEM file of trusted certificates, in addition to those of the system."))
+        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate; only for tests.").default_value("false"))
         .with_all(shared::processor())
 }
 
@@ -179,7 +193,7 @@ impl OperatorKind for Webhook {
     }
 }
 
-/// Where the parts of an answer go.
+/// Fields for the parts of an answer.
 #[derive(Clone)]
 struct Destination {
     body: Reference,
@@ -218,9 +232,9 @@ struct Configured {
     message: Arc<Message>,
     destination: Destination,
     policy: Policy,
-    /// Whether the settings say where the answer goes.
+    /// True if the settings contain the field for the answer.
     is_body_placed: bool,
-    /// File of trusted roots, and whether none is needed.
+    /// File of trusted roots, and whether any certificate is accepted.
     tls: (Option<Str>, bool),
 }
 
@@ -229,7 +243,7 @@ impl ConfiguredOperator for Configured {
         let Destination { body, status } = &self.destination;
         Signature {
             class: Class::Async,
-            // Several strips in flight would send their requests in any order.
+            // With several strips in flight, the order of requests would be undefined.
             max_workers: (self.policy.concurrency == 1).then_some(1),
             reads: self.message.reads(),
             writes: Access::union([body].into_iter().chain(status).map(Reference::access)),
@@ -271,11 +285,11 @@ impl ConfiguredOperator for Configured {
     }
 }
 
-/// Largest file of trusted roots. Those of a whole system have a quarter of a mebibyte.
+/// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
 const MOST_ROOTS: u64 = 16 << 20;
 
-/// Reads a file. A thread of the executor is told to let others work meanwhile, since the file may be on a server that
-/// is away; a pipe, which may never end, is refused.
+/// Reads a file. A thread of the executor hands its tasks to another thread meanwhile, because the file may be on an
+/// unavailable server. Rejects a pipe, which may never end.
 fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
     let read = || anabranch_ops_tls::read_regular(path.as_ref(), MOST_ROOTS);
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
@@ -294,7 +308,7 @@ struct Requests {
 #[async_trait]
 impl AsyncOperator for Requests {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        // Boxed: the future of an exchange is kilobytes, and would be moved several times.
+        // The future of an exchange takes kilobytes: box it, because it is moved several times.
         stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency).collect().await
     }
 }
@@ -321,7 +335,7 @@ impl Requests {
 }
 
 impl Destination {
-    /// Fails where an answer could not be stored: better before it was asked for.
+    /// Fails if the answer could not be stored, before the request is sent.
     fn check(&self, record: &Record) -> Result<(), Fault> {
         self.body.has_parent(record)?;
         self.status.as_ref().map_or(Ok(false), |status| status.has_parent(record)).map(drop)

@@ -1,8 +1,8 @@
-//! What `process` does with the parts of a record, as far as its text tells without doubt.
+//! Static analysis of the accesses of `process` to the parts of a record, as far as the source text is unambiguous.
 //!
-//! Each act is one that the script does name by name: `rec.Payload.After.price`, also through a variable that holds an
-//! object of the record and never holds anything else. An act is certain if every call gets to it. Data that the
-//! script replaces, or may have replaced, are not the data that came: acts on them are left out.
+//! Each act is an access by name: `rec.Payload.After.price`, also through a variable that always holds the same object
+//! of the record. An act is certain if every call reaches it. Accesses to data that the script replaces, or may have
+//! replaced, are left out, because that is not the input data.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -30,79 +30,79 @@ mod whole;
 pub(crate) use reads::FieldRead;
 use reads::Reads;
 
-/// Something that a script does with a field of an object of the record.
+/// An access of a script to a field of an object of the record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Act {
-    /// The object.
+    /// The accessed object.
     pub(crate) place: Place,
-    /// The field; empty for the object itself.
+    /// Name of the field; empty for the object itself.
     pub(crate) name: String,
     pub(crate) doing: Doing,
-    /// Whether every call gets there.
+    /// True if every call reaches the access.
     pub(crate) certain: bool,
-    /// Where it is written.
+    /// Place in the source text.
     pub(crate) start: Position,
     pub(crate) end: Position,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Doing {
-    /// Takes its value.
+    /// Reads the value.
     Read,
-    /// Takes a field of its value, which fails where there is no value.
+    /// Reads a field of the value, which fails if there is no value.
     Below,
-    /// Puts a value there.
+    /// Assigns a value.
     Write,
-    /// Puts this text there.
+    /// Assigns this text.
     Assign(String),
-    /// Compares it with this text.
+    /// Compares the value with this text.
     Compare(String),
-    /// Parses it as JSON.
+    /// Parses the value as JSON.
     Parse,
-    /// Calls a method of this name.
+    /// Calls the method of this name.
     Call,
-    /// Looks for a text in it, with the method of this name.
+    /// Searches the value for a text with the method of this name.
     Search,
-    /// Takes the whole, or the value of a field, for text.
+    /// Uses the whole object, or the value of a field, as text.
     Text,
-    /// Takes it for the name of a property.
+    /// Uses it as a property name.
     Name,
-    /// Looks for a word among its names.
+    /// Searches its property names for a word (`in`).
     Has,
-    /// Adds this number to a text.
+    /// Appends this number to a text.
     Append(String),
-    /// Compares a text with this number, by `===` or else by `!==`.
+    /// Compares a text with this number; true for `===`, false for `!==`.
     CompareNumber(String, bool),
-    /// Takes the whole for an object of fields.
+    /// Spreads the object as a map of fields.
     Spread,
-    /// Puts the whole into metadata.
+    /// Assigns the whole object to a metadata entry.
     ToMetadata,
-    /// Takes a field of this name of its value, or puts one there.
+    /// Reads or assigns the field of this name of its value.
     Inside(String, Inside),
-    /// Puts something there that it cannot hold, which this says.
+    /// Assigns a value of an unsupported kind, which the text names.
     Unfit(&'static str),
 }
 
-/// How a field is used.
+/// Kind of use of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Inside {
     Taken,
     Put,
 }
 
-/// What is known of a function.
+/// Results of the analysis of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// In the order of the text.
+    /// Accesses, in source order.
     pub(crate) acts: Vec<Act>,
-    /// Fields that it reads and does not make.
+    /// Fields that the function reads and does not create.
     pub(crate) fields: Vec<FieldRead>,
-    /// Where names stand, and values that are returned, that every call gets to.
+    /// Positions of names and returned values that every call reaches.
     pub(crate) reached: Vec<Position>,
 }
 
 impl Process<'_> {
-    /// What it does with its record, in the order of the text. Nothing where the text leaves a doubt.
+    /// Returns the accesses to the record, in source order. Returns nothing if the text is ambiguous.
     pub(crate) fn read(&self, interner: &Interner) -> Read {
         let mut bindings = Bindings::default();
         let _ = self.body.visit_with(&mut bindings);
@@ -125,9 +125,9 @@ impl Process<'_> {
             return Read::default();
         }
         let Reader { acts, reads, reached, written, replaced, examined, .. } = reader;
-        // A branch may be for the data that the script made, or for those of the other kind.
+        // A branch may handle data that the script created, or data of the other kind.
         let doubtful = |act: &Act| match act.doing {
-            // It may be put right before the call is over.
+            // The script may assign a valid value before the call ends.
             Doing::Unfit(_) => written[act.place as usize] > 1,
             _ => !act.certain && (replaced[act.place as usize] || examined[act.place as usize]),
         };
@@ -135,7 +135,7 @@ impl Process<'_> {
     }
 }
 
-/// The text is not understood.
+/// The source text is ambiguous.
 struct Doubt;
 
 type Flow = ControlFlow<Doubt>;
@@ -145,19 +145,19 @@ struct Reader<'i> {
     bindings: Bindings,
     /// Variables that hold an object of the record, the parameter first.
     names: Vec<(Sym, Place)>,
-    /// Variables that hold the value of a field of the record that came.
+    /// Variables that hold the value of a field of the input record.
     values: Vec<(Sym, Place, String)>,
-    /// Whether of the next field only matters whether it is there.
+    /// True if the next field of a value is only tested for existence.
     testing_value: bool,
     acts: Vec<Act>,
     reads: Reads,
     reached: Vec<Position>,
     certain: bool,
-    /// How often something is put in the place of an object.
+    /// Number of assignments to each object.
     written: [usize; Place::COUNT],
-    /// Objects in whose place the script has put another.
+    /// Objects that the script has replaced.
     replaced: [bool; Place::COUNT],
-    /// Objects that are used as a whole: of which the script may find out what they are.
+    /// Objects used as a whole, so that the script may find out their kind.
     examined: [bool; Place::COUNT],
 }
 
@@ -192,17 +192,17 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// The object goes where the script may do anything with it.
+    /// Notes that the object is passed on to code that may do anything with it.
     fn examine(&mut self, place: Place) {
         self.examined[place as usize] = true;
         self.reads.give(place);
         if matches!(place, Place::Record | Place::Payload) {
-            // Whoever has it may replace what it holds.
+            // That code may replace the parts of the object.
             self.replace(place);
         }
     }
 
-    /// Another object may be there.
+    /// Notes that another object may have taken its place.
     fn replace(&mut self, place: Place) {
         self.written[place as usize] += 1;
         let parts: &[Place] = match place {
@@ -213,7 +213,7 @@ impl<'i> Reader<'i> {
         parts.iter().for_each(|part| self.replaced[*part as usize] = true);
     }
 
-    /// Follows a way into the record; false for what is none.
+    /// Analyzes a path into the record; returns `false` if the expression is not one.
     fn touch(&mut self, expression: &Expression, doing: Doing) -> Result<bool, Doubt> {
         match unparenthesized(expression) {
             Expression::Identifier(name) => match self.place(name.sym()) {
@@ -236,7 +236,7 @@ impl<'i> Reader<'i> {
         let Spot::Field(place, name) = step(&base, simple.field(), self) else { return Ok(false) };
         self.touch(simple.target(), Doing::Below)?;
         let Some(name) = name else {
-            // A name that is computed may be any.
+            // A computed name may be any name.
             self.reads.give(place);
             if !matches!(place, Place::Metadata) {
                 self.examine(place);
@@ -255,7 +255,7 @@ impl<'i> Reader<'i> {
         Ok(true)
     }
 
-    /// An expression of which only matters whether it is there, or what it is.
+    /// Analyzes an expression that is only tested for existence or for its kind.
     fn tested(&mut self, expression: &Expression) -> Flow {
         match self.spot(expression) {
             Spot::Object(_) => Continue(()),
@@ -272,7 +272,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Reads an expression of which only matters whether it is there, if it is a field of a value.
+    /// Analyzes an expression that is only tested for existence, if it is a field of a value.
     fn testing_value(&mut self, expression: &Expression, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
         self.testing_value = matches!(unparenthesized(expression), Expression::PropertyAccess(_));
         let flow = read(self);
@@ -280,7 +280,7 @@ impl<'i> Reader<'i> {
         flow
     }
 
-    /// A condition: objects may be tested, and what a field holds matters.
+    /// Analyzes a condition: objects may be tested in it, and values of fields matter.
     fn condition(&mut self, expression: &Expression) -> Flow {
         match unparenthesized(expression) {
             Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.condition(unary.target()),
@@ -293,7 +293,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Reads what not every call gets to.
+    /// Analyzes code that not every call reaches.
     fn perhaps(&mut self, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
         let certain = std::mem::replace(&mut self.certain, false);
         let flow = read(self);
@@ -301,14 +301,14 @@ impl<'i> Reader<'i> {
         flow
     }
 
-    /// The same of a part of the text, after which the call may be over.
+    /// Like [`Self::perhaps`], for code that may end the call.
     fn perhaps_to_the_end(&mut self, part: &impl VisitWith, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
         self.perhaps(read)?;
         self.certain &= !ending::may_leave(part);
         Continue(())
     }
 
-    /// A text that the operation or data are compared with.
+    /// Notes a text that the operation or data is compared with.
     fn compared(&mut self, with: &Expression, text: &Expression) {
         let Some(literal) = self.literal(text) else { return };
         match self.spot(with) {
@@ -333,7 +333,8 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// The object whose text is taken: `rec.Payload.After`, `rec.Payload.After.toString()`, `String(rec.Payload.After)`.
+    /// Returns the object whose text is used: `rec.Payload.After`, `rec.Payload.After.toString()`,
+    /// `String(rec.Payload.After)`.
     fn as_text(&self, expression: &Expression) -> Option<Place> {
         let side = |spot: Spot| spot.object().filter(|place| place.is_data());
         match unparenthesized(expression) {
@@ -365,7 +366,7 @@ impl<'i> Reader<'i> {
         self.text(json.sym()) == Some("JSON") && field == Some("parse")
     }
 
-    /// Variables that take fields of an object.
+    /// Analyzes a pattern whose variables hold fields of an object.
     fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
         for element in pattern.bindings() {
             match element {
@@ -396,7 +397,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// What is said of a text that is not understood.
+/// Converts the result of an analysis to the control flow of a visitor.
 fn flow(touched: Result<bool, Doubt>) -> ControlFlow<Doubt, bool> {
     match touched {
         Ok(known) => Continue(known),

@@ -1,8 +1,8 @@
-//! A script in a process of its own, as the chain sees it.
+//! Client of the worker process that runs a script.
 //!
-//! Rows stay with the chain; what the script can look at of them goes to the worker. Where it dies, is stuck, or is
-//! killed from outside, the rows that it has not answered are done again by a fresh one, which answers each row before
-//! it begins the next: a row at which two of these died is the culprit, and fails; the others do not suffer from it.
+//! Rows stay in the service; the worker receives the parts that the script can read. If the worker dies, hangs or is
+//! killed, a new one processes the unanswered rows and answers each before it begins the next. If two such workers die
+//! at the same row, that row fails and the others do not.
 
 mod process;
 
@@ -19,14 +19,14 @@ use crate::wire::orders::Opening;
 
 pub use self::process::Launch;
 
-/// Stands for a script that runs in a worker.
+/// Operator that sends records to a worker process.
 pub(crate) struct Client {
     launch: Launch,
     opening: Opening,
-    /// Name of the pipeline and the processor, shown in lists of processes.
+    /// Names of the pipeline and the processor, shown in process lists.
     names: [Str; 2],
     lines: ServiceLog,
-    /// None after it died.
+    /// The running worker; `None` after it died.
     worker: Option<Worker>,
 }
 
@@ -34,7 +34,7 @@ impl Client {
     /// Starts a worker and waits until the script is ready.
     ///
     /// # Errors
-    /// The script is refused or ended the worker (fatal), or no process can be started (transient).
+    /// Fatal if the script is rejected or ended the worker; transient if the process cannot be started.
     pub(crate) fn open(launch: Launch, opening: Opening, host: &Host) -> Result<Self, Fault> {
         let lines = ServiceLog(host.node.clone());
         let names = [host.pipeline.clone(), host.node.clone()];
@@ -45,8 +45,8 @@ impl Client {
         Ok(Client { launch, opening, names, lines, worker: Some(worker) })
     }
 
-    /// Makes of these records what the script makes of them; one result for each. Where no worker can be started, the
-    /// fault of the rows left is a transient one, which ends the run.
+    /// Processes records; returns one result for each. If a worker cannot be started, the remaining rows get a
+    /// transient fault, which ends the run.
     fn made(&mut self, records: &mut [&mut Record]) -> Vec<Result<Decision, Fault>> {
         let mut made = Vec::with_capacity(records.len());
         let mut course = Course::default();
@@ -58,9 +58,9 @@ impl Client {
             }
             let mut worker = match self.worker.take().map_or_else(|| self.start(), Ok) {
                 Ok(worker) => worker,
-                // It was ended from outside, or by the script.
+                // The worker was killed from outside, or by the script.
                 Err(fault) if fault.code() == "script_crashed" && course.may_start_again() => continue,
-                // The script itself: the next record may fare better.
+                // Caused by the script: the next record may succeed.
                 Err(fault) if fault.code().starts_with("script_") => {
                     made.push(Err(Fault::record(fault.code(), fault.message())));
                     continue;
@@ -104,40 +104,42 @@ impl Operator for Client {
     }
 }
 
-/// Order in which a call processes its rows.
+/// State of a call across workers.
 #[derive(Default)]
 struct Course {
-    /// Whether workers answer each row before the next.
+    /// True if workers answer each row before the next.
     careful: bool,
-    /// The row at which a careful worker died, which may have been killed.
+    /// Row at which a careful worker died. The worker may have been killed from outside.
     suspects: Range<usize>,
-    /// A row that is known to fail.
+    /// A row that is known to fail, and its fault.
     failed: Option<(usize, Fault)>,
-    /// How many workers in a row ended before they were ready.
+    /// Number of consecutive workers that ended before they were ready.
     lost_starts: usize,
 }
 
-/// So many workers in a row may end before they are ready, until a row fails of it: they began with the same script.
+/// Maximum number of consecutive workers that may end before they are ready. After that a row fails, because all of
+/// them run the same script.
 const MOST_LOST_STARTS: usize = 2;
 
 impl Course {
-    /// Why the row fails that is next, if it does.
+    /// Returns the fault of `row` if it is the one that is known to fail.
     fn fails(&mut self, row: usize) -> Option<Fault> {
         self.failed.take_if(|(failed, _)| *failed == row).map(|(_, fault)| fault)
     }
 
-    /// A worker ended before it was ready: whether to start another for the same row.
+    /// Handles a worker that ended before it was ready. Returns `true` if another should be started for the same row.
     fn may_start_again(&mut self) -> bool {
         self.lost_starts += 1;
         self.lost_starts <= MOST_LOST_STARTS
     }
 
-    /// The end of the rows that are to be given to a worker.
+    /// Returns the end of the rows that the next worker receives.
     fn until(&self, all: usize) -> usize {
         self.failed.as_ref().map_or(all, |(row, _)| *row)
     }
 
-    /// A worker died, the first of these rows being at hand if it was careful, else any.
+    /// Handles the death of a worker. A careful worker was processing the first of the unanswered rows, any other
+    /// worker may have been at any of them.
     fn died(&mut self, unanswered: Range<usize>, fault: Fault) {
         let at = unanswered.start;
         if !self.careful {

@@ -1,15 +1,15 @@
-//! Values of records as JavaScript values, and back.
+//! Conversion of record values to JavaScript values, and back.
 //!
 //! | record | script | back |
 //! | --- | --- | --- |
 //! | null | `null` | null |
 //! | bool | boolean | bool |
-//! | integer up to 2^53 − 1 | number | integer, where it is whole |
-//! | integer beyond | `BigInt` | integer |
-//! | float | number | integer where it is whole and was not a float before, else float |
+//! | integer up to 2^53 − 1 | number | integer, if it is whole |
+//! | larger integer | `BigInt` | integer |
+//! | float | number | integer if it is whole and was not a float before, otherwise float |
 //! | text | string | text |
 //! | bytes, raw data | `Uint8Array` | bytes, raw data |
-//! | time | `Date` (milliseconds) | time; all digits, where the date was not changed |
+//! | time | `Date` (milliseconds) | time; with all digits if the date is unchanged |
 //! | list | array | list |
 //! | map | object | map |
 

@@ -1,4 +1,4 @@
-//! How a function may end: with a value, without one, or not at all.
+//! Analysis of how a function ends: with a value, without one, or not at all.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -14,20 +14,20 @@ use boa_engine::interner::Sym;
 use crate::inner::visit_inner_functions;
 use crate::spot::unparenthesized;
 
-/// Whether every call of the function ends without a value: it drops every record. `undefined` is that name, if the
-/// script has it.
+/// Returns `true` if no call of the function returns a value, so that it drops every record. `undefined` is the symbol
+/// of that name, if the script uses it.
 pub(crate) fn gives_nothing(body: &FunctionBody, undefined: Option<Sym>) -> bool {
     let mut exits = Exits { undefined, value: true, ..Exits::default() };
     let returns = body.visit_with(&mut exits).is_break();
     !returns && !body.statements().iter().any(stays)
 }
 
-/// Whether the function, a loop or a block may be left there before its end.
+/// Returns `true` if control may leave the function, loop or block before its end.
 pub(crate) fn may_leave(part: &impl VisitWith) -> bool {
     part.visit_with(&mut Exits { undefined: None, value: true, nothing: true, throw: true, leave: true }).is_break()
 }
 
-/// Whether nothing after it is ever run, though nothing is returned: it throws, or never ends.
+/// Returns `true` if the statement never completes and returns nothing: it throws or never ends.
 fn stays(item: &StatementListItem) -> bool {
     match item {
         StatementListItem::Statement(statement) => never_ends(statement),
@@ -64,22 +64,22 @@ fn never_ends(statement: &Statement) -> bool {
     }
 }
 
-/// Looks for ways out of a function, not of those within it.
+/// Searches for exits of a function, without those of inner functions.
 #[derive(Default)]
 struct Exits {
     undefined: Option<Sym>,
-    /// A return with a value counts.
+    /// Counts returns with a value.
     value: bool,
-    /// A return without one counts.
+    /// Counts returns without a value.
     nothing: bool,
-    /// A throw counts.
+    /// Counts throws.
     throw: bool,
-    /// Leaving a loop counts, also with what waits.
+    /// Counts exits from a loop, and `await` and `yield`.
     leave: bool,
 }
 
 impl Exits {
-    /// A function within the one that is looked through has ways out of its own.
+    /// Inner functions have their own exits.
     fn outside<N>(&mut self, _: &N) -> ControlFlow<()> {
         Continue(())
     }

@@ -1,8 +1,8 @@
-//! A record and its payload, as a script sees them: ordinary objects whose few fields are accessors.
+//! Shows a record and its payload to a script: ordinary objects whose few fields are accessors.
 //!
-//! All records have one hidden class, so that the engine finds a field where it found it last time; behind each
-//! accessor is a slot that is filled when it is touched. A prototype catches what is written to any other name: a
-//! misspelt field of a record would be lost without a word.
+//! All records have one hidden class, so that the engine's inline caches work. Each accessor has a slot that is filled
+//! on first access. A prototype catches writes to other names; otherwise a misspelt field of a record would be lost
+//! silently.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,19 +22,19 @@ use crate::text::name;
 use crate::uses::Place;
 use crate::view::{self, insert, named, property};
 
-/// Fields of a record, as scripts name them.
+/// Fields of a record, by their names in scripts.
 pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
 /// Fields of a payload.
 pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
 
-/// What is shown.
+/// The value that is shown.
 pub(crate) enum Whole {
     Record(Record),
     Payload(Change),
 }
 
 impl Whole {
-    /// What it is, for messages, and its fields in the order of the slots.
+    /// Returns what it is, for messages, and its fields in slot order.
     fn fields(&self) -> (&'static str, &'static [&'static str]) {
         match self {
             Whole::Record(_) => ("a record", &RECORD),
@@ -42,7 +42,7 @@ impl Whole {
         }
     }
 
-    /// A field as a script sees it.
+    /// Converts a field for the script.
     fn enter(&self, at: usize, context: &mut Context) -> JsResult<JsValue> {
         match (self, at) {
             (Whole::Record(record), 0) => enter::bytes(&record.position().0, context),
@@ -56,7 +56,8 @@ impl Whole {
         }
     }
 
-    /// The same field where the script cannot keep it; `None` where it can, and where it is no object.
+    /// Like `enter`, for a field that the script cannot keep. Returns `None` if the script may keep it, or it is not an
+    /// object.
     fn lend(&self, at: usize, context: &Context) -> Option<JsValue> {
         let data = |data: &Data, place| match data {
             Data::Structured(map) => Some((place, view::Whole::Map(map.clone()))),
@@ -80,42 +81,42 @@ impl Whole {
     }
 }
 
-/// The data of the object.
+/// Native data of the object.
 #[derive(Trace, Finalize, JsData)]
 pub(crate) struct Envelope {
     #[unsafe_ignore_trace]
     whole: Rc<Whole>,
-    /// What was read or written, by field; a payload uses the first two.
+    /// Values that were read or written, by field; a payload uses the first two.
     slots: [Option<JsValue>; RECORD.len()],
-    /// Whether it shows one record after the other.
+    /// True if the object is reused for each record.
     lasts: bool,
 }
 
-/// What a script made of a field.
+/// State of a field after the script ran.
 #[derive(Debug)]
 pub(crate) enum Field {
-    /// It is as it was.
+    /// Not accessed.
     Untouched,
-    /// It was read or written.
+    /// Read or written.
     Set(JsValue),
-    /// It was deleted.
+    /// Deleted.
     Gone,
 }
 
-/// What all objects of a kind have in common.
+/// Common parts of all objects of a kind.
 struct Form {
     fields: Vec<(PropertyKey, PropertyDescriptor)>,
-    /// An object that no script has seen: as long as it lives, others with its hidden class have all fields as made,
-    /// unless an accessor took the place of ours, see [`watch`].
+    /// An object that scripts never see. Objects with its hidden class have all fields as created, unless an accessor
+    /// was replaced, see [`watch`].
     model: JsObject,
 }
 
-/// One per context.
+/// Forms of the two kinds, one instance per context.
 struct Forms {
     guard: JsObject,
     record: Form,
     payload: Form,
-    /// Whether the script may have put accessors in the place of ours, see [`watch`].
+    /// True if the script may have replaced accessors, see [`watch`].
     defines: Cell<bool>,
 }
 
@@ -128,7 +129,7 @@ impl Forms {
     }
 }
 
-/// Functions that can put an accessor in the place of another, and whether the object is their first argument.
+/// Functions that can replace an accessor, and whether the object is their first argument.
 const DEFINING: [(&str, &str, bool); 5] = [
     ("Object", "defineProperty", true),
     ("Object", "defineProperties", true),
@@ -137,7 +138,7 @@ const DEFINING: [(&str, &str, bool); 5] = [
     ("Object.prototype", "__defineSetter__", false),
 ];
 
-/// Prepares a context whose globals no script has seen yet.
+/// Prepares a context before a script has access to its globals.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     let proxy = context.global_object().get(js_string!("Proxy"), context)?;
     let proxy = proxy.as_object().ok_or_else(|| JsNativeError::typ().with_message("no Proxy"))?;
@@ -164,8 +165,8 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     DEFINING.into_iter().try_for_each(|(holder, name, first)| watch(holder, name, first, context))
 }
 
-/// Has a function of the language tell when it is used on one of our objects, or on what may stand for one: a hidden
-/// class does not tell one accessor from another.
+/// Wraps a built-in function so that its use on a record or payload, or on an object that may be one, is noticed. The
+/// hidden class does not show replaced accessors.
 fn watch(holder: &str, name: &str, first: bool, context: &mut Context) -> JsResult<()> {
     let mut object = context.global_object();
     for part in holder.split('.') {
@@ -193,14 +194,14 @@ fn watch(holder: &str, name: &str, first: bool, context: &mut Context) -> JsResu
     Ok(())
 }
 
-/// An object through which a script sees a record or a payload.
+/// Creates an object that shows a record or a payload.
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let forms = forms(context)?;
     let fields = &forms.of(&whole).fields;
     Ok(make(whole, false, fields, &forms.guard, context).into())
 }
 
-/// An object that shows one record, or payload, after the other, see [`turn`].
+/// Creates an object that is reused for each record or payload, see [`turn`].
 pub(crate) fn lasting(place: Place, context: &mut Context) -> JsResult<JsObject> {
     let forms = forms(context)?;
     let whole = match place {
@@ -211,7 +212,7 @@ pub(crate) fn lasting(place: Place, context: &mut Context) -> JsResult<JsObject>
     Ok(make(whole, true, fields, &forms.guard, context))
 }
 
-/// Has an object that [`lasting`] made show this.
+/// Makes an object created by [`lasting`] show another value.
 pub(crate) fn turn(object: &JsObject, whole: Whole) {
     if let Some(mut held) = object.downcast_mut::<Envelope>() {
         held.whole = Rc::new(whole);
@@ -219,17 +220,17 @@ pub(crate) fn turn(object: &JsObject, whole: Whole) {
     }
 }
 
-/// What [`show`] made, as a script left it.
+/// An object created by [`show`], after the script ran.
 pub(crate) struct Opened {
-    /// The value as it was when it was shown.
+    /// The value as it was shown.
     pub(crate) whole: Rc<Whole>,
-    /// Its fields by slot; a payload has the first two.
+    /// Fields by slot; a payload uses the first two.
     pub(crate) fields: [Field; RECORD.len()],
-    /// A property that is no field, made past [`stray`] by defining it.
+    /// A property that is not a field. The script defined it, which bypasses [`stray`].
     pub(crate) stranger: Option<PropertyKey>,
 }
 
-/// Looks into an object that [`show`] made; `None` for all others.
+/// Reads an object created by [`show`]; returns `None` for all others.
 pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<Opened>> {
     let held = object.downcast_ref::<Envelope>().map(|held| (held.whole.clone(), held.slots.clone()));
     let Some((whole, slots)) = held else { return Ok(None) };
@@ -276,14 +277,14 @@ fn make(
     object
 }
 
-/// Whether no field was deleted or made another kind of property, and nothing was added.
+/// Returns `true` if no property was added, deleted or redefined as another kind.
 fn unchanged(object: &JsObject, form: &Form) -> bool {
     let object = object.borrow();
     object.shape().to_addr_usize() == form.model.borrow().shape().to_addr_usize()
         && object.properties().index_property_keys().next().is_none()
 }
 
-/// Whether an accessor took the place of ours.
+/// Returns `true` if an accessor was replaced.
 #[cold]
 fn redefined(object: &JsObject, form: &Form) -> bool {
     let object = object.borrow();
@@ -301,14 +302,14 @@ fn accessor<const AT: usize>(context: &Context) -> PropertyDescriptor {
         .build()
 }
 
-/// The record or payload itself, also where it is asked as the prototype of another object.
+/// Returns the record or payload, also if it is used as the prototype of another object.
 fn holder(this: &JsValue) -> JsResult<JsObject> {
     let objects = std::iter::successors(this.as_object(), JsObject::prototype);
     let holder = objects.take(MOST_HEIRS).find(|object| object.is::<Envelope>());
     holder.ok_or_else(|| JsNativeError::typ().with_message("this is a field of records, not of other objects").into())
 }
 
-/// Prototypes of prototypes that are looked at.
+/// Maximum length of prototype chains that are followed.
 const MOST_HEIRS: usize = 64;
 
 fn get<const AT: usize>(this: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
@@ -349,7 +350,7 @@ fn set<const AT: usize>(this: &JsValue, args: &[JsValue], context: &mut Context)
     Ok(JsValue::undefined())
 }
 
-/// The trap of what is set and is no field: that of the prototype, so nothing else passes it.
+/// Trap for writes to names that are not fields. It is on the prototype, so only such writes reach it.
 fn stray(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let key = args.get_or_undefined(1).to_property_key(context)?;
     let value = args.get_or_undefined(2).clone();

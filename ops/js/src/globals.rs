@@ -1,4 +1,4 @@
-//! What scripts find beside the language.
+//! Globals for scripts in addition to the language.
 
 mod bytes;
 pub(crate) mod log;
@@ -14,10 +14,10 @@ use anabranch_graph::record::Record;
 use self::log::Lines;
 use crate::envelope::{Whole, show};
 
-/// Globals that are easier said in the language itself.
+/// Globals that are easier to write in JavaScript.
 const PRELUDE: &str = include_str!("globals/prelude.js");
 
-/// Defines the globals. What a script logs goes to `lines`.
+/// Defines the globals. Log lines of the script go to `lines`.
 pub(crate) fn define(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
     function(context, "Record", 0, NativeFunction::from_fn_ptr(record))?;
     function(context, "StructuredData", 0, NativeFunction::from_fn_ptr(structured))?;
@@ -43,7 +43,7 @@ pub(crate) fn define(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<(
     Ok(())
 }
 
-/// A function that can be called with and without `new`.
+/// Defines a function that can be called with and without `new`.
 fn function(context: &mut Context, name: &'static str, arity: usize, f: NativeFunction) -> JsResult<()> {
     let function = FunctionObjectBuilder::new(context.realm(), f)
         .name(JsString::from(name))

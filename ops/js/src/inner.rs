@@ -1,7 +1,7 @@
-//! Functions within a function, which visitors take together.
+//! Treats all kinds of inner functions alike in visitors.
 
-/// The methods of a [`Visitor`](boa_engine::ast::visitor::Visitor) for everything that makes a function of its own: they
-/// give the node to this method of the visitor. The lifetime of the nodes is `'ast`.
+/// Defines the methods of a [`Visitor`](boa_engine::ast::visitor::Visitor) for every kind of inner function: each
+/// passes the node to the given method of the visitor. The lifetime of the nodes is `'ast`.
 macro_rules! visit_inner_functions {
     ($flow:ty, $inside:ident) => {
         crate::inner::visit_inner_functions! { $flow, $inside,

@@ -1,4 +1,4 @@
-//! A script and its isolate, which is made anew after the script was stopped.
+//! A script and its isolate, which is recreated after the script was stopped.
 
 use std::rc::Rc;
 
@@ -16,33 +16,33 @@ pub(crate) struct Interpreter {
     program: Program,
     limits: Limits,
     lines: Rc<dyn Lines>,
-    /// None after the script was stopped.
+    /// The isolate; `None` after the script was stopped.
     isolate: Option<Isolate>,
 }
 
 impl Interpreter {
-    /// Runs the script up to its end.
+    /// Evaluates the script.
     ///
     /// # Errors
-    /// Why it has no function that takes records.
+    /// Fails if the script fails or defines no function that takes records.
     pub(crate) fn open(program: Program, limits: Limits, lines: Rc<dyn Lines>) -> Result<Self, Fault> {
         let isolate = Isolate::open(&program, limits, &lines).map_err(fault)?;
         Ok(Interpreter { program, limits, lines, isolate: Some(isolate) })
     }
 
-    /// Result of the script for a record.
+    /// Calls the script with a record.
     ///
     /// # Errors
-    /// Why it makes nothing of it.
+    /// Returns the fault of the record.
     pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Fault> {
         self.run(record, false).map_err(fault)
     }
 
-    /// What the script makes of a record of which no more is there than [`Interpreter::wants`] says; `None` if it has to
-    /// see all of it, which it wants from then on.
+    /// Calls the script with a record that holds only the parts in [`Interpreter::wants`]. Returns `None` if the script
+    /// needs the whole record; then `wants` asks for that from now on.
     ///
     /// # Errors
-    /// Why it makes nothing of it.
+    /// Returns the fault of the record.
     pub(crate) fn process_part(&mut self, record: &Record) -> Result<Option<Outcome>, Fault> {
         match self.run(record, true) {
             Ok(outcome) => Ok(Some(outcome)),
@@ -51,10 +51,10 @@ impl Interpreter {
         }
     }
 
-    /// What the script has to see of the next record.
+    /// Returns the parts of the next record that the script needs.
     ///
     /// # Errors
-    /// It was stopped, and cannot be run up to its end once more.
+    /// Fails if the script was stopped and cannot be evaluated again.
     pub(crate) fn wants(&mut self) -> Result<Rc<Wants>, Fault> {
         let mut isolate = self.isolate()?;
         let wants = isolate.wants();
@@ -71,7 +71,7 @@ impl Interpreter {
         outcome
     }
 
-    /// Taken out, so that a panic leaves none behind whose state nobody knows.
+    /// Takes the isolate out, so that a panic does not leave one in an unknown state.
     fn isolate(&mut self) -> Result<Isolate, Fault> {
         match self.isolate.take() {
             Some(isolate) => Ok(isolate),
@@ -96,7 +96,7 @@ impl Operator for Interpreter {
     }
 }
 
-/// Puts what a script made of a record in its place.
+/// Applies the outcome to the record and returns the decision.
 pub(crate) fn decide(outcome: Outcome, record: &mut Record) -> Decision {
     match outcome {
         Outcome::Keep(new) => {

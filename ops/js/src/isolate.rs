@@ -1,4 +1,4 @@
-//! A script in a world of its own: one per processor and worker. What it keeps in globals stays from record to record.
+//! An isolated instance of a script, one per processor and worker. Its globals keep their values from record to record.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -34,28 +34,28 @@ use crate::view;
 use crate::wire::Wants;
 use crate::worker::UNSCHEDULED;
 
-/// Calls `process` with the record at hand: the engine bounds the time of scripts, not of functions.
+/// Calls `process` with the current record. The engine limits the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
 
-/// The same where objects may last: it matters which function it is.
+/// Like [`CALL`], for reused objects, which depend on the function that is called.
 const CALL_KNOWN: &str = "process(__anabranch_record(process))";
 
-/// Instructions between two looks at the clock; about a millisecond.
+/// Instructions between two checks of the clock, about one millisecond.
 const SLICE: u32 = 50_000;
 
-/// How long a script may work, and how deep it may call.
+/// Limits on the time and the call depth of a script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Of one call of `process`.
+    /// Time limit of one call of `process`.
     pub(crate) time: Duration,
 }
 
-/// Calls in calls; the engine's own frames take memory of the thread's stack only where native functions call back.
+/// Maximum call depth. The engine's frames take stack of the thread only if native functions call back.
 const RECURSION: usize = 512;
-/// Values on the engine's stack: `apply` with an array puts all its items there.
+/// Maximum number of values on the engine's stack: `apply` with an array pushes all its items.
 const STACK: usize = 8 << 20;
 
-/// What a script made of a record.
+/// Outcome of a record.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Keep(Record),
@@ -63,14 +63,14 @@ pub(crate) enum Outcome {
     Filter,
 }
 
-/// Why it made nothing of it.
+/// Failure of a call.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The script failed; the next record may fare better.
+    /// The script failed; the next record may succeed.
     Record(Fault),
-    /// It was stopped where it stood: the isolate is of no use any more.
+    /// The script was interrupted, so the isolate is unusable.
     Stopped(Fault),
-    /// It would see that only a part of the record is there, and was not called.
+    /// The script was not called, because it would see that parts of the record are missing.
     Unseen,
 }
 
@@ -81,11 +81,11 @@ pub(crate) struct Isolate {
     call: Script,
     program: Program,
     limits: Limits,
-    /// What the script can look at, as long as its objects last.
+    /// Parts of records that the script can read, valid while its objects are reused.
     wants: Rc<Wants>,
 }
 
-/// What promises wait for. The engine's own executor is slow to find that nothing does.
+/// Job queue of promises. The engine's own executor is slow to find that it is empty.
 #[derive(Default)]
 struct Jobs {
     waiting: Cell<bool>,
@@ -103,7 +103,7 @@ impl JobExecutor for Jobs {
     }
 }
 
-/// The time of day as all steps of a pipeline see it, and a clock that never goes back.
+/// Time of day as all processors of a pipeline see it, and a monotonic clock.
 #[derive(Default)]
 struct Clocks(StdClock);
 
@@ -118,18 +118,18 @@ impl Clock for Clocks {
     }
 }
 
-/// The record that `process` is called with.
+/// The current record, with which `process` is called.
 #[derive(Default)]
 struct AtHand {
     record: RefCell<Option<Record>>,
-    /// Whether it is only what the script was seen to look at.
+    /// True if the record holds only the parts that the script was seen to use.
     is_part: Cell<bool>,
-    /// Whether another function than the one that was looked at was to see only a part.
+    /// True if a function other than the analyzed one was about to receive a partial record.
     unseen: Cell<bool>,
 }
 
 impl Isolate {
-    /// Runs the script up to its end: from then on it has a function `process`.
+    /// Evaluates the script, which must then have defined `process`.
     pub(crate) fn open(program: &Program, limits: Limits, lines: &Rc<dyn Lines>) -> Result<Self, Failure> {
         let jobs = Rc::new(Jobs::default());
         let mut context = match Context::builder().job_executor(jobs.clone()).clock(Rc::new(Clocks::default())).build()
@@ -169,8 +169,8 @@ impl Isolate {
         }
     }
 
-    /// What is to be known of a record for [`Isolate::process`] to make of it what it makes of the whole. It may become
-    /// more with each record.
+    /// Returns the parts of a record for which [`Isolate::process`] gives the same result as for the whole. They may
+    /// grow with each record.
     pub(crate) fn wants(&mut self) -> Rc<Wants> {
         if *self.wants != Wants::ALL && !lasting::lasts(&self.context) {
             self.wants = Rc::new(Wants::ALL);
@@ -178,7 +178,7 @@ impl Isolate {
         self.wants.clone()
     }
 
-    /// Has the script process a record, of which no more may be there than the script wants.
+    /// Processes a record, which may hold only the parts in [`Isolate::wants`].
     pub(crate) fn process(&mut self, record: &Record, is_part: bool) -> Result<Outcome, Failure> {
         view::begin(&self.context);
         if let Some(at_hand) = self.context.get_data::<AtHand>() {
@@ -199,7 +199,7 @@ impl Isolate {
         &self.context
     }
 
-    /// Evaluates the script at hand within the limits.
+    /// Evaluates the current script within the limits.
     fn evaluate(&mut self) -> Result<JsValue, Failure> {
         let result = {
             let mut evaluation = pin!(self.call.evaluate_async_with_budget(&mut self.context, SLICE));
@@ -210,7 +210,7 @@ impl Isolate {
                     Poll::Ready(result) => break Some(result),
                     Poll::Pending => {
                         let (since, taken) = *since.get_or_insert_with(|| (Instant::now(), taken_by_thread()));
-                        // Time in which others had the processor is not the script's.
+                        // Time in which the thread had no processor does not count.
                         let longest = self.limits.time + UNSCHEDULED;
                         if since.elapsed() >= self.limits.time
                             && (taken_by_thread() - taken >= self.limits.time || since.elapsed() >= longest)
@@ -231,7 +231,7 @@ impl Isolate {
         }
     }
 
-    /// The value of a promise; any other value as it is.
+    /// Returns the value of a promise, or any other value unchanged.
     fn settled(&mut self, value: JsValue) -> Result<JsValue, Failure> {
         if self.jobs.waiting.take()
             && let Err(error) = self.context.run_jobs()
@@ -328,7 +328,7 @@ fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsV
     envelope::show(Whole::Record(record), context)
 }
 
-/// What was thrown, and where.
+/// Returns the fault for a thrown error, with its place.
 #[cold]
 fn threw(error: &JsError, program: &Program, context: &mut Context) -> Fault {
     let place = Position::of_error(error);
@@ -350,7 +350,7 @@ fn threw(error: &JsError, program: &Program, context: &mut Context) -> Fault {
     }
 }
 
-/// The text of an error that is no value of the script, without its backtrace.
+/// Returns the text of an engine error without its backtrace.
 fn first_line(error: &JsError) -> String {
     if let Some(native) = error.as_native() {
         return format!("{}: {}", native.kind(), native.message());

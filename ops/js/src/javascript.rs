@@ -26,29 +26,31 @@ const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
 
-/// The kind, for the registry.
+/// Returns the `custom.javascript` processor for the registry.
 pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("custom.javascript", "Processes each record with a script.")
         .describe(
-            "Calls the script's function `process` with each record and takes what it returns: the record, `null` \
-             (the record is dropped), or a list of records, each with the position of the first. A call that returns \
-             nothing drops the record too, so a script whose `process` never returns a value is refused. The record has \
+            "Calls the script's function `process` with each record. It returns the record, `null` (the record is \
+             dropped), or a list of records, each with the position of the first. A call that returns nothing \
+             also drops the record, so a script whose `process` never returns a value is rejected. The record has \
              `Key`, `Metadata`, `Operation`, `Position`, `Payload.Before` and `Payload.After`; raw data is a \
              `Uint8Array`, structured data an object. A string assigned to a key or payload becomes raw data. \
-             Integers beyond 2^53 are `BigInt`. Only fields that the script touches are converted.\
-             \n\nA script that returns a list needs `--preview.pipeline-arch-v2`.\
-             \n\nA time is a `Date`, which carries milliseconds. A `Date` of a record that the script does not change \
-             keeps its micro- and nanoseconds wherever the script puts it, as by `{...rec.Payload.After}`. One that \
-             the script changes or makes, as by `new Date(date)`, has milliseconds.\
-             \n\nBeside the language of ES2023 there are `StructuredData()`, `RawData(data)`, `Record()`, `logger`, \
-             `console`, `crypto.randomUUID()`, `btoa`, `atob`, `TextEncoder` and `TextDecoder`; there are no modules, \
-             no timers, no network and no locales (`toLocaleDateString` and the like give the same text for all of them). \
-             Each worker has its own globals, which stay from record to record. \
-             \n\nA record for which the script throws, takes longer than `timeout` or returns what no record can hold \
-             goes to the dead-letter queue as it was. The script runs in a process of its own, one for each worker, which \
-             may hold as much memory as the setting `processors.max-memory` says. A record that ends this process \
-             (memory, or nesting that the interpreter cannot follow) or keeps it busy beyond `timeout` (as regular \
-             expressions can) goes to the dead-letter queue too; the next records get a fresh process.",
+             Integers beyond 2^53 are `BigInt`. Only fields that the script accesses are converted.\n\n\
+             A script that returns a list needs `--preview.pipeline-arch-v2`.\n\n\
+             A time is a `Date`, which has milliseconds. A `Date` of a record that the script does not change \
+             keeps its micro- and nanoseconds wherever the script stores it, for example with \
+             `{...rec.Payload.After}`. A date that the script changes or creates, for example with `new \
+             Date(date)`, has milliseconds.\n\n\
+             In addition to the language of ES2023 there are `StructuredData()`, `RawData(data)`, `Record()`, \
+             `logger`, `console`, `crypto.randomUUID()`, `btoa`, `atob`, `TextEncoder` and `TextDecoder`. There \
+             are no modules, timers, network access or locales (`toLocaleDateString` and similar functions return \
+             the same text for all locales). Each worker has its own globals, which keep their values from record \
+             to record.\n\n\
+             If the script throws, takes longer than `timeout` or returns a value that records cannot hold, the \
+             unchanged record goes to the dead-letter queue. The script runs in its own process, one for each \
+             worker, with the memory limit `processors.max-memory`. A record that ends this process (through \
+             memory, or nesting that the interpreter cannot handle) or blocks it beyond `timeout` (as regular \
+             expressions can) goes to the dead-letter queue too; the next records get a new process.",
         )
         .with(
             Parameter::new(
@@ -61,11 +63,11 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
         .with(Parameter::new(
             PATH,
             ParameterKind::File,
-            "File that holds the script. A relative path goes by the directory of the pipeline file or, where no such \
-             file is there, by the working directory. It is read with the pipeline file.",
+            "File with the script. A relative path is resolved against the directory of the pipeline file or, if \
+             there is no such file, against the working directory. It is read with the pipeline file.",
         ))
         .with(
-            Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest processor time that one record may take.")
+            Parameter::new(TIMEOUT, ParameterKind::Duration, "Maximum CPU time per record.")
                 .default_value("5s")
                 .validate(Validation::GreaterThan(0.0)),
         )
@@ -96,7 +98,7 @@ fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn Co
     Ok(Arc::new(Configured { program, findings, inline, limits: Limits { time }, launch }))
 }
 
-/// The script, from wherever it is.
+/// Returns the script from the setting or the file.
 fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
     match (arguments.text(SCRIPT), arguments.text(PATH)) {
         (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
@@ -125,7 +127,7 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
     }
 }
 
-/// What is wrong with a script, at its place in the pipeline file or in its own.
+/// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
 fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics {
     let inline = arguments.has(SCRIPT);
     let name = if inline { SCRIPT } else { PATH };
@@ -133,7 +135,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
         Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
         None => flaw.message,
     };
-    // What a variable holds is not shown, not even where it breaks the script.
+    // Mask the values of variables, even if they break the script.
     let message = mask(&message, &forms(arguments.secrets()));
     let span = match flaw.position {
         Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
@@ -150,7 +152,7 @@ fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics 
 struct Configured {
     program: Program,
     findings: Findings,
-    /// Whether the script stands in the pipeline file.
+    /// True if the script is in the pipeline file.
     inline: bool,
     limits: Limits,
     launch: Option<Launch>,

@@ -1,4 +1,4 @@
-//! The objects of a record that a script cannot keep are made once and show one record after the other.
+//! Objects that are created once and reused for each record, if the script cannot keep them.
 
 use std::cell::Cell;
 
@@ -9,21 +9,21 @@ use crate::uses::{Place, Uses};
 use crate::view::named;
 use crate::wire::{Want, Wants};
 
-/// One per context whose script is known to keep no records.
+/// State of a context whose script is known to keep no records.
 struct Lasting {
-    /// What was looked at: no other function may see the objects.
+    /// The analyzed function: no other function may see the objects.
     process: JsObject,
     objects: [Option<JsObject>; Place::COUNT],
-    /// What it can look at.
+    /// Parts of records that it can read.
     wants: Wants,
-    /// Whether the script got hold of an object after all.
+    /// True if the script got hold of an object after all.
     given_up: Cell<bool>,
 }
 
-/// Gives the source text of functions, whatever a script does to the prototypes.
+/// The original `Function.prototype.toString`, unaffected by changes of the script.
 struct SourceText(JsObject);
 
-/// Prepares a context whose globals no script has seen yet.
+/// Prepares a context before a script has access to its globals.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     let functions = context.intrinsics().constructors().function().prototype();
     if let Some(text) = functions.get(js_string!("toString"), context)?.as_object() {
@@ -32,8 +32,8 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     Ok(())
 }
 
-/// Looks at the function that is called with records, and makes the objects that it cannot keep; false if it may keep
-/// all of them.
+/// Analyzes the function `process` and creates the objects that it cannot keep. Returns `false` if it may keep all of
+/// them.
 pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> {
     let Some(text) = context.get_data::<SourceText>().map(|text| text.0.clone()) else { return Ok(false) };
     let text = text.call(&process.clone().into(), &[], context)?;
@@ -52,11 +52,11 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> 
     Ok(true)
 }
 
-/// What the function can look at: what it names of objects that last, and others as a whole. Of data in whose place it
-/// puts others all is known, too: what is the same in both stays as it was.
+/// Returns the parts that the function can read: the named fields of reused objects, and the others as a whole. Data
+/// that the function replaces is needed as a whole too, so that unchanged parts are recognized.
 fn wants(uses: &Uses, objects: &[Option<JsObject>; Place::COUNT]) -> Wants {
     let is_whole = |place: Place| objects[place as usize].is_none() || uses.replaces(place);
-    // What it returns instead may have parts of the record, or what is the same as there.
+    // A returned object that is not the record may contain parts of it, or equal ones.
     if is_whole(Place::Record) || uses.returns_others() {
         return Wants::ALL;
     }
@@ -78,12 +78,12 @@ fn wants(uses: &Uses, objects: &[Option<JsObject>; Place::COUNT]) -> Wants {
     }
 }
 
-/// What is to be known of records for the script not to miss anything.
+/// Returns the parts of records that the script needs.
 pub(crate) fn wanted(context: &Context) -> Wants {
     lasting(context).map_or(Wants::ALL, |lasting| lasting.wants.clone())
 }
 
-/// Whether the objects still are what [`make`] made them for.
+/// Returns `true` if the objects are still valid for the function analyzed by [`make`].
 pub(crate) fn lasts(context: &Context) -> bool {
     lasting(context).is_some()
 }
@@ -92,19 +92,19 @@ fn lasting(context: &Context) -> Option<&Lasting> {
     context.get_data::<Lasting>().filter(|lasting| !lasting.given_up.get())
 }
 
-/// The object that shows the record to this function; `None` where it needs one of its own.
+/// Returns the object that shows the record to this function, or `None` if the function needs a new one.
 pub(crate) fn record(process: Option<&JsObject>, context: &Context) -> Option<JsObject> {
     let lasting = lasting(context)?;
     process.filter(|process| JsObject::equals(process, &lasting.process))?;
     lasting.objects[Place::Record as usize].clone()
 }
 
-/// The object for this part of the record at hand, see [`record`].
+/// Returns the object for this part of the current record, see [`record`].
 pub(crate) fn part(place: Place, context: &Context) -> Option<JsObject> {
     lasting(context)?.objects[place as usize].clone()
 }
 
-/// The objects stay what they show: the script got hold of one.
+/// Ends the reuse of the objects, because the script got hold of one. They keep what they show.
 #[cold]
 pub(crate) fn give_up(context: &Context) {
     if let Some(lasting) = lasting(context) {

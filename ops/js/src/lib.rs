@@ -1,13 +1,13 @@
-//! The processor `custom.javascript`, on the Boa engine.
+//! The processor `custom.javascript`, based on the Boa engine.
 //!
-//! `program` checks a script when the pipeline is compiled, with `nesting` before it. Scripts run in processes of their
-//! own: `client` is what the chain sees of one, `worker` is that process, `wire` what goes between them. In it,
-//! `interpreter` keeps an `isolate`, which runs the script; `envelope` and `view` show records to it and `conversion`
-//! carries values across; `globals` is what scripts find beside the language. `uses` tells which objects of a record a
-//! script cannot keep, and which fields of them it names. Those objects are `lasting`, all others new for each record, and
-//! no other fields are sent to the worker. `acts` tells what a script does with the record, `ending` whether it returns
-//! anything, `slips` what is wrong whatever the records are, and `mistakes` which of that can never be meant for the
-//! records that come; `spot` follows the ways into the record.
+//! `program` checks a script when the pipeline is compiled, after `nesting` has checked its depth. Scripts run in
+//! processes of their own: `client` is the service's side, `worker` the process, `wire` the messages between them. In
+//! the worker, `interpreter` holds an `isolate`, which runs the script; `envelope` and `view` show records to it,
+//! `conversion` converts values, and `globals` defines globals in addition to the language. `uses` finds the objects of
+//! a record that a script cannot keep, and the fields of them that it names. Those objects are reused (`lasting`), all
+//! others are new for each record, and no other fields are sent to the worker. `acts` finds the script's accesses to
+//! the record, `ending` whether it returns a value, `slips` errors that do not depend on the records, and `mistakes`
+//! those that depend on the shape of the input records. `spot` resolves paths into the record.
 
 mod acts;
 mod client;
@@ -43,14 +43,14 @@ pub use client::Launch;
 /// Checks a script as `configure` does, for fuzzing.
 ///
 /// # Errors
-/// It is refused; where, as line and column from 1, if that is at a place.
+/// Fails if the script is rejected, with the line and column from 1 if the flaw has a place.
 pub fn check(script: &str) -> Result<(), Option<(usize, usize)>> {
     let program = program::Program { text: script.into(), name: "script".into() };
     program.check().map(drop).map_err(|flaw| flaw.position.map(|at| (at.line, at.column)))
 }
 
-/// Adds everything in this crate. Scripts run in processes that are launched so; without `launch` they run in this
-/// process, which a script may then end: for tests, and programs that cannot be called as workers.
+/// Registers the plugin of this crate. `launch` configures the processes in which scripts run. Without it they run in
+/// this process, which a script may then end: only for tests, and for programs that cannot be called as workers.
 pub fn register(registry: &mut Registry, launch: Option<Launch>) {
     registry.add_operator(javascript::kind(launch));
 }

@@ -1,5 +1,5 @@
-//! What of a script can never be meant: fields that a record does not have, fields of raw data, operations that there
-//! are not.
+//! Reports accesses of a script that are wrong for the input records: missing fields, fields of raw data, unknown
+//! operations.
 
 mod fields;
 mod values;
@@ -18,7 +18,7 @@ use crate::program::{Findings, Program};
 use crate::properties::{OF_BYTES, OF_OBJECTS};
 use crate::spot::Place;
 
-/// Says what is wrong with what a script does, where records are as the flow says.
+/// Reports the errors of a script for records of the flow's shape.
 pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
     let mut said = Said { program, setting, inline, flow };
     said.fields(&findings.fields);
@@ -39,13 +39,13 @@ pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str,
 struct Said<'a> {
     program: &'a Program,
     setting: &'static str,
-    /// Whether the script stands in the pipeline file.
+    /// True if the script is in the pipeline file.
     inline: bool,
     flow: &'a mut Flow,
 }
 
 impl Said<'_> {
-    /// An error where every record fails or loses what the script does to it, else a warning.
+    /// Adds an error if every record fails or loses data through the access, otherwise a warning.
     fn finding(&mut self, act: &Act, error: bool, message: &str, hint: String) {
         self.at(act.start, act.end, error && act.certain, message, hint);
     }
@@ -67,7 +67,7 @@ impl Said<'_> {
         }
     }
 
-    /// A field of the record or its payload.
+    /// Checks a field of the record or its payload.
     fn part(&mut self, act: &Act) {
         let (what, fields): (_, &[&str]) =
             if act.place == Place::Record { ("a record", &RECORD) } else { ("a payload", &PAYLOAD) };
@@ -112,7 +112,7 @@ impl Said<'_> {
         }
     }
 
-    /// A text that is no operation.
+    /// Checks the name of an operation.
     fn operation(&mut self, act: &Act) {
         let (Doing::Assign(text) | Doing::Compare(text)) = &act.doing else { return };
         let names = Operation::ALL.map(Operation::as_str);
@@ -132,7 +132,7 @@ impl Said<'_> {
         }
     }
 
-    /// A key or a side of the payload.
+    /// Checks an access to a key or payload side.
     fn data(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
         let name = act.name.as_str();
@@ -188,7 +188,7 @@ impl Said<'_> {
         }
     }
 
-    /// Data that are used as a whole.
+    /// Checks data that is used as a whole.
     fn whole(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
         let (raw, structured) = (shape.raw, shape.structured.is_some());
@@ -225,7 +225,7 @@ impl Said<'_> {
         }
     }
 
-    /// A method of data: bytes have some, and fields none.
+    /// Checks a method call on data. Bytes have methods, maps of fields do not.
     fn method(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
         let (raw, structured) = (shape.raw, shape.structured.is_some());
@@ -249,7 +249,7 @@ impl Said<'_> {
         }
     }
 
-    /// Metadata, which is text by name.
+    /// Checks an access to metadata, a map of names to texts.
     fn metadata(&mut self, act: &Act) {
         match &act.doing {
             Doing::Inside(field, used) => {
@@ -281,7 +281,7 @@ impl Said<'_> {
         }
     }
 
-    /// JSON is text, and data are bytes or fields.
+    /// Checks `JSON.parse`: it takes text, but data is bytes or fields.
     fn parse(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
         let data = side.as_str();
@@ -298,7 +298,7 @@ impl Said<'_> {
     }
 }
 
-/// How a script gets the text of raw data.
+/// Returns the hint for converting raw data to text.
 fn text_of(side: Side) -> String {
     let data = side.as_str();
     format!(

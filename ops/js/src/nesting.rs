@@ -1,35 +1,35 @@
-//! How deep a script nests, found out before it is parsed: the parser calls itself for everything that stands in
-//! something else, and a text of a hundred bytes can make it call itself often.
+//! Nesting depth of a script, computed before parsing. The parser is recursive, and a short text can make the recursion
+//! deep.
 //!
-//! Two bounds. [`stack`] is how much stack parsing may take, whatever the text means: all of it is counted as nested,
-//! strings and comments too. It is what the parser's thread gets, so it cannot overflow. [`check`] refuses what no person
-//! nests, at its place; there brackets in strings, comments and regular expressions do not count, as far as that can be
-//! told without parsing.
+//! There are two bounds. [`stack`] is an upper bound of the stack that parsing takes, whatever the text means: it
+//! counts everything, including strings and comments, as nested. The parser's thread gets that much stack, so it cannot
+//! overflow. [`check`] rejects unreasonably deep nesting and reports its place. It ignores brackets in strings,
+//! comments and regular expressions, as far as they can be recognized without parsing.
 
 use crate::position::Position;
 
-/// Brackets in brackets that a script may have.
+/// Maximum nesting depth of brackets.
 pub(crate) const MOST_BRACKETS: usize = 200;
 
-/// Stack of the parser's thread in bytes, in addition to the stack that nesting takes.
+/// Base stack of the parser's thread in bytes, in addition to the stack for nesting.
 const BASE: usize = 2 << 20;
 
-/// Bytes of stack that the parser, and what goes through its tree, take at most: for a bracket or template, which may
-/// hold any expression; for another token that may be followed by what it holds; for any other byte, of which a chain may
-/// consist, as `1+1+1`. At least twice what was measured with Boa 0.22 for all forms of `tests::FORMS`: in release builds
-/// 38 KB for `class{a=`, 31 for a bracket or two, 3.4 for `await`, 2.3 for `!`, 0.2 for a byte of a chain. Code that is not
-/// optimised takes five times as much.
+/// Upper bounds in bytes of the stack for the parser and the passes over its tree. `BRACKET` is for a bracket or
+/// template, which may contain any expression; `TOKEN` for another token that may be followed by a nested part; `BYTE`
+/// for any other byte, of which a chain such as `1+1+1` may consist. Each is at least twice the measured value with Boa
+/// 0.22 for all forms of `tests::FORMS`. In release builds these are 38 KB for `class{a=`, 31 for one or two brackets,
+/// 3.4 for `await`, 2.3 for `!`, 0.2 for a byte of a chain. Unoptimised code takes five times as much.
 const BRACKET: usize = if cfg!(debug_assertions) { 400 << 10 } else { 80 << 10 };
 const TOKEN: usize = if cfg!(debug_assertions) { 64 << 10 } else { 6 << 10 };
 const BYTE: usize = if cfg!(debug_assertions) { 2 << 10 } else { 256 };
 
-/// Words that hold what follows them.
+/// Keywords that may be followed by a nested part.
 const WORDS: [&str; 22] = [
     "async", "await", "case", "class", "delete", "do", "else", "extends", "finally", "for", "function", "get", "if",
     "new", "set", "static", "switch", "typeof", "void", "while", "with", "yield",
 ];
 
-/// Bytes of stack that parsing a text takes at most. O(n).
+/// Returns an upper bound in bytes of the stack that parsing a text takes. O(n).
 pub(crate) fn stack(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut stack = BASE + bytes.len() * BYTE;
@@ -43,7 +43,7 @@ pub(crate) fn stack(text: &str) -> usize {
         if !is_of_word(*byte) {
             word = at + 1;
         } else if !bytes.get(at + 1).is_some_and(|next| is_of_word(*next)) {
-            // Escapes may spell words, but none that mean something to the parser.
+            // Escapes may spell keywords, but the parser does not accept those as keywords.
             stack += if WORDS.contains(&&text[word..=at]) { TOKEN } else { 0 };
         }
     }
@@ -54,7 +54,8 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || !byte.is_ascii()
 }
 
-/// The place of the first bracket that is nested deeper than [`MOST_BRACKETS`]. O(n).
+/// Checks the nesting depth. The error is the place of the first bracket that is nested deeper than [`MOST_BRACKETS`].
+/// O(n).
 pub(crate) fn check(text: &str) -> Result<(), Position> {
     let mut scan = Scan { bytes: text.as_bytes(), at: 0, open: Vec::new(), operand: false };
     match scan.run() {
@@ -72,9 +73,9 @@ fn place(text: &str, offset: usize) -> Position {
 struct Scan<'t> {
     bytes: &'t [u8],
     at: usize,
-    /// The brackets that are open; a template's is `` ` ``.
+    /// Open brackets; a template counts as `` ` ``.
     open: Vec<u8>,
-    /// Whether what was before is a value: then `/` divides it.
+    /// True if a value precedes, so that `/` is a division.
     operand: bool,
 }
 
@@ -159,7 +160,7 @@ impl Scan<'_> {
         let (mut class, mut ahead) = (false, 1);
         loop {
             match self.peek(ahead) {
-                // None ends on this line: it is a division after all.
+                // The line ends first, so it is a division.
                 b'\n' | 0 => {
                     ahead = 0;
                     break;
@@ -182,7 +183,7 @@ impl Scan<'_> {
         self.at += 2 + found.map_or(rest.len(), |found| found + end.len());
     }
 
-    /// The text of a template, up to its end or to the next `${`.
+    /// Skips the text of a template up to its end or the next `${`.
     fn template(&mut self) -> Result<(), usize> {
         while self.at < self.bytes.len() {
             match self.peek(0) {

@@ -1,4 +1,4 @@
-//! Places in a script: a line and a column, from 1.
+//! Positions in a script: line and column, both from 1.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use anabranch_graph::fault::InText;
 use boa_engine::JsError;
 use boa_engine::ast::Position as Place;
 
-/// The setting that holds a script that stands in the pipeline file.
+/// The setting that holds an inline script.
 pub(crate) const SETTING: &str = "script";
 
-/// The path that the engine believes a script to have; errors of the globals have another.
+/// Path of the script in the engine; errors in the globals have another path.
 pub(crate) const PATH: &str = "script";
 
-/// A place in a script.
+/// A position in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) line: usize,
@@ -20,9 +20,9 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Where an error was thrown: the innermost place of its backtrace that is in the script.
+    /// Returns the place where an error was thrown: the innermost place of its backtrace in the script.
     pub(crate) fn of_error(error: &JsError) -> Option<Position> {
-        // The engine shows backtraces only as text: `    at process (script:3:9)`.
+        // The engine provides backtraces only as text: `    at process (script:3:9)`.
         let text = error.to_string();
         let lines = text.lines().rev().take_while(|line| line.starts_with("    at "));
         lines.filter_map(Position::parse).last()
@@ -34,12 +34,12 @@ impl Position {
         Some(Position { line: line.parse().ok()?, column: column.parse().ok()? })
     }
 
-    /// A fault with this message that happened there.
+    /// Returns a fault with this message at this position.
     pub(crate) fn fault(self, message: String) -> InText {
         InText { message, setting: SETTING, line: self.line, column: self.column }
     }
 
-    /// The offset in bytes of the place in a text.
+    /// Returns the byte offset of the position in a text.
     pub(crate) fn offset(self, text: &str) -> usize {
         let start: usize = text.split_inclusive('\n').take(self.line - 1).map(str::len).sum();
         let line = text[start..].lines().next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Finding the function `process` in a script.
+//! Finds the function `process` in a script.
 
 use std::ops::ControlFlow;
 
@@ -21,12 +21,12 @@ pub(crate) struct Process<'a> {
     pub(crate) name: Identifier,
     pub(crate) parameters: &'a FormalParameterList,
     pub(crate) body: &'a FunctionBody,
-    /// Whether calling it gives an iterator.
+    /// True if calling it returns an iterator.
     pub(crate) generates: bool,
 }
 
 impl<'a> Process<'a> {
-    /// The one that the script declares; `None` where there is a doubt about which one that is.
+    /// Returns the function that the script declares, or `None` if it is ambiguous.
     pub(crate) fn of(script: &'a Script, process: Sym) -> Option<Process<'a>> {
         let mut found = None;
         let mut count = 0;
@@ -73,7 +73,7 @@ impl<'a> Process<'a> {
         found.filter(|_| count == 1 && !others.assigned.contains(&process))
     }
 
-    /// The variable that the record is in; `None` if it is taken to pieces.
+    /// Returns the parameter that holds the record; `None` if it is destructured.
     pub(crate) fn record(&self) -> Option<Sym> {
         match self.parameters.as_ref().first()? {
             first if first.is_rest_param() => None,
@@ -96,7 +96,7 @@ impl<'a> Process<'a> {
     }
 }
 
-/// The names that a text binds and assigns.
+/// Names that a text declares and assigns.
 #[derive(Default)]
 pub(crate) struct Bindings {
     bound: Vec<Sym>,
@@ -104,17 +104,17 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    /// Whether a name is bound or assigned.
+    /// Returns `true` if the name is declared or assigned.
     pub(crate) fn is_bound(&self, name: Sym) -> bool {
         self.bound.contains(&name) || self.assigned.contains(&name)
     }
 
-    /// Whether a name is declared once, so that it is the same variable wherever it stands.
+    /// Returns `true` if the name is declared once, so that all its uses refer to the same variable.
     pub(crate) fn is_declared_once(&self, name: Sym) -> bool {
         self.bound.iter().filter(|bound| **bound == name).count() == 1
     }
 
-    /// Whether a variable is what it was declared as, wherever its name stands.
+    /// Returns `true` if the variable always has its declared value.
     pub(crate) fn is_constant(&self, name: Sym) -> bool {
         self.is_declared_once(name) && !self.assigned.contains(&name)
     }

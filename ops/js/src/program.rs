@@ -1,4 +1,4 @@
-//! A script, checked when the pipeline is compiled.
+//! A script and its checks at compile time of the pipeline.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::position::Position;
 use crate::process::Process;
 use crate::slips::{self, Slip};
 
-/// Most stack that checking a script may take. Memory is taken only where the text does nest.
+/// Maximum stack in bytes for checking a script. Memory is used only if the text is really nested.
 const MOST_STACK: usize = 2 << 30;
 
 const DEEP: &str = "give parts of it names, or move them into functions";
@@ -29,36 +29,35 @@ const MODULES: &str = "a script is one file and reaches nothing outside of it: p
 /// A script that can be run.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Its text.
+    /// Source text.
     pub(crate) text: Str,
-    /// What messages call it: `script`, or the path of its file.
+    /// Name in messages: `script`, or the path of its file.
     pub(crate) name: Str,
 }
 
-/// What is to be said of a script that can be run.
+/// Findings about a script that can be run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Findings {
-    /// What its function does with a record: whether it is right depends on the records.
+    /// Accesses of its function to a record; whether they are correct depends on the records.
     pub(crate) acts: Vec<Act>,
-    /// The fields that its function reads and does not make.
+    /// Fields that its function reads and does not create.
     pub(crate) fields: Vec<FieldRead>,
-    /// What is wrong whatever they are.
+    /// Errors that do not depend on the records.
     pub(crate) slips: Vec<Slip>,
 }
 
-/// What is wrong with a script.
+/// A flaw for which a script is rejected.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Flaw {
     pub(crate) code: &'static str,
-    /// Where; `None` for the script as a whole.
+    /// Position; `None` for the script as a whole.
     pub(crate) position: Option<Position>,
     pub(crate) message: String,
     pub(crate) hint: Option<&'static str>,
 }
 
 impl Program {
-    /// Looks for what can be told without running it: what `process` does with its records. On a thread of its own:
-    /// parsing takes stack as the text says.
+    /// Checks the script without running it, on a separate thread: the stack for parsing depends on the text.
     pub(crate) fn check(&self) -> Result<Findings, Flaw> {
         if let Err(position) = nesting::check(&self.text) {
             let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
@@ -89,7 +88,7 @@ impl Program {
         })
     }
 
-    /// The same on the thread at hand, whose stack has to be as large as [`nesting::stack`] says.
+    /// Like `check`, on the current thread, whose stack must be as large as [`nesting::stack`] returns.
     pub(crate) fn parse(&self) -> Result<Findings, Flaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
@@ -109,7 +108,7 @@ impl Program {
                 hint: Some(MODULES),
             });
         }
-        // It may be made in other ways, but not without its name.
+        // The function may be defined in other ways, but not without its name.
         match interner.get("process") {
             Some(process) if declared(process) || self.text.contains("globalThis") => {
                 let process = Process::of(&script, process);
@@ -126,7 +125,7 @@ impl Program {
         }
     }
 
-    /// What the function does.
+    /// Analyzes the function.
     fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Read, Flaw> {
         let message = match process.generates {
             true => "process is a generator, so it returns no record: every record fails",
@@ -180,7 +179,7 @@ impl Program {
     }
 }
 
-/// Looks for uses of other files.
+/// Searches for imports of other files.
 struct Modules {
     require: Option<Sym>,
 }

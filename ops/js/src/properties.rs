@@ -1,6 +1,6 @@
-//! Names of the properties that values of the language have.
+//! Property names of the built-in types.
 
-/// What every object has.
+/// Properties of every object.
 pub(crate) const OF_OBJECTS: [&str; 9] = [
     "constructor",
     "hasOwnProperty",
@@ -12,7 +12,7 @@ pub(crate) const OF_OBJECTS: [&str; 9] = [
     "__proto__",
     "toJSON",
 ];
-/// What the bytes of raw data have besides.
+/// Properties of the bytes of raw data, in addition to those of every object.
 pub(crate) const OF_BYTES: [&str; 41] = [
     "BYTES_PER_ELEMENT",
     "at",
@@ -56,7 +56,7 @@ pub(crate) const OF_BYTES: [&str; 41] = [
     "with",
     "toLocaleString",
 ];
-/// What lists have beside what every object has.
+/// Properties of lists, in addition to those of every object.
 pub(crate) const OF_ARRAYS: [&str; 37] = [
     "at",
     "concat",
@@ -96,7 +96,7 @@ pub(crate) const OF_ARRAYS: [&str; 37] = [
     "values",
     "with",
 ];
-/// What texts have beside what every object has.
+/// Properties of texts, in addition to those of every object.
 pub(crate) const OF_STRINGS: [&str; 35] = [
     "at",
     "charAt",

@@ -1,5 +1,5 @@
-//! What is wrong with a script whatever its records are: names that it does not have, results that are no record, and
-//! statements without effect.
+//! Errors of a script that do not depend on its records: undeclared names, results that are not records, and statements
+//! without effect.
 
 mod conditions;
 mod copies;
@@ -24,10 +24,10 @@ use crate::position::Position;
 use crate::process::Process;
 use crate::spot::unparenthesized;
 
-/// Something that is never meant.
+/// An error in a script.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Slip {
-    /// Whether every record fails over it.
+    /// True if every record fails because of it.
     pub(crate) fails: bool,
     pub(crate) start: Position,
     pub(crate) end: Position,
@@ -35,7 +35,7 @@ pub(crate) struct Slip {
     pub(crate) hint: String,
 }
 
-/// Those of a script. `reached` are the places that every call of its function gets to.
+/// Finds the errors of a script. `reached` are the positions that every call of its function reaches.
 pub(crate) fn of(
     script: &Script,
     process: Option<&Process<'_>>,
@@ -59,7 +59,7 @@ pub(crate) fn of(
         slips.extend(lost::of(script, process, &kinds));
     }
     slips.sort_by_key(|slip| (slip.start.line, slip.start.column));
-    // The first one that found something says it.
+    // If several checks report the same place, keep the first.
     slips.dedup_by(|next, first| next.start == first.start && next.end == first.end);
     slips
 }
@@ -76,7 +76,7 @@ impl<'i> Text<'i> {
         self.interner.resolve(name).and_then(|name| name.utf8()).unwrap_or_default()
     }
 
-    /// The object and the name in `object.name`.
+    /// Returns the object and the name in `object.name`.
     fn field(self, expression: &Expression) -> Option<(&Expression, &'i str)> {
         match unparenthesized(expression) {
             Expression::PropertyAccess(access) => self.member(access),
@@ -99,14 +99,14 @@ impl<'i> Text<'i> {
         }
     }
 
-    /// What is written between two places, if it is short.
+    /// Returns the text between two positions, if it is short.
     fn slice(self, from: Position, to: Position) -> Option<&'i str> {
         let slice = self.text.get(from.offset(self.text)..to.offset(self.text))?;
         (slice.len() <= 120 && !slice.contains('\n')).then_some(slice)
     }
 }
 
-/// Where an expression begins: the place of a call is that of its parentheses.
+/// Returns the start of an expression. The parser's position of a call is that of its parentheses.
 fn start(expression: &Expression) -> Position {
     match expression {
         Expression::Call(call) => start(call.function()),

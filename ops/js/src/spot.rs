@@ -1,4 +1,4 @@
-//! Ways from the record to the objects in it, as a script writes them.
+//! Resolves paths in a script to the objects of a record.
 
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -21,12 +21,12 @@ impl Place {
     pub(crate) const ALL: [Place; Place::COUNT] =
         [Place::Record, Place::Payload, Place::Metadata, Place::Key, Place::Before, Place::After];
 
-    /// Whether it is the key or a side of the payload: data, which may be raw, structured or absent.
+    /// Returns `true` for the key and the payload sides: data, which may be raw, structured or absent.
     pub(crate) fn is_data(self) -> bool {
         matches!(self, Place::Key | Place::Before | Place::After)
     }
 
-    /// The object that a field holds, if it holds one.
+    /// Returns the object in a field, if the field holds one.
     pub(crate) fn child(self, field: &str) -> Option<Place> {
         match (self, field) {
             (Place::Record, "Payload") => Some(Place::Payload),
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-/// The expression without the parentheses around it.
+/// Returns the expression without the parentheses around it.
 pub(crate) fn unparenthesized(expression: &Expression) -> &Expression {
     match expression {
         Expression::Parenthesized(inner) => unparenthesized(inner.expression()),
@@ -47,17 +47,17 @@ pub(crate) fn unparenthesized(expression: &Expression) -> &Expression {
     }
 }
 
-/// What an expression stands for.
+/// Meaning of an expression.
 pub(crate) enum Spot {
-    /// The object, by a name for it.
+    /// An object, under one of its names.
     Object(Place),
-    /// A field of the object; `None` for a name that is computed.
+    /// A field of the object; `None` for a computed name.
     Field(Place, Option<String>),
     Other,
 }
 
 impl Spot {
-    /// The object, where it is one.
+    /// Returns the object, if it is one.
     pub(crate) fn object(&self) -> Option<Place> {
         match self {
             Spot::Object(place) => Some(*place),
@@ -67,19 +67,19 @@ impl Spot {
     }
 }
 
-/// What is known of the names in a function.
+/// Names known in a function.
 pub(crate) trait Names {
-    /// The texts of names.
+    /// Returns the interner of the names.
     fn interner(&self) -> &Interner;
 
-    /// The object that a variable holds.
+    /// Returns the object that a variable holds.
     fn place(&self, name: Sym) -> Option<Place>;
 
-    /// An expression leads to this object, or through it.
+    /// Called if an expression leads to this object or through it.
     fn came_across(&self, _: Place) {}
 }
 
-/// What an expression stands for, with the variables that hold an object.
+/// Resolves an expression, including variables that hold an object.
 pub(crate) fn spot(expression: &Expression, names: &dyn Names) -> Spot {
     match expression {
         Expression::Parenthesized(inner) => spot(inner.expression(), names),
@@ -98,7 +98,7 @@ pub(crate) fn spot(expression: &Expression, names: &dyn Names) -> Spot {
     }
 }
 
-/// What a field of it stands for.
+/// Resolves a field of `base`.
 pub(crate) fn step(base: &Spot, field: &PropertyAccessField, names: &dyn Names) -> Spot {
     let Some(place) = base.object() else { return Spot::Other };
     let name = match field {

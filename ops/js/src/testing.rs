@@ -1,4 +1,4 @@
-//! Running scripts on records, for tests.
+//! Runs scripts on records, for tests.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -70,7 +70,8 @@ impl Worker {
         Worker::with(&[("script", script)])
     }
 
-    /// The records that are made of these; a row that fails gives its code and message, and must stay as it was.
+    /// Processes records and returns the resulting ones. A failed record gives its code and message, and must be
+    /// unchanged.
     pub(crate) fn run(&mut self, records: &[Record]) -> Vec<Result<Vec<Record>, String>> {
         let mut after = records.to_vec();
         let mut decisions = Vec::new();
@@ -90,7 +91,7 @@ impl Worker {
         results
     }
 
-    /// What is made of one record that stays one.
+    /// Processes one record that stays one record.
     pub(crate) fn one(&mut self, record: Record) -> Result<Record, String> {
         let mut made = self.run(&[record]).remove(0)?;
         assert_eq!(made.len(), 1);
@@ -102,7 +103,7 @@ impl Worker {
     }
 }
 
-/// A script behind the messages that go to a process and back, without the process.
+/// A script behind the messages of a worker process, without the process.
 pub(crate) struct Wired {
     desk: Desk,
     pub(crate) wants: Wants,
@@ -118,7 +119,7 @@ impl Wired {
         Wired { wants: desk.wants().clone(), desk, names: Names::default() }
     }
 
-    /// As [`Worker::run`].
+    /// Like [`Worker::run`].
     pub(crate) fn run(&mut self, records: &[Record]) -> Vec<Result<Vec<Record>, String>> {
         let mut after = records.to_vec();
         let mut rows: Vec<&mut Record> = after.iter_mut().collect();

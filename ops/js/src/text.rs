@@ -1,4 +1,4 @@
-//! JavaScript text is UTF-16 and may hold half a character; text of records is UTF-8.
+//! Conversion of JavaScript text, which is UTF-16 with possible lone surrogates, to UTF-8.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use boa_engine::property::PropertyKey;
 use boa_engine::string::JsStrVariant;
 use boa_engine::{JsStr, JsString};
 
-/// The text as UTF-8; `None` where a surrogate stands alone. Borrows what is ASCII.
+/// Returns the text as UTF-8, or `None` if it has a lone surrogate. ASCII text is borrowed.
 pub(crate) fn utf8<'a>(text: JsStr<'a>) -> Option<Cow<'a, str>> {
     match text.variant() {
         JsStrVariant::Latin1(bytes) => Some(match std::str::from_utf8(bytes) {
@@ -17,7 +17,7 @@ pub(crate) fn utf8<'a>(text: JsStr<'a>) -> Option<Cow<'a, str>> {
     }
 }
 
-/// The name of a property as UTF-8; `None` for symbols and names with half a character.
+/// Returns a property name as UTF-8, or `None` for symbols and names with lone surrogates.
 pub(crate) fn name(key: &PropertyKey) -> Option<Cow<'_, str>> {
     match key {
         PropertyKey::String(text) => utf8(text.as_str()),
@@ -26,7 +26,7 @@ pub(crate) fn name(key: &PropertyKey) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The key of a property.
+/// Returns the property key for a name.
 pub(crate) fn key(name: &str) -> PropertyKey {
     PropertyKey::from(JsString::from(name))
 }

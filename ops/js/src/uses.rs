@@ -1,7 +1,7 @@
-//! Which objects of a record a function cannot keep: those that it only reads fields of and writes fields to.
+//! Finds the objects of a record that a function cannot keep: those that it only reads fields of and writes fields to.
 //!
-//! What it does not know for certain it takes for kept: objects that are passed on, stored, compared by value, called
-//! on, used in an inner function or by a name that is computed.
+//! If in doubt, an object counts as kept. This applies to objects that are passed on, stored, compared by value, called
+//! on, used in an inner function or accessed by a computed name.
 
 use std::cell::Cell;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -32,24 +32,25 @@ use crate::spot::{Names, Spot, spot, step, unparenthesized};
 
 pub(crate) use crate::spot::Place;
 
-/// As many fields of an object may be named.
+/// Maximum number of named fields of an object.
 const MOST_FIELDS: usize = 32;
 
-/// What a function does with the record that it is called with, which it does not keep.
+/// Uses of the record in a function that does not keep it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Uses {
-    /// The fields that it names; `None` for an object that it may keep.
+    /// Fields that it names; `None` for an object that it may keep.
     fields: [Option<Vec<String>>; Place::COUNT],
-    /// Objects that it mentions at all.
+    /// Objects that it mentions.
     mentioned: [bool; Place::COUNT],
-    /// Objects in whose place it may put others.
+    /// Objects that it may replace.
     replaced: [bool; Place::COUNT],
-    /// Whether it may return an object that is not this record.
+    /// True if it may return an object that is not this record.
     others: bool,
 }
 
 impl Uses {
-    /// What the function of this source text does; `None` if it may keep the record, or is not understood.
+    /// Analyzes the source text of a function. Returns `None` if the function may keep the record, or the text is
+    /// ambiguous.
     pub(crate) fn of(function: &str) -> Option<Uses> {
         let mut interner = Interner::default();
         let source = format!("({function})");
@@ -65,28 +66,28 @@ impl Uses {
         Reader::read(&interner, parameters, body)
     }
 
-    /// The fields of an object that are named; `None` if the object may be kept.
+    /// Returns the named fields of an object, or `None` if the object may be kept.
     pub(crate) fn fields(&self, place: Place) -> Option<&[String]> {
         self.fields[place as usize].as_deref()
     }
 
-    /// Whether the function mentions an object: what it does with it, or whether it is one, matters.
+    /// Returns `true` if the function mentions an object, so that its existence or its kind matters.
     pub(crate) fn mentions(&self, place: Place) -> bool {
         self.mentioned[place as usize]
     }
 
-    /// Whether the function may put another object in the place of this one.
+    /// Returns `true` if the function may replace this object.
     pub(crate) fn replaces(&self, place: Place) -> bool {
         self.replaced[place as usize]
     }
 
-    /// Whether the function may return an object that is not the record that it was called with.
+    /// Returns `true` if the function may return an object that is not the record that it was called with.
     pub(crate) fn returns_others(&self) -> bool {
         self.others
     }
 }
 
-/// Whether the value of an expression goes on to where it may be kept.
+/// Use of an expression's value: it may be kept, or is dropped.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Kept,
@@ -103,11 +104,11 @@ struct Reader<'i> {
     uses: Uses,
     /// Variables that hold an object, the parameter first.
     names: Vec<(Sym, Place)>,
-    /// Variables that hold one object here and another there.
+    /// Variables that hold different objects at different times.
     mixed: Vec<Sym>,
-    /// Inner functions around what is read.
+    /// Number of inner functions around the visited node.
     depth: usize,
-    /// Objects that were come across.
+    /// Objects that were mentioned.
     mentioned: Cell<[bool; Place::COUNT]>,
 }
 
@@ -138,7 +139,7 @@ impl<'i> Reader<'i> {
         let names = vec![(record.sym(), Place::Record)];
         let mentioned = Cell::default();
         let mut reader = Reader { interner, uses: Uses::default(), names, mixed: Vec::new(), depth: 0, mentioned };
-        // A variable may be used above the place where it is declared: what was read without knowing it is read again.
+        // A variable may be used above its declaration: visit again with the newly found names.
         loop {
             let known = (reader.names.len(), reader.mixed.len());
             reader.uses = Uses::default();
@@ -168,7 +169,7 @@ impl<'i> Reader<'i> {
         step(base, field, self)
     }
 
-    /// The object that a field holds, if it holds one.
+    /// Returns the object in a field, if the field holds one.
     fn child(&self, place: Place, name: &str) -> Option<Place> {
         let child = place.child(name)?;
         self.came_across(child);
@@ -184,9 +185,9 @@ impl<'i> Reader<'i> {
         let known = name.filter(|name| match place {
             Place::Record => RECORD.contains(name),
             Place::Payload => PAYLOAD.contains(name),
-            // It stands for another name, of which nothing may be known apart from it.
+            // The name is an alias: the entry may be stored under another name.
             Place::Metadata if own_key(name).is_some() => false,
-            // An index is no name to the engine.
+            // The engine does not treat an index as a name.
             _ => name.parse::<u32>().is_err(),
         });
         let Some(name) = known else { return self.keep(place) };
@@ -201,7 +202,7 @@ impl<'i> Reader<'i> {
         Continue(())
     }
 
-    /// Notes what an expression stands for.
+    /// Notes the meaning of an expression.
     fn found(&mut self, spot: &Spot, fate: Fate) -> Flow {
         if let Spot::Field(place, name) = spot {
             self.note(*place, name.as_deref())?;
@@ -246,7 +247,7 @@ impl<'i> Reader<'i> {
         self.found(&at, fate)
     }
 
-    /// What is called gets the object that it is a field of.
+    /// Notes a call: the callee receives the object that it is a field of.
     fn receives(&mut self, callee: &Spot) -> Flow {
         match callee {
             Spot::Object(place) | Spot::Field(place, _) => self.keep(*place),
@@ -254,16 +255,16 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// An expression whose value is not kept if it is one of the objects.
+    /// Visits an expression whose value is not kept if it is one of the objects.
     fn dropped(&mut self, expression: &Expression) -> Flow {
         match self.depth == 0 && self.spot(expression).object().is_some() {
-            // The fields on the way to it are all there.
+            // The fields on the path to it always exist.
             true => Continue(()),
             false => self.visit_expression(expression),
         }
     }
 
-    /// An expression of which only matters whether it is true.
+    /// Visits an expression that is only tested for truth.
     fn tested(&mut self, expression: &Expression) -> Flow {
         match unparenthesized(expression) {
             Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.tested(unary.target()),
@@ -275,7 +276,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// What the function gives back may be the record.
+    /// Visits a returned expression, which may be the record.
     fn returned(&mut self, expression: &Expression) -> Flow {
         match unparenthesized(expression) {
             other if matches!(self.spot(other), Spot::Object(Place::Record)) => Continue(()),
@@ -295,7 +296,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Remembers that a variable holds an object; false for one that may hold others.
+    /// Records that a variable holds an object; returns `false` if it may hold others.
     fn name(&mut self, variable: Sym, place: Place) -> bool {
         match self.names.iter().position(|(known, _)| *known == variable) {
             None => self.names.push((variable, place)),
@@ -307,7 +308,7 @@ impl<'i> Reader<'i> {
         !self.mixed.contains(&variable)
     }
 
-    /// Variables that take fields of an object.
+    /// Visits a pattern whose variables hold fields of an object.
     fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
         for element in pattern.bindings() {
             match element {
@@ -367,7 +368,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         }
     }
 
-    /// What looks like a variable may be a field there.
+    /// In a `with` statement, a variable name may refer to a field.
     fn visit_with(&mut self, _: &'ast With) -> Flow {
         Break(Kept)
     }
@@ -424,14 +425,14 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
                 self.dropped(binary.lhs())?;
                 self.dropped(binary.rhs())
             }
-            // With anything else an object is asked for its text.
+            // A comparison with any other value converts the object to text.
             BinaryOp::Relational(RelationalOp::Equal | RelationalOp::NotEqual)
                 if is_null(binary.lhs()) || is_null(binary.rhs()) =>
             {
                 self.dropped(binary.lhs())?;
                 self.dropped(binary.rhs())
             }
-            // Objects are true: the value is that of the other side.
+            // Objects are truthy, so the value is that of the other side.
             BinaryOp::Logical(LogicalOp::And) => {
                 self.tested(binary.lhs())?;
                 self.visit_expression(binary.rhs())

@@ -1,10 +1,10 @@
-//! What a script sees of a record: objects whose fields are converted when they are touched.
+//! Shows maps of a record to a script: objects whose fields are converted on access.
 //!
-//! Metadata, and every map in a record, is shown as a `Proxy` whose target is an ordinary object that
-//! holds the Rust value, too. A field that is read is converted once and remembered beside the Rust value, as is what is
-//! written. Once a script does more than read and write (deletes, lists or defines fields), or touches many of them,
-//! what is remembered becomes properties of the target; from then on a property is the field. What was never touched
-//! is never converted, in neither direction, so it cannot lose anything either.
+//! Metadata, and every map in a record, is shown as a `Proxy` whose target is an ordinary object that also holds the
+//! Rust value. A field that is read is converted once and cached beside the Rust value, as are written fields. Once a
+//! script does more than read and write (deletes, enumerates or defines fields), or accesses many fields, the cached
+//! fields become properties of the target; from then on the properties are the fields. Fields that are never accessed
+//! are never converted, in either direction, so they lose nothing.
 
 pub(crate) mod named;
 
@@ -33,25 +33,25 @@ pub(crate) enum Whole {
     Map(Arc<Object>),
 }
 
-/// The data of the target.
+/// Native data of the target.
 #[derive(Trace, Finalize, JsData)]
 pub(crate) struct View {
     #[unsafe_ignore_trace]
     whole: Whole,
-    /// Fields that were deleted.
+    /// Deleted fields.
     #[unsafe_ignore_trace]
     gone: RefCell<Vec<Str>>,
     /// Fields that were read or written and are not properties yet.
     touched: Touched,
-    /// Whether there is no proxy: the properties are accessors, and stay.
+    /// True if there is no proxy: the properties are accessors and stay so.
     named: bool,
 }
 
 #[derive(Trace, Finalize)]
 enum Touched {
-    /// In the order in which they were touched, each key once.
+    /// Accessed fields in the order of first access, each key once.
     Fields(Vec<Field>),
-    /// What is touched is a property of the target.
+    /// Accessed fields are properties of the target.
     Properties,
 }
 
@@ -62,7 +62,7 @@ struct Field {
     value: JsValue,
 }
 
-/// As many fields are remembered before they become properties.
+/// Maximum number of cached fields before they become properties.
 const FIELDS: usize = 12;
 
 impl View {
@@ -70,22 +70,22 @@ impl View {
         View { whole, gone: RefCell::default(), touched: Touched::Fields(Vec::new()), named }
     }
 
-    /// The value as it was when it was shown.
+    /// Returns the value as it was shown.
     pub(crate) fn whole(&self) -> &Whole {
         &self.whole
     }
 
-    /// Whether a field was deleted; it may have been set again since.
+    /// Returns `true` if a field was deleted. It may have been set again since.
     pub(crate) fn is_gone(&self, field: &str) -> bool {
         self.gone.borrow().iter().any(|gone| *gone == *field)
     }
 
-    /// The fields that were deleted.
+    /// Returns the deleted fields.
     pub(crate) fn lost(&self) -> Vec<Str> {
         self.gone.borrow().clone()
     }
 
-    /// A field that was not deleted, as it was when it was shown.
+    /// Returns a field as it was shown, unless it was deleted.
     fn part(&self, field: &str) -> Option<Part> {
         let part = match &self.whole {
             Whole::Metadata(metadata) => Part::Text(metadata.get(field)?.clone()),
@@ -116,17 +116,17 @@ impl Part {
     }
 }
 
-/// What is needed to show something, one per context.
+/// Shared objects for views, one instance per context.
 struct Optics {
     proxy: JsObject,
     traps: JsObject,
-    /// A proxy's property of this name is its target: no script knows the symbol.
+    /// A proxy returns its target for this symbol, which scripts cannot obtain.
     target: JsSymbol,
-    /// The first views of the record at hand with their targets: asking a proxy costs a call.
+    /// Cache of the current record's first views and their targets: asking a proxy costs a call.
     near: RefCell<Vec<(JsObject, JsObject)>>,
 }
 
-/// Views of one record whose targets are remembered.
+/// Maximum number of cached views of one record.
 const NEAR: usize = 16;
 
 /// Forgets the views of the last record.
@@ -136,7 +136,7 @@ pub(crate) fn begin(context: &Context) {
     }
 }
 
-/// Prepares a context whose globals no script has seen yet.
+/// Prepares a context before a script has access to its globals.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     let proxy = context.global_object().get(js_string!("Proxy"), context)?;
     let proxy = proxy.as_object().ok_or_else(|| JsNativeError::typ().with_message("no Proxy"))?;
@@ -164,7 +164,7 @@ fn optics(context: &Context) -> JsResult<&Optics> {
         .ok_or_else(|| JsNativeError::error().with_message("the context is not prepared").into())
 }
 
-/// An object through which a script sees the value.
+/// Creates an object that shows a value.
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let prototype = context.intrinsics().constructors().object().prototype();
     let target = JsObject::new(context.root_shape(), prototype, View::new(whole, false)).upcast();
@@ -178,7 +178,7 @@ pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     Ok(shown.into())
 }
 
-/// The target behind an object that [`show`] or [`named::show`] made; `None` for all others.
+/// Returns the target of an object created by [`show`] or [`named::show`]; `None` for all others.
 pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObject> {
     if !object.is::<Proxy>() {
         return object.is::<View>().then(|| object.clone());
@@ -188,12 +188,12 @@ pub(crate) fn target(object: &JsObject, context: &mut Context) -> Option<JsObjec
         return Some(target.clone());
     }
     let symbol = optics.target.clone();
-    // A proxy of the script may throw here, or answer with something else.
+    // A proxy created by the script may throw here, or return another value.
     let target = object.get(symbol, context).ok()?.as_object()?;
     target.is::<View>().then_some(target)
 }
 
-/// Makes properties of what is remembered.
+/// Turns cached fields into properties.
 fn settle(target: &JsObject) {
     let fields = match target.downcast_mut::<View>().as_deref_mut() {
         Some(View { touched: touched @ Touched::Fields(_), .. }) => std::mem::replace(touched, Touched::Properties),
@@ -206,7 +206,7 @@ fn settle(target: &JsObject) {
     }
 }
 
-/// What is remembered of a field.
+/// Returns the cached state of a field.
 pub(crate) fn remembered(target: &JsObject, key: &PropertyKey) -> Remembered {
     match target.downcast_ref::<View>().as_deref() {
         Some(View { touched: Touched::Fields(fields), .. }) => {
@@ -220,11 +220,11 @@ pub(crate) fn remembered(target: &JsObject, key: &PropertyKey) -> Remembered {
 pub(crate) enum Remembered {
     Yes(JsValue),
     No,
-    /// It is a property, if it was touched.
+    /// The field is a property, if it was accessed.
     Elsewhere,
 }
 
-/// Remembers a field that was read, or written where nothing else has a say.
+/// Caches a field that was read, or written without another object being involved.
 fn remember(target: &JsObject, key: PropertyKey, value: JsValue) {
     if !matches!(key, PropertyKey::Index(_))
         && let Some(view) = target.downcast_mut::<View>().as_deref_mut()
@@ -243,7 +243,7 @@ fn remember(target: &JsObject, key: PropertyKey, value: JsValue) {
     insert(target, key, value);
 }
 
-/// The keys of what was touched.
+/// Returns the keys of accessed fields.
 pub(crate) fn touched(target: &JsObject, context: &mut Context) -> JsResult<Vec<PropertyKey>> {
     if let Some(View { touched: Touched::Fields(fields), .. }) = target.downcast_ref::<View>().as_deref() {
         return Ok(fields.iter().map(|field| field.key.clone()).collect());
@@ -251,7 +251,7 @@ pub(crate) fn touched(target: &JsObject, context: &mut Context) -> JsResult<Vec<
     target.own_property_keys(context)
 }
 
-/// The plain value of a property of the target.
+/// Returns the descriptor of an own property of the target.
 pub(crate) fn property(target: &JsObject, key: &PropertyKey) -> Option<PropertyDescriptor> {
     target.borrow().properties().get(key)
 }
@@ -263,8 +263,8 @@ fn arguments(args: &[JsValue], context: &mut Context) -> JsResult<(JsObject, Pro
     Ok((target, key))
 }
 
-/// Our name of a metadata entry that a script calls by the name it has elsewhere, as `opencdc.collection`; `None` for
-/// any other key, and where the record does have an entry of that name.
+/// Returns this service's name for a metadata key of another product, such as `opencdc.collection`. Returns `None` for
+/// any other key, and if the record has an entry of that name.
 fn own_key(target: &JsObject, field: &PropertyKey) -> Option<PropertyKey> {
     let view = target.downcast_ref::<View>()?;
     let Whole::Metadata(metadata) = &view.whole else { return None };
@@ -278,7 +278,7 @@ fn misused() -> JsError {
     JsNativeError::typ().with_message("a trap was called by hand").into()
 }
 
-/// Makes a field of the Rust value a property of the target, unless it is one already.
+/// Turns a field of the Rust value into a property of the target, unless it is one already.
 fn touch(target: &JsObject, key: &PropertyKey, context: &mut Context) -> JsResult<()> {
     if property(target, key).is_none() {
         convert(target, key, context)?;
@@ -302,7 +302,7 @@ pub(crate) fn insert(target: &JsObject, key: PropertyKey, value: JsValue) {
     target.insert_property(key, property);
 }
 
-/// Makes properties of all fields.
+/// Turns all fields into properties.
 pub(crate) fn touch_all(target: &JsObject, context: &mut Context) -> JsResult<()> {
     settle(target);
     let fields = target.downcast_ref::<View>().ok_or_else(misused)?.fields();
@@ -357,7 +357,7 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
             own.is_data_descriptor()
                 && own.writable().zip(own.enumerable()).zip(own.configurable()) == Some(((true, true), true))
         }
-        // Written before it was read: what it was does not matter.
+        // The field is written before it is read, so its old value does not matter.
         None if field => true,
         None => target.is_extensible(context)? && !inherits(&target, &key),
     };
@@ -369,7 +369,7 @@ fn set(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue
     target.set(key, value, false, context).map(JsValue::from)
 }
 
-/// Whether a prototype has a say in what is written.
+/// Returns `true` if a prototype affects writes to this key.
 fn inherits(target: &JsObject, key: &PropertyKey) -> bool {
     let prototypes = std::iter::successors(target.prototype(), JsObject::prototype);
     prototypes.take(8).any(|prototype| !prototype.is_ordinary() || property(&prototype, key).is_some())
@@ -404,7 +404,7 @@ fn delete(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsVa
     Ok(deleted.into())
 }
 
-/// Fields in the order of the Rust value, then what the script added.
+/// Returns the fields in the order of the Rust value, then those that the script added.
 fn keys(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let target = args.get_or_undefined(0).as_object().ok_or_else(misused)?;
     settle(&target);

@@ -1,7 +1,7 @@
-//! What goes between the service and the process that runs a script: frames, and the records in them.
+//! Messages between the service and a script's worker process: frames, and the records in them.
 //!
-//! A frame is the length of the rest (4 bytes, the lowest first), a byte that says what it is, and its content. Numbers
-//! are in groups of seven bits, the lowest first; texts and bytes have their length before them.
+//! A frame is the length of the rest (4 bytes, little-endian), a byte for its kind, and its content. Numbers are
+//! encoded in groups of seven bits, the lowest first; texts and bytes are prefixed with their length.
 
 mod made;
 pub(crate) mod orders;
@@ -18,7 +18,7 @@ pub(crate) use read::{Names, Reader};
 pub(crate) use wants::{Want, Wants};
 pub(crate) use write::{TooDeep, write_bytes, write_number, write_record};
 
-/// Lists and maps in lists and maps that a message may hold.
+/// Maximum nesting of lists and maps in a message.
 pub(crate) const MOST_DEPTH: usize = 256;
 
 /// Kinds of frames.
@@ -29,15 +29,16 @@ pub(crate) enum Kind {
     Open = 1,
     /// To the worker: records.
     Process,
-    /// From the worker: the script is ready, and what it is to be sent of records.
+    /// From the worker: the script is ready; contains the parts of records that it needs.
     Opened,
-    /// From the worker: it is not, and why.
+    /// From the worker: the script is rejected, with the reason.
     Refused,
-    /// From the worker: what became of the next records.
+    /// From the worker: the outcomes of the next records.
     Made,
-    /// From the worker: a line for the log.
+    /// From the worker: a log line.
     Line,
-    /// From the worker: what it is to be sent of records from now on, beginning with the rest of those at hand again.
+    /// From the worker: the parts of records that it needs from now on. The service sends the rest of the current order
+    /// again.
     Wants,
 }
 
@@ -46,7 +47,7 @@ impl Kind {
         [Kind::Open, Kind::Process, Kind::Opened, Kind::Refused, Kind::Made, Kind::Line, Kind::Wants];
 }
 
-/// A message that cannot be understood.
+/// A malformed message.
 #[derive(Debug, thiserror::Error)]
 #[error("a message that makes no sense")]
 pub(crate) struct Malformed;
@@ -57,13 +58,13 @@ impl From<Malformed> for io::Error {
     }
 }
 
-/// Begins a frame in an empty buffer.
+/// Begins a frame in a buffer.
 pub(crate) fn begin(frame: &mut Vec<u8>, kind: Kind) {
     frame.clear();
     frame.extend([0, 0, 0, 0, kind as u8]);
 }
 
-/// Sends what [`begin`] began.
+/// Sends the frame begun by [`begin`].
 pub(crate) fn send(frame: &mut [u8], to: &mut impl Write) -> io::Result<()> {
     let length = frame.len().checked_sub(4).and_then(|length| u32::try_from(length).ok());
     let Some(length) = length else { return Err(io::Error::from(io::ErrorKind::InvalidInput)) };
@@ -71,7 +72,7 @@ pub(crate) fn send(frame: &mut [u8], to: &mut impl Write) -> io::Result<()> {
     to.write_all(frame)
 }
 
-/// The next frame; `None` where the other side has ended.
+/// Receives the next frame; `None` if the other side closed the connection.
 pub(crate) fn receive(from: &mut impl Read) -> io::Result<Option<(Kind, Bytes)>> {
     let mut head = [0; 5];
     loop {
@@ -86,7 +87,7 @@ pub(crate) fn receive(from: &mut impl Read) -> io::Result<Option<(Kind, Bytes)>>
     let [length @ .., kind] = head;
     let length = u32::from_le_bytes(length).checked_sub(1).ok_or(Malformed)?;
     let kind = *Kind::ALL.iter().find(|known| **known as u8 == kind).ok_or(Malformed)?;
-    // Grows as it comes: what a broken worker announces takes no memory.
+    // The buffer grows with the received bytes, so a wrong length does not allocate memory.
     let mut content = Vec::with_capacity((length as usize).min(1 << 20));
     from.take(length.into()).read_to_end(&mut content)?;
     if content.len() != length as usize {

@@ -1,9 +1,8 @@
-//! The process that runs a script for the service, so that what a script does to its interpreter ends this process and
-//! not the service.
+//! The process that runs a script for the service. If a script crashes its interpreter, only this process ends.
 //!
-//! Standard input is a socket on which orders come and answers go. Standard error is a socket on which the service asks
-//! which record is at hand; there the service also reads what the runtime says last, and its end is the end of the
-//! service. The script has a thread of its own, with the stack that an interpreter needs.
+//! Standard input is a socket for orders and answers. Standard error is a socket on which the service asks for the
+//! current record. The service also reads the last message of the runtime there. If this socket closes, the service has
+//! ended. The script has its own thread, with the stack that an interpreter needs.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -30,28 +29,28 @@ use crate::nesting;
 use crate::wire::orders::{Opening, write_fault, write_line, write_outcome};
 use crate::wire::{self, Kind, Malformed, Names, Reader, Wants, write_number};
 
-/// The argument that makes our program a worker: `run-script PIPELINE PROCESSOR`. The names are for people who list
-/// processes.
+/// First argument that makes this program a worker: `run-script PIPELINE PROCESSOR`. The names are only for people who
+/// list processes.
 pub const RUN: &str = "run-script";
 
-/// Interpreters recurse. Of a stack only what was used takes memory.
+/// Stack size in bytes of the script's thread: interpreters recurse. Only the used part takes memory.
 pub(crate) const STACK: usize = 64 << 20;
-/// Answers are sent when there are so many bytes of them,
+/// Number of bytes of answers at which they are sent.
 const FLUSH_BYTES: usize = 64 << 10;
-/// and after a record when the last ones were sent so long ago.
+/// Time since the last answers were sent after which they are sent at the end of a record.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
-/// So long a worker may be without a processor, beyond the time that a record may take: a busy machine is no flaw of a
-/// script.
+/// Time that a worker may wait for a processor, in addition to the time limit of a record: a busy machine is not the
+/// script's fault.
 pub(crate) const UNSCHEDULED: Duration = Duration::from_secs(20);
 
-/// Processor time that this process has taken. Every system has this clock; one that lacks it counts no time.
+/// Returns the processor time of this process. Returns zero if the system lacks the clock.
 fn taken() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Runs scripts, where the arguments of this process ask for that, until the service ends; `None` where they ask for
-/// anything else. To be called before anything else, and while there is one thread.
+/// Runs scripts until the service ends, if the arguments of this process ask for it; otherwise returns `None`. Call it
+/// first in `main`, while there is only one thread.
 pub fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != *RUN {
         return None;
@@ -66,7 +65,7 @@ pub fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCo
 }
 
 fn serve() -> io::Result<()> {
-    // What a panic says goes with the answer.
+    // The answer contains the panic message.
     std::panic::set_hook(Box::new(|_| {}));
     let data = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut control = UnixStream::from(io::stderr().as_fd().try_clone_to_owned()?);
@@ -82,7 +81,7 @@ fn serve() -> io::Result<()> {
         let ended = work(opening, orders, data, &bench_at, bench_since, limited);
         std::process::exit(ended.is_err().into());
     })?;
-    // From here on for as long as the service is there, whatever the script does.
+    // Answer questions for as long as the service runs, whatever the script does.
     let mut asked = [0; 16];
     loop {
         match control.read(&mut asked) {
@@ -100,9 +99,9 @@ fn serve() -> io::Result<()> {
     std::process::exit(0);
 }
 
-/// Bounds what this process may hold; says whether that worked.
+/// Limits the memory of this process; returns whether that succeeded.
 fn limit(memory: usize, stack: usize) -> bool {
-    // An image of a script's memory is of no use to anybody, and holds records.
+    // A core dump of a script is of no use, and contains records.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     let Some(held) = held() else { return false };
     let bytes = (held + stack).saturating_add(memory) as u64;
@@ -111,7 +110,7 @@ fn limit(memory: usize, stack: usize) -> bool {
     setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) }).is_ok()
 }
 
-/// Bytes of data that this process holds now.
+/// Returns the number of bytes of data that this process holds.
 fn held() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
@@ -119,7 +118,7 @@ fn held() -> Option<usize> {
     Some(kilobytes << 10)
 }
 
-/// Lines of the script, sent as they are written: what a script says before it is ended is what its author needs.
+/// Sends log lines as they are written, so that the lines before a crash are not lost.
 struct Sent {
     to: RefCell<UnixStream>,
     level: u8,
@@ -134,12 +133,12 @@ impl Lines for Sent {
         let level = LEVELS.iter().position(|known| *known == level).unwrap_or_default();
         let mut frame = Vec::new();
         write_line(&mut frame, level as u8, text);
-        // A service that is not there any more reads no log.
+        // If the service has ended, nothing reads the log.
         let _ = wire::send(&mut frame, &mut *self.to.borrow_mut());
     }
 }
 
-/// Runs the script on what comes, until nothing more can come.
+/// Runs the script on incoming orders until the service closes the connection.
 fn work(
     opening: Opening,
     mut orders: BufReader<UnixStream>,
@@ -178,7 +177,8 @@ fn work(
     Ok(())
 }
 
-/// Waits for records; `None` where there will be no more. The benchmark's gate counts what is between two calls.
+/// Waits for an order; returns `None` at the end of the connection. The benchmark's gate counts the work between two
+/// calls.
 fn next_order(orders: &mut impl Read) -> io::Result<Option<Bytes>> {
     Ok(match wire::receive(orders)? {
         Some((Kind::Process, content)) => Some(content),
@@ -186,16 +186,16 @@ fn next_order(orders: &mut impl Read) -> io::Result<Option<Bytes>> {
     })
 }
 
-/// Where orders are carried out.
+/// Executes orders.
 pub(crate) struct Desk {
     interpreter: Interpreter,
-    /// What the service was told that the script wants.
+    /// Parts of records that the service was asked to send.
     wants: Rc<Wants>,
     names: Names,
     frame: Vec<u8>,
     /// Answers that are not sent yet.
     made: Vec<u8>,
-    /// Processor time of this process, in nanoseconds, when the order came or answers were sent last.
+    /// Processor time of this process in nanoseconds when the order arrived or answers were last sent.
     since: Arc<AtomicU64>,
 }
 
@@ -211,8 +211,8 @@ impl Desk {
         &self.wants
     }
 
-    /// Runs the script on the records of an order, each of which is begun with a call of `at`. Where the script wants to
-    /// see more of them than there is, the service is told so, and the rest of the order is left undone.
+    /// Runs the script on the records of an order; calls `at` at the start of each. If the script needs more parts of
+    /// the records, tells the service and skips the rest of the order.
     pub(crate) fn process(
         &mut self,
         content: Bytes,

@@ -1,4 +1,4 @@
-//! HTTP requests that plugins have made for them: package `procutils.v1`.
+//! Messages of HTTP requests that the service makes for plugins: package `procutils.v1`.
 
 #![allow(missing_docs, reason = "the fields of a published protocol")]
 

@@ -1,9 +1,9 @@
-//! What existing plugins read and write: the protobuf forms of records, parameters and schemas.
+//! Protobuf formats of existing plugins: records, parameters and schemas.
 //!
-//! Records are written and read directly ([`record`]), since every record of a plugin's pipeline passes here; small
-//! messages are `prost` types ([`wire`]). A message that holds records holds them as bytes, which is the same on
-//! the wire. Plugins know metadata under `opencdc.` and `conduit.`, we under `recfmt.` and `svc.`: the names change
-//! here and nowhere else. What plugins print is read in [`line`].
+//! Records are encoded and decoded directly ([`record`]), because every record of a plugin's pipeline passes through
+//! here. Small messages are `prost` types ([`wire`]). A message that contains records holds them as bytes, which is the
+//! same on the wire. Plugins name metadata with `opencdc.` and `conduit.`, this service with `recfmt.` and `svc.`:
+//! names are converted only here. [`line`] parses the log output of plugins.
 
 pub mod http;
 pub mod line;

@@ -1,33 +1,33 @@
-//! Lines that plugins print for the log: one JSON object per line, or text.
+//! Log lines of plugins: one JSON object per line, or text.
 
 use serde_json::{Map, Value};
 
-/// How much a line matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything.
+    /// Most detailed messages.
     Trace,
-    /// For who looks for a fault.
+    /// Messages for debugging.
     Debug,
-    /// The course of things.
+    /// Normal events.
     Info,
-    /// Something to look at.
+    /// Possible problems.
     Warn,
-    /// Something is broken.
+    /// Errors.
     Error,
 }
 
-/// What a line says.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its level; `None` = the line says none.
+    /// Level of the line; `None` if it has none.
     pub level: Option<Level>,
-    /// Its message, with what else is in the line after it.
+    /// Message of the line, followed by its other fields.
     pub text: String,
 }
 
-/// Reads a line of a processor: an object with `level` and `message`, or any text. Bytes that are no UTF-8 are
-/// replaced. A line of white space is `None`.
+/// Parses a line of a processor: an object with `level` and `message`, or any text. Replaces invalid UTF-8. Returns
+/// `None` for a blank line.
 pub fn read_line(line: &[u8]) -> Option<Line> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim();

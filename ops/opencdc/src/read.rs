@@ -1,19 +1,19 @@
-//! Protobuf, read front to back from shared bytes.
+//! Reads protobuf messages from shared bytes.
 
 use bytes::Bytes;
 
 use crate::record::DecodeError;
 use crate::write::{FIXED32, FIXED64, LEN, VARINT};
 
-/// The rest of a message.
+/// The unread rest of a message.
 pub(crate) struct Reader<'a> {
-    /// What the message is a part of: fields of bytes become slices of it.
+    /// The buffer that contains the message; fields of bytes become slices of it.
     whole: &'a Bytes,
     at: usize,
     end: usize,
 }
 
-/// A field as it is on the wire.
+/// A field of a message.
 pub(crate) enum Field<'a> {
     Varint(u64),
     Double(f64),
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Ok(from)
     }
 
-    /// The next field, `None` at the end.
+    /// Reads the next field; returns `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, DecodeError> {
         if self.at == self.end {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `opencdc.v1.Record` to and from ours.
+//! Converts records to and from `opencdc.v1.Record`.
 
 use anabranch_graph::metadata::{Metadata, own_key};
 use anabranch_graph::record::{Change, Data, Operation, Position, Record};
@@ -12,33 +12,33 @@ use crate::read::{Field, Reader};
 use crate::same::keep_types;
 use crate::write::{self, FIXED64, VARINT};
 
-/// Values nested deeper than this are refused: a few bytes each would otherwise exhaust the stack.
+/// Maximum nesting depth of values: each level takes few bytes, and deep nesting would exhaust the stack.
 const DEPTH: usize = 200;
 
-/// Bytes that are no record.
+/// Error for bytes that are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// A field ends after its message.
     #[error("the message ends inside a field")]
     Truncated,
-    /// Not protobuf.
+    /// The bytes are not protobuf.
     #[error("malformed message: {0}")]
     Malformed(&'static str),
-    /// Text that is not UTF-8.
+    /// A text is not UTF-8.
     #[error("a text is not valid UTF-8")]
     NotUtf8,
-    /// Nesting without end.
+    /// Values are nested too deeply.
     #[error("values are nested deeper than {DEPTH}")]
     TooDeep,
-    /// No number of an operation.
+    /// The number of the operation is unknown.
     #[error("unknown operation {0}")]
     UnknownOperation(u64),
 }
 
-/// Appends the message of a record, without a length before it, metadata under the plugins' names.
+/// Appends the message of a record without a length prefix, with the plugins' names for metadata.
 ///
-/// Numbers become doubles (integers beyond 2⁵³ lose digits, see [`crate::keep_types`]), bytes inside fields base64
-/// text, times RFC 3339 text. Absent data is left out; empty raw data is not.
+/// Numbers become doubles (integers beyond 2⁵³ lose digits, see [`crate::keep_types`]), bytes inside fields become
+/// base64 text, and times RFC 3339 text. Absent data is left out; empty raw data is not.
 pub fn encode_record(record: &Record, out: &mut Vec<u8>) {
     if !record.position().0.is_empty() {
         write::bytes(out, 1, &record.position().0);
@@ -56,10 +56,10 @@ pub fn encode_record(record: &Record, out: &mut Vec<u8>) {
     });
 }
 
-/// Reads the message of a record; raw data are slices of `bytes`. Unknown fields are skipped.
+/// Decodes the message of a record. Raw data is a slice of `bytes`. Skips unknown fields.
 ///
 /// # Errors
-/// Why it is none.
+/// Fails if the message is not a record.
 pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     let mut record = Record::default();
     let mut metadata = Metadata::new();
@@ -82,14 +82,14 @@ pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     Ok(record.with_position(position))
 }
 
-/// Reads what a plugin made of `before`, which was sent to it as `sent`: as [`decode_record`] and [`keep_types`] do, but
-/// parts (metadata, key, payload before and after) that came back byte for byte are shared with `before` instead of
-/// read. The position is the one of `before`.
+/// Decodes a plugin's output for `before`, which was sent as `sent`. Works like [`decode_record`] and [`keep_types`],
+/// but parts (metadata, key, payload before and after) that came back unchanged are shared with `before` instead of
+/// decoded. Keeps the position of `before`.
 ///
 /// # Errors
 /// As [`decode_record`].
 pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Record, DecodeError> {
-    // Names that change on the way back have to take it.
+    // If names of metadata change on the way back, they must be decoded.
     let named = before.metadata.iter().all(|(key, _)| own_key(key).is_none());
     if named && bytes == sent {
         return Ok(before.clone());
@@ -133,7 +133,7 @@ pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Rec
     Ok(record)
 }
 
-/// The metadata in the message of a record, up to where it stops being one.
+/// Returns the metadata entries in the message of a record, up to the first malformed field.
 fn entries(message: &Bytes) -> impl Iterator<Item = Reader<'_>> {
     let mut reader = Reader::new(message);
     std::iter::from_fn(move || {
@@ -147,7 +147,7 @@ fn entries(message: &Bytes) -> impl Iterator<Item = Reader<'_>> {
     })
 }
 
-/// Where the data of a record are in its message.
+/// The data of a record as slices of its message.
 struct Parts<'a> {
     key: Option<&'a [u8]>,
     before: Option<&'a [u8]>,
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The data of a message; `was` if the message is the one that was sent for it.
+/// Decodes the data of a message, or returns `was` if the message equals the sent one.
 fn data_or(message: Reader<'_>, sent: Option<&[u8]>, was: &Data) -> Result<Data, DecodeError> {
     if sent == Some(message.slice()) { Ok(was.clone()) } else { read_data(message) }
 }
@@ -196,7 +196,7 @@ fn metadata_entry(out: &mut Vec<u8>, record: &Record, key: &Str, value: &Str) {
     } else if let Some(rest) = key.strip_prefix("svc.") {
         ("conduit.", rest)
     } else if own_key(key).is_some_and(|own| record.metadata.get(&own).is_some()) {
-        // Under both names: ours is sent.
+        // The record has both names: this service's name is sent.
         return;
     } else {
         ("", key.as_str())
@@ -354,7 +354,8 @@ fn read_list(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError
     Ok(Value::from(items))
 }
 
-/// Plugins have doubles only: a whole one that is exact is taken for the integer it mostly was.
+/// Converts a number of a plugin, which has only doubles. An exact whole number becomes an integer, which it mostly
+/// was.
 fn number_value(number: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match number.fract() == 0.0 && number.abs() <= EXACT && !(number == 0.0 && number.is_sign_negative()) {

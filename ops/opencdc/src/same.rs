@@ -1,4 +1,4 @@
-//! Types that did not survive the way through a plugin.
+//! Restores types that are lost on the way through a plugin.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use anabranch_graph::value::{Object, Value, timestamp_text};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Gives fields that a plugin handed back as it got them their types again: integers beyond 2⁵³ with all digits,
-/// floats that are whole, bytes, times. `before` is the record that was sent. O(fields).
+/// Restores the types of fields that a plugin returned unchanged: integers beyond 2⁵³ with all digits, whole floats,
+/// bytes, times. `before` is the record that was sent. O(fields).
 pub fn keep_types(before: &Record, after: &mut Record) {
     data(&before.key, &mut after.key);
     data(&before.payload.before, &mut after.payload.before);
@@ -24,7 +24,7 @@ fn data(before: &Data, after: &mut Data) {
     }
 }
 
-/// Whether all of it is as it was.
+/// Restores the types in an object; returns `true` if all of it is unchanged.
 fn object(before: &Object, after: &mut Object) -> bool {
     let mut same = before.len() == after.len();
     for (key, old) in before.iter() {

@@ -1,4 +1,4 @@
-//! Specifications that plugins give of themselves.
+//! Specifications of plugins.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,8 @@ use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 
 use crate::wire;
 
-/// The parameters of a plugin, in name order. Rules that cannot be read are left out: the plugin checks them itself.
+/// Returns the parameters of a plugin, in name order. Leaves out validations that cannot be parsed: the plugin checks
+/// them itself.
 pub fn parameters(given: &HashMap<String, wire::Parameter>) -> Vec<Parameter> {
     let mut parameters: Vec<Parameter> = given.iter().map(|(name, given)| parameter(name, given)).collect();
     parameters.sort_by(|a, b| a.name.cmp(&b.name));

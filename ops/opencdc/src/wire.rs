@@ -1,6 +1,6 @@
 //! Messages of plugins other than records: packages `processor.v1`, `config.v1`, `schema.v1` and `procutils.v1`.
 //!
-//! Where a message holds records, it holds the bytes of [`crate::encode_record`].
+//! A message that contains records holds the bytes of [`crate::encode_record`].
 
 #![allow(missing_docs, reason = "the fields of a published protocol")]
 

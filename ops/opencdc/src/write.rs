@@ -1,4 +1,4 @@
-//! Protobuf, written front to back.
+//! Writes protobuf messages.
 
 /// Wire type of numbers.
 pub(crate) const VARINT: u32 = 0;
@@ -27,8 +27,8 @@ pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// A nested message. Its length is known when it is written: one byte is kept for it, and a longer length moves the
-/// message. `size` is a guess of its length that makes the move rare.
+/// Writes a nested message. Its length is known only after it is written: one byte is reserved, and a longer length
+/// moves the message. `size` is an estimate of the length that makes the move rare.
 pub(crate) fn message(out: &mut Vec<u8>, field: u32, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LEN);
     let kept = length_of(size as u64);

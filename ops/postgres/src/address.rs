@@ -1,4 +1,4 @@
-//! Where a server is and how it is reached, as libpq's connection strings say it.
+//! Connection strings of libpq: host, authentication and TLS options.
 
 use std::path::PathBuf;
 
@@ -7,32 +7,33 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How TLS is spoken to a server.
+/// TLS connector of the PostgreSQL client.
 pub type Tls = MakeRustlsConnect;
 
-/// A connection string that was read.
+/// A parsed connection string.
 #[derive(Clone, Debug)]
 pub struct Address {
-    /// What is not about TLS, and whether that is spoken at all.
+    /// All options except the certificates of TLS, including whether TLS is used.
     pub config: Config,
     trust: Trust,
     identity: Option<Identity>,
 }
 
-/// Why a connection string is none. Holds no part of it: it has a password in it.
+/// Reason why a connection string is invalid. Contains no part of it, because the string may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressError(String);
 
-/// What the string says of TLS. The library that reads the rest knows nothing of it.
+/// TLS options that the client library does not support and this module parses.
 const OURS: [&str; 4] = ["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 impl Address {
-    /// Reads `postgresql://user:password@host:port/database?option=value`, or the `key=value` form of libpq. `sslmode`,
-    /// `sslrootcert`, `sslcert` and `sslkey` mean what they mean there; files are named, none is looked for.
+    /// Parses `postgresql://user:password@host:port/database?option=value`, or the `key=value` form of libpq.
+    /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey` have the same meaning as in libpq, but there are no default
+    /// files.
     ///
     /// # Errors
-    /// What is wrong, without any of the text.
+    /// Fails if the string is invalid. The error contains no part of the text.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let text = text.trim();
         if text.split_once("://").is_some_and(|(_, url)| is_cut(url)) {
@@ -59,7 +60,8 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(AddressError("it names no host".to_owned()));
         }
-        // The library ends user and password at the first `@`: what follows would be shown as a part of the host.
+        // The library ends user and password at the first `@`, and messages would show the rest of the password as part
+        // of the host.
         let with_at = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
         if config.get_hosts().iter().any(with_at) {
             return Err(AddressError(
@@ -69,7 +71,7 @@ impl Address {
         let (ssl_mode, trust) = match mode.as_deref() {
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anything),
             Some("disable") => (SslMode::Disable, Trust::Anything),
-            // As libpq: with a root certificate, `require` checks the chain.
+            // As in libpq: with a root certificate, `require` verifies the chain.
             Some("require") if roots.is_some() => (SslMode::Require, Trust::Chain),
             Some("require") => (SslMode::Require, Trust::Anything),
             Some("verify-ca") => (SslMode::Require, Trust::Chain),
@@ -98,15 +100,15 @@ impl Address {
         Ok(Address { config, trust, identity })
     }
 
-    /// How TLS is spoken there. Reads the files that the string names.
+    /// Builds the TLS connector. Reads the files named in the string.
     ///
     /// # Errors
-    /// They are of no use.
+    /// Fails if a file cannot be read or is invalid.
     pub fn tls(&self) -> Result<Tls, TlsError> {
         Ok(MakeRustlsConnect::new(self.trust.clone().client(self.identity.as_ref())?))
     }
 
-    /// Hosts and ports, for messages.
+    /// Returns hosts and ports, for messages.
     pub fn hosts(&self) -> String {
         let ports = self.config.get_ports();
         let port = |i: usize| ports.get(i).or(ports.first()).copied().unwrap_or(5432);
@@ -118,26 +120,26 @@ impl Address {
     }
 }
 
-/// Whether a `/`, `?` or `@` of a password ends the host of a URL before the `@` that it has behind them.
+/// Returns `true` if an unescaped `/`, `?` or `@` in a password ends the host of a URL before its last `@`.
 fn is_cut(url: &str) -> bool {
     let Some(last) = url.rfind('@') else { return false };
     let Some(end) = url[..last].find(['/', '?']) else { return false };
     let (authority, behind) = (&url[..end], &url[last + 1..]);
-    // The value of an option may have one.
+    // The value of an option may contain an @.
     let is_option = url[..last].split_once('?').is_some_and(|(_, query)| query.contains('='));
-    // So may the name of a database, where nothing follows it.
+    // So may the name of the database, if it is at the end.
     let is_name = authority.contains('@') && url[end..].starts_with('/') && !behind.contains('/');
-    // A list of hosts and no user: the path has the one @.
+    // A list of hosts without a user: the @ is in the path.
     let no_password = !authority.contains([':', '@']);
     !is_option && !is_name && !no_password
 }
 
-/// The name that other clients have for an option of TLS, if the text has one that libpq does not know.
+/// Returns the name of a TLS option of other clients, if the text has one that libpq does not support.
 fn foreign(rest: &str) -> Option<&'static str> {
     const OF_OTHERS: [&str; 8] = ["ssl", "sslMode", "ssl_mode", "ssl-mode", "useSSL", "requireSSL", "tls", "tlsMode"];
     let names: Vec<&str> = match rest.split_once("://") {
         Some((_, url)) => url.split_once('?').map_or("", |(_, query)| query).split('&').collect(),
-        // A value between quotes may hold anything.
+        // A quoted value may contain any text.
         None if rest.contains('\'') => Vec::new(),
         None => rest.split_whitespace().collect(),
     };
@@ -145,7 +147,7 @@ fn foreign(rest: &str) -> Option<&'static str> {
     names.filter_map(|name| OF_OTHERS.into_iter().find(|known| *known == name)).next()
 }
 
-/// What of a URL is ours, and the rest of it.
+/// Splits a URL into its TLS options and the rest.
 fn of_url(text: &str) -> (String, Vec<(String, String)>) {
     let (base, query) = text.split_once('?').unwrap_or((text, ""));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -157,7 +159,7 @@ fn of_url(text: &str) -> (String, Vec<(String, String)>) {
     (rest, ours)
 }
 
-/// The same of `key = value` pairs. Values with spaces stand between single quotes; `\` takes the next character as it is.
+/// Splits `key = value` pairs in the same way. Values with spaces are in single quotes; `\` escapes the next character.
 fn of_pairs(text: &str) -> (String, Vec<(String, String)>) {
     let (mut rest, mut ours) = (String::new(), Vec::new());
     let mut left = text;
@@ -193,7 +195,7 @@ fn of_pairs(text: &str) -> (String, Vec<(String, String)>) {
     (rest, ours)
 }
 
-/// Says which option is wrong, where that is all it says.
+/// Names the invalid option, if the error contains nothing else of the text.
 fn unreadable(error: &tokio_postgres::Error) -> AddressError {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match cause.starts_with("invalid value for option") {
@@ -202,7 +204,7 @@ fn unreadable(error: &tokio_postgres::Error) -> AddressError {
     }
 }
 
-/// Percent-decoding, for the path of a file.
+/// Decodes percent-encoding, for the path of a file.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

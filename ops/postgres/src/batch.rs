@@ -1,24 +1,24 @@
-//! From records to the statements that write them.
+//! Plans the statements that write a batch of records.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::table::{Action, Table};
 
-/// A record whose values are encoded.
+/// A record with encoded values.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Which record of the call it is.
+    /// Index of the record in the call.
     pub(crate) record: usize,
-    /// Which table.
+    /// Index of the table.
     pub(crate) table: usize,
-    /// Which shape of the table.
+    /// Index of the shape in the table.
     pub(crate) shape: usize,
-    /// Where its values are.
+    /// Byte range of its values.
     pub(crate) values: Range<usize>,
-    /// Where those of its key end.
+    /// End of the key's values.
     pub(crate) key_end: usize,
-    /// Whether PostgreSQL finds its key equal to none of other bytes.
+    /// True if PostgreSQL finds its key equal only to keys with the same bytes.
     pub(crate) exact: bool,
 }
 
@@ -26,35 +26,35 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) table: usize,
-    /// For a deletion, any shape with its key.
+    /// Index of the shape; for a deletion, any shape with the same key.
     pub(crate) shape: usize,
     pub(crate) action: Action,
-    /// Where the values are; of a deletion, the key's only.
+    /// Byte ranges of the values; for a deletion, only of the keys.
     pub(crate) rows: Vec<Range<usize>>,
 }
 
-/// What is to be done about one key: nothing before it matters any more.
+/// Final state of one key: earlier rows of the key do not matter.
 struct Slot {
-    /// The row that was there goes first, with all its columns.
+    /// True if the existing row is deleted first, with all its columns.
     deleted: bool,
-    /// Then this one comes.
+    /// The row to write afterwards.
     row: Option<usize>,
     /// Any row of the key.
     any: usize,
 }
 
-/// Plans what leaves the tables as if the rows were written one by one.
+/// Plans steps that leave the tables as if the rows were written one by one.
 ///
-/// Rows of one table and of one key are compacted: the last one wins. Two partial rows of one key with different
-/// columns, a row without key between rows with one, and keys of different columns begin a new series, so that every
-/// series has each key once and one kind of key.
+/// Rows of one table with the same key are compacted: the last one wins. A new series begins with a partial row whose
+/// key already has a partial row with other columns, and whenever the columns of the key change; rows without a key are
+/// such a change too. So every series has each key once, and one kind of key.
 ///
-/// A key may be equal to one of other bytes, as text of a collation that ignores case. Only PostgreSQL can tell, so
-/// such a row shares a series with rows of its own shape alone: these are one statement, and PostgreSQL refuses to
-/// write one row twice in it. The rows are then written one after the other.
+/// PostgreSQL may find keys with different bytes equal, for example text with a case-insensitive collation. Only
+/// PostgreSQL can decide that, so rows with such keys share a series only with rows of the same shape. These form one
+/// statement, in which PostgreSQL refuses to write a row twice. The rows are then written one after the other.
 pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<Step> {
     let mut series: Vec<Series<'_>> = Vec::new();
-    // The tables in the order in which they appear, each with its open series.
+    // Tables in order of appearance, each with its open series.
     let mut order: Vec<usize> = Vec::new();
     let mut steps_of: HashMap<usize, Vec<Step>> = HashMap::new();
     let mut open: HashMap<usize, usize> = HashMap::new();
@@ -83,15 +83,15 @@ pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<Step> {
 
 struct Series<'a> {
     table: usize,
-    /// Columns of the keys; `None` at the beginning, empty for rows without.
+    /// Key columns; `None` for a new series, empty for rows without a key.
     keys: Option<Vec<usize>>,
     slots: Vec<Slot>,
     by_key: HashMap<&'a [u8], usize>,
-    /// The shape of the first row.
+    /// Shape of the first row.
     shape: usize,
-    /// Whether there are rows of other shapes.
+    /// True if there are rows of other shapes.
     mixed: bool,
-    /// Whether all keys are exact.
+    /// True if all keys are exact.
     exact: bool,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Series<'a> {
         Series { table, keys: None, slots, by_key, shape: 0, mixed: false, exact: true }
     }
 
-    /// Adds a row, unless it needs a new series.
+    /// Adds a row; returns `false` if it needs a new series.
     fn take(&mut self, index: usize, row: &Row, rows: &[Row], tables: &[Table], bytes: &'a [u8]) -> bool {
         let shape = tables[self.table].shape(row.shape);
         match &self.keys {
@@ -113,7 +113,7 @@ impl<'a> Series<'a> {
             Some(_) => {}
         }
         let (mixed, exact) = (self.mixed || row.shape != self.shape, self.exact && row.exact);
-        // A table that is updated twice in one statement is no error: one of the two is forgotten.
+        // PostgreSQL does not report two updates of one row in a statement: one of them is lost.
         if !exact && (mixed || (shape.action == Action::Update && !self.slots.is_empty())) {
             return false;
         }
@@ -147,7 +147,7 @@ impl<'a> Series<'a> {
         true
     }
 
-    /// Appends the steps of the series and begins anew: deletions first, then rows by shape.
+    /// Appends the steps of the series, deletions first, then rows by shape, and starts a new series.
     fn close(&mut self, rows: &[Row], tables: &[Table], steps: &mut Vec<Step>) {
         let table = self.table;
         let mut deletion: Option<Step> = None;

@@ -1,4 +1,4 @@
-//! What PostgreSQL says of a table.
+//! Reads the layout of tables from the catalog of PostgreSQL.
 
 use futures::future::try_join3;
 use tokio_postgres::{Client, Error};
@@ -9,23 +9,23 @@ use crate::name::TableName;
 /// Columns and unique keys of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// In the order of the table.
+    /// Columns in the order of the table.
     pub(crate) columns: Vec<Column>,
-    /// Column names, sorted, of each index that `ON CONFLICT` can use.
+    /// Sorted column names of each index that `ON CONFLICT` can use.
     pub(crate) unique: Vec<Vec<String>>,
-    /// What [`VERSIONS`] said before the rest was read: as long as it says so again, the rest holds.
+    /// Result of [`VERSIONS`] before the rest was read. The layout is valid as long as the result is the same.
     pub(crate) version: i64,
 }
 
 impl Layout {
-    /// Whether what was encoded for this layout can be written to a table of the other one.
+    /// Returns `true` if rows encoded for this layout can be written to a table with the other one.
     pub(crate) fn holds_in(&self, other: &Layout) -> bool {
         self.columns.iter().all(|column| other.columns.contains(column))
             && self.unique.iter().all(|unique| other.unique.contains(unique))
     }
 }
 
-/// A number for each of some tables that changes with all that a layout holds.
+/// Query for a hash of each table that changes with every part of its layout.
 pub(crate) const VERSIONS: &str = "SELECT hashtextextended(concat(n.oid, ' ', \
      (SELECT string_agg(concat_ws(' ', a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation, a.attidentity, \
      a.attgenerated, a.attnotnull, a.atthasdef), ',' ORDER BY a.attnum) FROM pg_attribute a \
@@ -66,11 +66,11 @@ const NAMES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname:
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE c.relkind IN ('r', 'p', 'v', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema') LIMIT 10000";
 
-/// Looks a table up, in one round trip once the statements are prepared. `None` if there is no such table; one without
-/// columns has an empty layout.
+/// Reads the layout of a table, in one round trip once the statements are prepared. Returns `None` if the table does
+/// not exist; a table without columns has an empty layout.
 pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<Layout>, Error> {
     let table = table.to_string();
-    // Before the rest: what changes in between makes the rest newer than it.
+    // Read the version first: if the table changes meanwhile, the layout is newer than its version.
     let version = client.query_one(VERSIONS, &[&[&table].as_slice()]).await?.try_get(0)?;
     let (columns, types, unique) =
         try_join3(client.query(COLUMNS, &[&table]), client.query(TYPES, &[&table]), client.query(UNIQUE, &[&table]))
@@ -122,7 +122,7 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
     Ok(Some(Layout { columns, unique, version }))
 }
 
-/// Names of the tables that there are, with the schema where it is needed: for hints.
+/// Returns the names of the existing tables, with the schema if needed, for hints.
 pub(crate) async fn table_names(client: &Client) -> Result<Vec<String>, Error> {
     client.query(NAMES, &[]).await?.iter().map(|row| row.try_get(0)).collect()
 }

@@ -1,49 +1,49 @@
-//! Columns, and how values get into them.
+//! Columns, and the encoding of their values.
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Its name.
+    /// Name of the column.
     pub(crate) name: String,
-    /// Its type as SQL writes it, without length or precision.
+    /// SQL name of its type, without length or precision.
     pub(crate) sql_type: String,
-    /// How values are encoded.
+    /// Encoding of its values.
     pub(crate) kind: Kind,
-    /// What PostgreSQL fills in itself.
+    /// Whether PostgreSQL generates its values.
     pub(crate) filled: Filled,
-    /// What two equal values have in common.
+    /// Condition for two values to be equal.
     pub(crate) equality: Equality,
-    /// Whether a row cannot be inserted without it.
+    /// True if an inserted row must contain the column.
     pub(crate) required: bool,
     /// `atttypid`, and `atttypmod` with its length or precision.
     pub(crate) type_of: (u32, i32),
 }
 
-/// Which values PostgreSQL takes for one key, in the encoded form that they have before they are stored.
+/// Rule by which PostgreSQL finds two key values equal, in terms of their encoded form before they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Equality {
-    /// Those of the same bytes.
+    /// Equal if the bytes are the same.
     Bytes,
-    /// Those of the same bytes, unless one ends with a space: those may be cut off.
+    /// Equal if the bytes are the same, except for values that end with a space, which may be cut.
     Trimmed,
-    /// Numbers of the same bytes, unless there are digits after the point.
+    /// Numbers that are equal if the bytes are the same, except for those with digits after the point.
     Whole,
-    /// Only PostgreSQL knows.
+    /// Only PostgreSQL can decide.
     Server,
 }
 
 impl Equality {
-    /// For a column of a type with a modifier, whose text has a collation for which equal is the same.
+    /// Returns the rule for a type with a modifier. The collation of text must be deterministic.
     pub(crate) fn of(oid: u32, modifier: i32, types: &[TypeRow]) -> Equality {
         match oid {
-            // bool, bytea, int8, int2, int4, text, date, uuid.
+            // The types bool, bytea, int8, int2, int4, text, date and uuid.
             16 | 17 | 20 | 21 | 23 | 25 | 1082 | 2950 => Equality::Bytes,
-            // varchar(n) and char(n) lose spaces at the end.
+            // The types varchar(n) and char(n) lose spaces at the end.
             1043 if modifier < 0 => Equality::Bytes,
             1042 | 1043 => Equality::Trimmed,
-            // Fewer digits than microseconds are rounded to.
+            // With fewer fraction digits than six, times are rounded.
             1114 | 1184 if modifier < 0 || modifier == 6 => Equality::Bytes,
-            // The bit of a negative scale, which rounds whole numbers.
+            // Bit of a negative scale, which rounds integers.
             1700 if modifier < 0 || (modifier - 4) & 0x400 == 0 => Equality::Whole,
             _ => match types.iter().find(|row| row.oid == oid) {
                 Some(row) if row.form == "d" => Equality::of(row.base, row.modifier, types),
@@ -53,7 +53,7 @@ impl Equality {
         }
     }
 
-    /// Whether an encoded value is equal to none of other bytes.
+    /// Returns `true` if an encoded value is equal only to values with the same bytes.
     pub(crate) fn is_exact(self, value: &[u8]) -> bool {
         match self {
             Equality::Bytes => true,
@@ -65,18 +65,18 @@ impl Equality {
     }
 }
 
-/// What PostgreSQL fills in itself.
+/// Generation of a column's values by PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Nothing, or a default that gives way.
+    /// No generation, or a default that can be overridden.
     No,
-    /// An identity column that insists on its own values unless told otherwise.
+    /// An identity column, whose values need `OVERRIDING SYSTEM VALUE`.
     Identity,
     /// A generated column, which cannot be written.
     Generated,
 }
 
-/// How a value is encoded for a column: PostgreSQL's binary form of the type, of the base type for domains.
+/// Encoding of a column's values: PostgreSQL's binary format of the type, or of the base type for domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,
@@ -86,7 +86,7 @@ pub(crate) enum Kind {
     Float4,
     Float8,
     Numeric,
-    /// text, varchar, char, name, citext, enums.
+    /// The types text, varchar, char, name, citext and enums.
     Text,
     Bytea,
     Uuid,
@@ -95,13 +95,13 @@ pub(crate) enum Kind {
     Date,
     Timestamp,
     TimestampTz,
-    /// pgvector's.
+    /// The type `vector` of pgvector.
     Vector,
-    /// Elements of a type with this number.
+    /// An array of elements with this kind and type OID.
     Array(Box<Kind>, u32),
-    /// Any other type: text that PostgreSQL reads.
+    /// Any other type: sent as text that PostgreSQL parses.
     Parsed {
-        /// Whether a list becomes an array literal.
+        /// True if a list is converted to an array literal.
         array: bool,
     },
 }
@@ -111,7 +111,7 @@ pub(crate) enum Kind {
 pub(crate) struct TypeRow {
     pub(crate) oid: u32,
     pub(crate) name: String,
-    /// `typtype`: `b`ase, `d`omain, `e`num …
+    /// `typtype`: `b` for base, `d` for domain, `e` for enum …
     pub(crate) form: String,
     pub(crate) category: String,
     pub(crate) base: u32,
@@ -121,9 +121,9 @@ pub(crate) struct TypeRow {
 }
 
 impl Kind {
-    /// How values of a type are encoded, from the rows of `pg_type` that it leads to.
+    /// Returns the encoding of a type. `types` holds the `pg_type` rows that it refers to.
     pub(crate) fn of(oid: u32, types: &[TypeRow]) -> Kind {
-        // Numbers of built-in types never change: src/include/catalog/pg_type.dat.
+        // OIDs of built-in types never change: see src/include/catalog/pg_type.dat.
         match oid {
             16 => return Kind::Bool,
             17 => return Kind::Bytea,

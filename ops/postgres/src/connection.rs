@@ -1,4 +1,4 @@
-//! A connection of a writer.
+//! Connection of a writer.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use tokio_postgres::Config;
 use crate::address::Address;
 use crate::fault;
 
-/// Longest time for a connection, where the URL does not say.
+/// Maximum time for connecting, if the URL does not set one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// A peer that is silent for so long is asked whether it is there.
+/// Idle time after which keep-alive probes are sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// Sent data that nobody confirms for so long means that the peer is gone.
+/// Time after which a peer that does not confirm sent data counts as gone.
 const UNCONFIRMED: Duration = Duration::from_secs(60);
 
-/// The server is to notice soon that this machine is gone: until then a transaction of ours would keep its locks, and
-/// the next run of the pipeline would wait for them. A time without an offset is in UTC, whatever the server's zone.
+/// Settings of each session. With keep-alives, the server soon notices that this machine is gone: until then, an open
+/// transaction keeps its locks and blocks the next run of the pipeline. Times without an offset are in UTC, whatever
+/// the time zone of the server.
 const SESSION: &str = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3; \
      SET idle_in_transaction_session_timeout = '60s'; SET TimeZone = 'UTC'";
 
 impl Address {
-    /// Host, port and database, for messages: no user, no password.
+    /// Returns host, port and database for messages, without user and password.
     pub(crate) fn place(&self) -> String {
         let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
         format!("{}/{database}", self.hosts())
     }
 
-    /// With the times that the string does not give.
+    /// Returns the configuration with default timeouts.
     fn patient(&self) -> Config {
         let mut config = self.config.clone();
         if config.get_connect_timeout().is_none() {
@@ -43,7 +44,7 @@ impl Address {
         config
     }
 
-    /// Connects; the connection ends when what is returned is dropped. `was_opened`: it was there before.
+    /// Connects; the connection is closed on drop. `was_opened` is true if the database was reachable before.
     pub(crate) async fn connect(&self, was_opened: bool) -> Result<ClientWrapper, Fault> {
         let place = self.place();
         let tls = self
@@ -52,14 +53,13 @@ impl Address {
         let config = self.patient();
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT) * 2;
         let manager = Manager::new(config, tls);
-        // A writer has one connection at a time. The pool makes it, with the task that drives it, and lets it go: one
-        // that was given up in the middle of a transaction must not be handed out again.
+        // A writer has one connection at a time. The pool creates it with its driver task, and gives it up: a
+        // connection that was dropped within a transaction must not be reused.
         let pool = Pool::builder(manager)
             .max_size(1)
             .build()
             .map_err(|error| Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}")))?;
-        // The client's own limit is per attempt to open a socket: a server that accepts and says nothing is not
-        // covered by it.
+        // The client's own limit covers only opening the socket, not a server that accepts and does not answer.
         match tokio::time::timeout(limit, pool.get()).await {
             Ok(Ok(client)) => {
                 let client = Object::take(client);

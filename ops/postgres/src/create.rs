@@ -1,4 +1,4 @@
-//! Tables and columns made for the records that come.
+//! Creates tables and columns for incoming records.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use anabranch_graph::value::{Object, Value};
 
 use crate::name::{Quoted, TableName, check, list};
 
-/// What the values of a field are like.
+/// Kinds of the values seen in a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     bool: bool,
@@ -20,7 +20,7 @@ struct Seen {
     text: bool,
 }
 
-/// Fields of records, in the order of their names, keys first.
+/// Fields of records in name order, keys first.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     keys: BTreeMap<String, Seen>,
@@ -28,7 +28,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Takes a record into account.
+    /// Adds the fields of a record.
     pub(crate) fn add(&mut self, key: &Object, payload: &Object) {
         for (field, value) in key.iter() {
             self.keys.entry(field.as_str().to_owned()).or_default().add(value);
@@ -38,12 +38,12 @@ impl Fields {
         }
     }
 
-    /// Whether each field of a record can be the name of a column.
+    /// Checks that each field of a record can be the name of a column.
     pub(crate) fn check(key: &Object, payload: &Object, table: &TableName) -> Result<(), Fault> {
         key.iter().chain(payload.iter()).try_for_each(|(field, _)| checked(field, table).map(drop))
     }
 
-    /// `CREATE TABLE` with the key's columns as primary key.
+    /// Returns the `CREATE TABLE` statement, with the key's columns as primary key.
     pub(crate) fn create_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
         let mut lines = both
@@ -55,7 +55,7 @@ impl Fields {
         Ok(format!("CREATE TABLE IF NOT EXISTS {table} ({})", lines.join(", ")))
     }
 
-    /// `ALTER TABLE` that makes a table without columns what [`Fields::create_table`] would have made.
+    /// Returns the `ALTER TABLE` statement that turns a table without columns into the one of [`Fields::create_table`].
     pub(crate) fn fill_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
         let mut lines = both
@@ -67,7 +67,7 @@ impl Fields {
         Ok(format!("ALTER TABLE {table} {}", lines.join(", ")))
     }
 
-    /// `ALTER TABLE` for the fields that have no column; nothing if all have one.
+    /// Returns the `ALTER TABLE` statement for fields without a column, or `None` if all have one.
     pub(crate) fn add_columns(&self, table: &TableName, there: &[&str]) -> Result<Option<String>, Fault> {
         let new = self.keys.iter().chain(&self.rest).filter(|(field, _)| !there.contains(&field.as_str()));
         let lines = new
@@ -77,7 +77,7 @@ impl Fields {
     }
 }
 
-/// Every table has columns of these names, which no one can set.
+/// Names of the system columns, which every table has and which cannot be written.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"];
 
 fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
@@ -106,7 +106,7 @@ impl Seen {
         }
     }
 
-    /// The narrowest type that holds all that was seen; text where nothing was.
+    /// Returns the narrowest type that holds all seen values, or text if there are none.
     fn sql_type(self) -> &'static str {
         let Seen { bool, int, large, float, time, bytes, nested, text } = self;
         let number = int || large || float;

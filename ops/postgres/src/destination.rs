@@ -1,4 +1,4 @@
-//! The `postgres` destination: its parameters, and what it promises.
+//! The `postgres` destination: its parameters and guarantees.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,46 +27,49 @@ use crate::writer::TableWriter;
 
 const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
 
-/// The kind, for the registry.
+/// Returns the `postgres` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("postgres", "Writes records to tables of PostgreSQL.")
         .describe(
-            "Each field of `.Payload.After` is a column, and so is each field of the key. A record whose key and payload \
-             give a column different values fails. Records of the operations create, snapshot and update are inserted, or update the row with the same key; delete deletes it. \
-             Records whose key is absent or empty are inserted. The key must be structured, or the JSON text of an \
-             object; a primary key or unique constraint over its columns must exist.\n\n\
-             A batch is one transaction. Rows that PostgreSQL refuses are found by bisection and go to the \
-             dead-letter queue with its message; the others are written. Of several records with one key in a batch \
-             the last is written.\n\n\
-             A table that is dropped while the pipeline runs, or altered so that a column is gone, has another type or \
-             must have a value, fails no record: the destination retries with back-off, and then the pipeline \
-             recovers, until the table fits again. The same holds for a database that is renamed, dropped or closed to \
-             connections while the pipeline runs, for a right that was revoked, and for a write of \
-             eight records or more that all lack the same table, column, type or key, in the table or in what its \
-             triggers do. At the first start a missing table stops the pipeline. If you changed the table on purpose, \
-             change the pipeline and apply it, or restart it. Rows that a constraint refuses are dead letters, also if \
-             the constraint is new. A row that a trigger or a rule leaves out counts as written.\n\n\
-             As a dead-letter queue it writes a row for each letter, with the columns name (the key), pipeline, source, \
-             node, code, error, failed_at and record; set table. See dead-letters.md.\n\n\
-             Types: text is read as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
-             arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not fit \
-             is an error of its record: a number out of range, a fraction for an integer, an integer that double \
-             precision cannot hold exactly, text that is too long, a time of day for a date, text of a date BC or \
-             beyond the year 9999, and an array literal such as {1,2} for an array of numbers, text, booleans, times, \
-             bytes, UUIDs or JSON: write the JSON list [1,2].\n\n\
-             Rounded or cut, as PostgreSQL does it, is what exceeds the precision of a type: decimals beyond the \
-             scale of numeric(p,s) and money, numbers for real and vector to 24 bits, text of a number for double \
-             precision to 53 bits, times to microseconds or the column's precision, spaces at the end beyond char(n) \
-             and varchar(n), name after 63 bytes and \"char\" after the first.",
+            "Each field of `.Payload.After` is a column, and so is each field of the key. A record whose key and \
+             payload have different values for a column fails. Records with the operations create, snapshot and \
+             update are inserted, or update the row with the same key; delete deletes the row. Records with an \
+             absent or empty key are inserted. The key must be structured, or the JSON text of an object; a \
+             primary key or unique constraint over its columns must exist.\n\n\
+             A batch is one transaction. Rows that PostgreSQL rejects are found by bisection and go to the \
+             dead-letter queue with its message; the others are written. Of several records with the same key in \
+             a batch, the last is written.\n\n\
+             If a table is dropped while the pipeline runs, or altered so that a column is removed, has another \
+             type or is required, no record fails. The destination retries with back-off, and then the pipeline \
+             recovers, until the table fits again. The same applies to a database that is renamed, dropped or \
+             closed to connections while the pipeline runs, and to a revoked permission. It also applies to a \
+             write of at least eight records that all lack the same table, column, type or key, in the table or \
+             in an object that its triggers use. At the first start, a missing table stops the pipeline. If you \
+             changed the table on purpose, change the pipeline and apply it, or restart it. Rows that a \
+             constraint rejects are dead letters, even if the constraint is new. A row that a trigger or a rule \
+             skips counts as written.\n\n\
+             As a dead-letter queue, it writes a row for each dead letter, with the columns name (the key), \
+             pipeline, source, node, code, error, failed_at and record; set table. See dead-letters.md.\n\n\
+             Types: text is parsed as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
+             arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not \
+             fit fails its record: a number out of range, a fraction for an integer, an integer that double \
+             precision cannot represent exactly, text that is too long, a time of day for a date, text of a date \
+             BC or beyond the year 9999, and an array literal such as {1,2} for an array of numbers, text, \
+             booleans, times, bytes, UUIDs or JSON: write the JSON list [1,2].\n\n\
+             As in PostgreSQL, values beyond the precision of a type are rounded or truncated: decimals beyond \
+             the scale of numeric(p,s) and money, numbers for real and vector to 24 bits, text of a number for \
+             double precision to 53 bits, times to microseconds or the column's precision, spaces at the end \
+             beyond char(n) and varchar(n), name after 63 bytes and \"char\" after the first.",
         )
         .with(
             Parameter::new(
                 "url",
                 ParameterKind::Text,
                 "Address of the database, postgresql://<user>:<password>@<host>:<port>/<database>; special \
-                 characters in the password as %XX. ?sslmode=disable, prefer (default), require, verify-ca or \
-                 verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of the system's; \
-                 &sslcert=<PEM file>&sslkey=<PEM file> with a certificate to log in with, and its key.",
+                 characters in the password as %XX. Options: ?sslmode=disable, prefer (default), require, \
+                 verify-ca or verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of those \
+                 of the system; &sslcert=<PEM file>&sslkey=<PEM file> with a certificate for the login, and its \
+                 key.",
             )
             .required()
             .secret()
@@ -76,8 +79,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
             Parameter::new(
                 "table",
                 ParameterKind::Template,
-                "Table, as table or schema.table; a template is rendered for each record. Names are case-sensitive; \
-                 one with a dot stands in double quotes.",
+                "Table, as table or schema.table; a template is rendered for each record. Names are \
+                 case-sensitive; put a name with a dot in double quotes.",
             )
             .default_value(COLLECTION),
         )
@@ -85,11 +88,11 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
             Parameter::new(
                 "exactlyOnce",
                 ParameterKind::Bool,
-                "Store the position of the source in the transaction of the rows, in the table anabranch_marks: \
-                 after a crash no row is written twice, not even one without a key. If the database loses \
-                 transactions, as after a failover or from a restored backup, the source delivers them again, or the \
-                 pipeline stops and says both positions. The table anabranch_writers belongs to anabranch_marks: back \
-                 up and restore both with the rows.",
+                "Store the position of the source in the transaction of the rows, in the table anabranch_marks. \
+                 Then no row is written twice after a crash, even without a key. If the database loses \
+                 transactions, for example after a failover or a restore, the source delivers them again, or the \
+                 pipeline stops and reports both positions. The table anabranch_writers belongs to \
+                 anabranch_marks: back up and restore both together with the rows.",
             )
             .default_value("false"),
         )
@@ -97,8 +100,8 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
             Parameter::new(
                 "marks.schema",
                 ParameterKind::Text,
-                "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they \
-                 are missing. Without it, the first schema of the search path.",
+                "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if \
+                 they are missing. The default is the first schema of the search path.",
             )
             .only_with("exactlyOnce"),
         )
@@ -106,13 +109,13 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
             Parameter::new(
                 "createTables",
                 ParameterKind::Bool,
-                "Create a table that is missing: the columns of the key are its primary key, the types are inferred \
-                 from the first records.",
+                "Create missing tables. The columns of the key are the primary key, and types are inferred from \
+                 the first records.",
             )
             .default_value("false"),
         )
         .with(
-            Parameter::new("addColumns", ParameterKind::Bool, "Add a column for a field that has none.")
+            Parameter::new("addColumns", ParameterKind::Bool, "Add missing columns for new fields.")
                 .default_value("false"),
         )
         .with_all(shared::destination());
@@ -154,7 +157,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
     }
 }
 
-/// The settings, checked.
+/// Validated settings.
 pub(crate) struct Settings {
     pub(crate) address: Address,
     pub(crate) table: TableOf,
@@ -165,13 +168,13 @@ pub(crate) struct Settings {
     pub(crate) past: Past,
 }
 
-/// Which table a record goes to.
+/// Choice of the table of a record.
 pub(crate) enum TableOf {
-    /// Named by its metadata `recfmt.collection`.
+    /// The table in the record's metadata `recfmt.collection`.
     Collection,
-    /// Always the same.
+    /// One table for all records.
     Fixed(Str),
-    /// Named by a template.
+    /// The table named by a template.
     Template(Template),
 }
 
@@ -187,7 +190,7 @@ impl TableOf {
         }
     }
 
-    /// The name, in `rendered` where it has to be made.
+    /// Returns the name of the table, stored in `rendered` if it is computed.
     pub(crate) fn of<'a>(&'a self, record: &'a Record, rendered: &'a mut String) -> Result<&'a str, Fault> {
         match self {
             TableOf::Fixed(text) => Ok(text),
@@ -213,7 +216,8 @@ impl TableOf {
     }
 }
 
-/// What of the name of a table is rather SQL, or the notation of another tool. Double quotes say that a name is meant.
+/// Returns a description of the part of a table name that looks like SQL or the notation of another tool. Names in
+/// double quotes are taken literally.
 fn hardly_a_name(text: &str) -> Option<&'static str> {
     const CHARACTERS: [(&[char], &str); 6] = [
         (&['(', ')'], "a parenthesis"),
@@ -255,7 +259,7 @@ impl Destination for Configured {
             let since = (key.since, "the key is this since here".to_owned());
             let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
                         set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
-            // An odd name is JSON, and an odd record names the schema of its key.
+            // A name with unusual characters is probably JSON, and a raw key of another kind has a schema prefix.
             if is_name || !key.is_raw() {
                 let what = if is_name { "the name of an object in a bucket" } else { "not JSON of an object" };
                 let message = format!(
@@ -294,7 +298,7 @@ impl Destination for Configured {
         };
         flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
         if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
-            // Each table has a row of that key.
+            // If the pieces of a record go to different tables, each table has its own row with that key.
             let is_apart = flow.record.pieces.as_ref().is_some_and(|pieces| pieces.differ_in(&table));
             if !is_apart {
                 flow.one_each(Place::NODE, &key);

@@ -1,7 +1,7 @@
-//! Values in PostgreSQL's binary form, as `COPY` and bound parameters carry them: four bytes of length, then the
+//! Encodes values in PostgreSQL's binary format, as `COPY` and bound parameters use it: four bytes of length, then the
 //! value; a length of -1 is `NULL`.
 //!
-//! Every conversion keeps the value or fails. The exceptions are PostgreSQL's own: `real` has 24 bits, `timestamp`
+//! Every conversion keeps the value or fails. The exceptions are those of PostgreSQL: `real` has 24 bits, `timestamp`
 //! has microseconds, and a column with a precision rounds to it.
 
 mod numeric;
@@ -13,16 +13,16 @@ use anabranch_graph::value::{Value, timestamp_text};
 
 use crate::column::Kind;
 
-/// Why a value does not fit a column: ends a sentence that begins with the column.
+/// Reason why a value does not fit a column: the end of a sentence that begins with the column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch(pub(crate) String);
 
 type Encoded = Result<(), Mismatch>;
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 const DIMENSIONS: usize = 6;
 
-/// Appends a value. What was appended is left there on an error.
+/// Appends a value. On an error, `out` may contain a part of it.
 pub(crate) fn encode(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
     if matches!(value, Value::Null) {
         out.extend_from_slice(&(-1i32).to_be_bytes());
@@ -50,7 +50,7 @@ fn encode_body(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
         Kind::Uuid => out.extend_from_slice(&uuid(value)?),
         Kind::Json => json_text(value, out)?,
         Kind::Jsonb => {
-            // The version of the form.
+            // Version of the format.
             out.push(1);
             json_text(value, out)?;
         }
@@ -63,7 +63,7 @@ fn encode_body(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
     Ok(())
 }
 
-/// A value as a message shows it: its type, and the beginning of it.
+/// Describes a value for messages: its type and the beginning of its text.
 pub(crate) fn shown(value: &Value) -> String {
     let text = match value {
         Value::Text(text) => format!("{:?}", text.as_str()),
@@ -106,7 +106,7 @@ fn integer<T: TryFrom<i128>>(value: &Value, name: &str) -> Result<T, Mismatch> {
     let wide: Option<i128> = match value {
         Value::Int(v) => Some(i128::from(*v)),
         Value::UInt(v) => Some(i128::from(*v)),
-        // Beyond 2^53 a float no longer says which integer was meant.
+        // Beyond 2^53, a float does not identify a single integer.
         Value::Float(v) if v.fract() == 0.0 && v.abs() <= 9_007_199_254_740_992.0 => Some(*v as i128),
         Value::Text(text) => text.trim().parse().ok(),
         _ => None,
@@ -160,7 +160,7 @@ fn text(value: &Value, out: &mut Vec<u8>) -> Encoded {
     }
 }
 
-/// A value that is neither text nor bytes, as text.
+/// Appends the text of a value that is neither text nor bytes.
 fn printed(value: &Value, out: &mut Vec<u8>) -> Encoded {
     match value {
         Value::Time(time) => out.extend_from_slice(timestamp_text(time).as_bytes()),
@@ -236,7 +236,7 @@ fn json_text(value: &Value, out: &mut Vec<u8>) -> Encoded {
     }
 }
 
-/// `int16` dimensions, `int16` unused, `float4` each: pgvector's `vector_recv`.
+/// Appends a pgvector: `int16` dimensions, `int16` unused, then a `float4` each (`vector_recv`).
 fn vector(value: &Value, out: &mut Vec<u8>) -> Encoded {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -285,7 +285,7 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
     let Value::List(items) = value else {
         return Err(not_a(value, "a list (text must be the JSON of one)"));
     };
-    // A list inside a list is one more dimension, unless it is an element itself.
+    // A nested list is another dimension, unless it is an element itself.
     let nests = !matches!(element, Kind::Json | Kind::Jsonb | Kind::Vector);
     let mut lengths = Vec::new();
     let mut level = items;
@@ -338,7 +338,7 @@ fn elements(element: &Kind, items: &[Value], lengths: &[usize], nulls: &mut bool
     Ok(())
 }
 
-/// Text that PostgreSQL reads as the type.
+/// Appends text that PostgreSQL parses as the type.
 fn parsed(value: &Value, array: bool, out: &mut Vec<u8>) -> Encoded {
     match value {
         Value::Text(text) => push_text(value, text, out),

@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean for the records.
+//! Classifies errors of PostgreSQL.
 
 use anabranch_graph::fault::{Fault, FaultClass};
 use tokio_postgres::Error;
@@ -7,17 +7,17 @@ use tokio_postgres::error::{DbError, SqlState};
 /// A failed statement.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A row is at fault.
+    /// The fault of a row.
     Row(Fault),
-    /// What was known of a table may be out of date.
+    /// The cached layout of a table may be out of date.
     Stale(Fault),
-    /// The connection or the server: nobody knows whether the statement took effect.
+    /// The connection or the server failed: it is unknown whether the statement took effect.
     Lost(Fault),
-    /// The server took it back, and it may work later.
+    /// The server rolled the statement back, and a retry may succeed.
     Retry(Fault),
-    /// The server denies a right to a whole table; it may be granted.
+    /// The user lacks a permission on a whole table. It may be granted later.
     Denied(Fault),
-    /// It can never work.
+    /// Retries cannot succeed.
     Fatal(Fault),
 }
 
@@ -64,7 +64,7 @@ enum Meaning {
     Fatal,
 }
 
-/// By SQLSTATE: appendix A of the manual.
+/// Classifies an error by its SQLSTATE (appendix A of the PostgreSQL manual).
 fn meaning(code: &SqlState) -> Meaning {
     let class = code.code().get(..2).unwrap_or_default();
     match (class, code.code()) {
@@ -72,17 +72,17 @@ fn meaning(code: &SqlState) -> Meaning {
         ("08" | "53" | "57" | "58", _) => Meaning::Lost,
         ("40", _) | (_, "55P03" | "55006" | "25006" | "25P03") => Meaning::Retry,
         (_, "42P01" | "42703" | "42704" | "42804" | "42P10" | "0A000" | "22P03" | "26000" | "3F000") => Meaning::Stale,
-        // A state that the table or the server is in, as after a trigger was changed.
+        // States of the table or the server, for example after a trigger was changed.
         ("55", _) | (_, "XX000" | "42883" | "42P02") => Meaning::Stale,
-        // A right that is denied for a whole table is no fault of a row, and can be granted.
+        // A missing permission on a whole table is not the fault of a row, and can be granted.
         (_, "42501") => Meaning::Denied,
         ("28" | "3D", _) | (_, "XX001" | "XX002") => Meaning::Fatal,
         _ => Meaning::Row,
     }
 }
 
-/// Whether a right is denied for the values of a row, by a policy or by the code of a trigger: what denies one for a
-/// whole table says so in the routine that checks such rights.
+/// Returns `true` if a permission is denied for the values of a row, by a policy or a trigger. Errors about a whole
+/// table name the routine that checks such permissions.
 fn is_of_row(db: &DbError) -> bool {
     let routine = db.routine().unwrap_or_default();
     *db.code() == SqlState::INSUFFICIENT_PRIVILEGE
@@ -102,7 +102,7 @@ fn row_code(code: &SqlState) -> &'static str {
     }
 }
 
-/// Message, detail, hint and SQLSTATE.
+/// Returns message, detail, hint and SQLSTATE.
 fn describe(db: &DbError) -> String {
     let mut text = format!("PostgreSQL: {} (SQLSTATE {})", db.message(), db.code().code());
     for more in [db.detail(), db.hint()].into_iter().flatten() {
@@ -116,7 +116,7 @@ fn describe(db: &DbError) -> String {
     text
 }
 
-/// An error that is not the server's, with its causes.
+/// Returns the text of an error that does not come from the server, with its causes.
 fn text(error: &Error) -> String {
     let mut text = error.to_string();
     if let Some(words) = anabranch_ops_tls::within(error) {
@@ -131,7 +131,8 @@ fn text(error: &Error) -> String {
     text
 }
 
-/// What a connection that could not be made means. `was_opened`: the database was there before, so that it may come back.
+/// Classifies a failed connection attempt. `was_opened` is true if the database was reachable before, so that it may
+/// come back.
 pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
     if let Some(db) = error.as_db_error() {
         let hint = match (db.code().code(), db.code().code().get(..2)) {
@@ -140,7 +141,7 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
             _ => "",
         };
         let text = format!("cannot connect to {place}: {}{hint}", describe(db));
-        // A restore renames it, or keeps it to itself.
+        // A restore renames the database, or blocks connections to it.
         let is_away = matches!(db.code().code(), "3D000" | "55000");
         let class = match meaning(db.code()) {
             _ if is_away && was_opened => FaultClass::Transient,
@@ -148,12 +149,12 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
             Meaning::Row | Meaning::Stale | Meaning::Denied | Meaning::Fatal => FaultClass::Fatal,
         };
         let fault = Fault::new(class, "connect_failed", text);
-        // A wrong password, a user that is not there, or one that may not log in.
+        // A wrong password, an unknown user, or a user without permission to log in.
         return if db.code().code().starts_with("28") { fault.of_login() } else { fault };
     }
     let text = format!("cannot connect to {place}: {}", text(error));
     let own = error.to_string();
-    // What kind of error it is, the client says in its text only.
+    // The client shows the kind of an error only in its text.
     let settled = ["authentication error", "invalid configuration", "invalid connection string"]
         .contains(&own.as_str())
         || (own.starts_with("error performing TLS handshake") && !is_network(error));
@@ -166,7 +167,7 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
     }
 }
 
-/// Whether the cause is the network and not the handshake.
+/// Returns `true` if the cause is the network and not the handshake.
 fn is_network(error: &Error) -> bool {
     let mut next = std::error::Error::source(error);
     while let Some(cause) = next {

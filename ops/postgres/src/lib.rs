@@ -1,10 +1,10 @@
 //! The `postgres` destination.
 //!
-//! A batch becomes a plan ([`batch`]): per table, rows with one key compacted to the last, deletions before rows, one
-//! step per set of columns. A step is written ([`session`]) by a multi-row statement with parameters, or by `COPY`
-//! into a temporary table and one statement that merges it. What is cheaper depends on the number of rows. CPU time of
-//! PostgreSQL 15 per row, in microseconds, for upserts of six columns by a text key (20,000 rows, new and existing
-//! ones, on a busy machine, so the second digit means nothing):
+//! [`batch`] turns a batch into a plan: per table, rows with the same key are compacted to the last one, deletions come
+//! before rows, and each set of columns is a step. [`session`] writes a step either with a multi-row statement with
+//! parameters, or with `COPY` into a temporary table and a statement that merges it. Which is cheaper depends on the
+//! number of rows. CPU time of PostgreSQL 15 per row in microseconds, for upserts of six columns by a text key (20,000
+//! rows, new and existing ones; on a busy machine, so the second digit is noise):
 //!
 //! | rows of a batch | 1 | 8 | 32 | 64 | 128 | 512 | 4096 |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -13,7 +13,7 @@
 //! | parameters, existing | 90 | 25 | 15 | 13 | 9 | 5.5 | 7.5 |
 //! | copied, existing | | 108 | 30 | 22 | 14 | 7 | 4 |
 //!
-//! This process pays less for a copy from 128 rows on. Hence 512.
+//! In this process, a copy is cheaper from 128 rows on. Therefore the limit is 512 rows.
 
 pub mod address;
 mod batch;
@@ -35,7 +35,7 @@ mod writer;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_destination(destination::kind());
 }

@@ -1,12 +1,13 @@
-//! Marks in the transactions of the rows, and the fence that keeps two runs of a pipeline apart.
+//! Marks that are stored in the transactions of the rows, and the fence between two runs of a pipeline.
 //!
-//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per pipeline and destination:
-//! each run raises `epoch` when it opens, and every transaction raises `writes` under the epoch of its run. So the
-//! transactions of one destination are serial, one of an older run finds no row and gives up, and a run that lost its
-//! connection while it committed can tell by `writes` whether it did. A server that lost transactions which it had
-//! confirmed, as after a failover or from a restored backup, has an earlier `epoch` or fewer `writes` than the run knows
-//! of: then nothing is written, and the run ends. The same holds where only the marks are others than the run stored, as
-//! when their table was restored without that of the writers.
+//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per pipeline and destination.
+//! Each run increments `epoch` when it opens, and every transaction increments `writes` under the epoch of its run. So
+//! the transactions of one destination are serial, and a transaction of an older run finds no row and fails. If a run
+//! loses its connection during a commit, `writes` shows whether the commit succeeded.
+//!
+//! A server that lost confirmed transactions, for example after a failover or a restore, has an earlier `epoch` or
+//! fewer `writes` than the run expects. Then nothing is written, and the run ends. The same applies if only the marks
+//! differ from those that the run stored, for example because only their table was restored.
 
 use std::collections::HashMap;
 
@@ -20,21 +21,21 @@ use tokio_postgres::{Client, Error};
 use crate::fault::Failure;
 use crate::name::Quoted;
 
-/// A run's hold on its marks.
+/// The lock of a run on its marks.
 pub(crate) struct Fence {
     tables: Tables,
     pipeline: String,
     destination: String,
     epoch: i64,
-    /// Transactions that are there for certain.
+    /// Number of transactions that are certainly committed.
     committed: i64,
-    /// Generation and number of the marks that are there for certain, of the lanes that are known.
+    /// Generations and numbers of the marks that are certainly stored, for the known lanes.
     stored: Stored,
-    /// The marks were found to be others: what is known of them is no ground to write on.
+    /// True if the stored marks were found to differ, so that nothing may be written.
     moved: bool,
-    /// A transaction whose outcome is unknown.
+    /// A transaction with an unknown outcome.
     pending: Option<Pending>,
-    /// The number of the transaction that is open.
+    /// Number of the open transaction.
     current: i64,
 }
 
@@ -56,12 +57,12 @@ struct Tables {
     writers: String,
 }
 
-/// What is to be done in a transaction.
+/// Work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// Write the rows.
     Write,
-    /// Nothing: these rows and marks are there already.
+    /// Nothing: these rows and marks are stored already.
     Written,
 }
 
@@ -74,7 +75,7 @@ impl Tables {
         Tables { schema: schema.map(str::to_owned), marks: name("anabranch_marks"), writers: name("anabranch_writers") }
     }
 
-    /// Creates what is missing, so that no right to create is needed once it is there.
+    /// Creates missing tables. If all exist, no permission to create is needed.
     async fn create(&self, client: &Client) -> Result<(), Error> {
         let there = client
             .query_one(
@@ -85,7 +86,7 @@ impl Tables {
         if there.try_get(0)? {
             return Ok(());
         }
-        // `CREATE SCHEMA IF NOT EXISTS` needs the right to create schemas even where there is nothing to do.
+        // `CREATE SCHEMA IF NOT EXISTS` needs the permission to create schemas even if the schema exists.
         let schema = match &self.schema {
             Some(schema) => {
                 let quoted = Quoted(schema).to_string();
@@ -97,7 +98,7 @@ impl Tables {
             }
             None => String::new(),
         };
-        // `IF NOT EXISTS` alone fails when two do it at once.
+        // Without a lock, `IF NOT EXISTS` fails if two sessions create the table at the same time.
         let sql = format!(
             "BEGIN; SELECT pg_advisory_xact_lock(hashtext('anabranch_marks'));{schema}\
              CREATE TABLE IF NOT EXISTS {} (pipeline text, destination text, connector text, partition text, \
@@ -112,8 +113,8 @@ impl Tables {
 }
 
 impl Fence {
-    /// Takes the pipeline over from earlier runs: waits for a transaction that one of them has open. Epochs rise with the
-    /// server's clock, so that two runs have different ones also where a server forgot the first.
+    /// Takes over from earlier runs: waits for the end of their open transactions. Epochs follow the server's clock, so
+    /// that two runs have different ones even if the server lost the first.
     pub(crate) async fn raise(client: &Client, host: &Host, schema: Option<&str>) -> Result<Fence, Failure> {
         let tables = Tables::new(schema);
         tables.create(client).await?;
@@ -140,10 +141,10 @@ impl Fence {
         })
     }
 
-    /// What fails in the tables of the marks is no fault of a record.
+    /// Converts a failure in the mark tables, which is never the fault of a record.
     fn own(failure: Failure) -> Failure {
         match failure {
-            // The next run makes them, and then sees what was in them.
+            // The next run creates the tables, and then reads the marks again.
             Failure::Stale(fault) if fault.code() == "table_missing" => {
                 let text = format!("the tables of the marks are gone: {}", fault.message());
                 Failure::Retry(Fault::transient("marks_moved", text))
@@ -156,14 +157,14 @@ impl Fence {
         }
     }
 
-    /// The marks that earlier transactions stored. A transaction of a lost connection that may still be committed holds
-    /// the row of the fence: it is waited for, and with the answer the doubt about it is over.
+    /// Returns the stored marks. A transaction of a lost connection that may still commit holds a lock on the row of
+    /// the fence: this waits for it, and then its outcome is known.
     pub(crate) async fn marks(&mut self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
         self.read(client).await.map_err(Fence::own)
     }
 
     async fn read(&mut self, client: &Client) -> Result<Vec<(LaneId, Mark)>, Failure> {
-        // Two statements under one lock: each sees what was committed before it began.
+        // Use two statements under one lock: each sees what was committed before it began.
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let sql = format!(
             "SELECT writes FROM {} WHERE pipeline = $1 AND destination = $2 AND epoch = $3 FOR UPDATE",
@@ -210,7 +211,7 @@ impl Fence {
         Ok(marks)
     }
 
-    /// The marks are others than those that the server confirmed to this run.
+    /// Handles stored marks that differ from those that the server confirmed to this run.
     fn moved(&mut self) -> Failure {
         self.moved = true;
         let text = format!(
@@ -221,7 +222,7 @@ impl Fence {
         Failure::Retry(Fault::transient("marks_moved", text))
     }
 
-    /// Why the row of the fence does not have the epoch of this run.
+    /// Returns why the row of the fence does not have the epoch of this run.
     async fn turned_away(&self, client: &Client) -> Result<Failure, Error> {
         let sql = format!("SELECT epoch FROM {} WHERE pipeline = $1 AND destination = $2", self.tables.writers);
         let row = client.query_opt(&sql, &[&self.pipeline, &self.destination]).await?;
@@ -247,7 +248,7 @@ impl Fence {
         Failure::Retry(Fault::transient("marks_moved", text))
     }
 
-    /// Begins the work of a transaction that is open: passes the fence and stores the marks.
+    /// Begins the work of an open transaction: passes the fence and stores the marks.
     pub(crate) async fn enter(
         &mut self,
         client: &Client,
@@ -267,7 +268,7 @@ impl Fence {
             return Err(self.turned_away(client).await?);
         };
         self.current = row.try_get(0)?;
-        // Had the pending transaction not been committed, this one would have its number.
+        // If the pending transaction had not been committed, this one would have its number.
         if let Some(pending) = self.pending.take_if(|pending| pending.writes + 1 == self.current) {
             self.committed = pending.writes;
             self.stored.extend(pending.marks);
@@ -287,7 +288,7 @@ impl Fence {
         Ok(Entered::Write)
     }
 
-    /// Each mark replaces the one that this run knows of; one of a lane that it does not know, whatever is there.
+    /// Stores the marks. Each replaces the mark known to this run; for an unknown lane, it replaces any mark.
     async fn store(&mut self, client: &Client, marks: &[(LaneId, Mark)]) -> Result<(), Failure> {
         if self.moved {
             return Err(self.moved());
@@ -344,13 +345,13 @@ impl Fence {
         Ok(())
     }
 
-    /// The open transaction is about to be committed: from here on its outcome is unknown until [`Fence::settle`].
+    /// Notes that the open transaction is being committed: its outcome is unknown until [`Fence::settle`].
     pub(crate) fn doubt(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) {
         let positions = rows.iter().map(|row| row.position().clone()).collect();
         self.pending = Some(Pending { writes: self.current, positions, marks: numbers(marks) });
     }
 
-    /// The outcome is known.
+    /// Records the outcome of the pending transaction.
     pub(crate) fn settle(&mut self, committed: bool) {
         if let Some(pending) = self.pending.take()
             && committed

@@ -1,20 +1,20 @@
-//! Names in SQL.
+//! SQL identifiers.
 
 use std::fmt;
 
 use anabranch_graph::fault::Fault;
 
-/// Longest identifier, in bytes: PostgreSQL cuts longer ones.
+/// Maximum length of an identifier in bytes: PostgreSQL truncates longer ones.
 const LONGEST: usize = 63;
 
-/// A table, with or without its schema.
+/// Name of a table, with or without its schema.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TableName {
     schema: Option<String>,
     table: String,
 }
 
-/// Why a text names no table.
+/// Reason why a text is not the name of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
     #[error("it is empty")]
@@ -30,14 +30,15 @@ pub(crate) enum NameError {
 }
 
 impl NameError {
-    /// The fault of a record that names its table so.
+    /// Returns the fault of a record with this table name.
     pub(crate) fn fault(self, name: &str) -> Fault {
         Fault::record("table_name", format!("{name:?} is no name of a table: {self}"))
     }
 }
 
 impl TableName {
-    /// From `table` or `schema.table`; a part in double quotes may hold dots, and `""` for a quote. Case is kept.
+    /// Parses `table` or `schema.table`. A part in double quotes may contain dots, and `""` for a quote. Keeps the
+    /// case.
     pub(crate) fn parse(text: &str) -> Result<TableName, NameError> {
         let mut parts = Vec::new();
         let mut rest = text.trim();
@@ -64,7 +65,7 @@ impl TableName {
 }
 
 impl fmt::Display for TableName {
-    /// As SQL writes it: quoted.
+    /// Writes the name as SQL: quoted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(schema) = &self.schema {
             write!(f, "{}.", Quoted(schema))?;
@@ -73,7 +74,7 @@ impl fmt::Display for TableName {
     }
 }
 
-/// An identifier as SQL writes it.
+/// Displays an identifier as SQL: quoted.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
@@ -82,12 +83,12 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Identifiers as SQL lists them.
+/// Returns identifiers as an SQL list.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| Quoted(name).to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether an identifier can be one.
+/// Checks that a text can be an identifier.
 pub(crate) fn check(name: &str) -> Result<(), NameError> {
     match name {
         "" => Err(NameError::Empty),
@@ -97,7 +98,7 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// The part before the closing quote, and what follows it.
+/// Returns the part before the closing quote, and the text after it.
 fn quoted_part(text: &str) -> Result<(String, &str), NameError> {
     let mut part = String::new();
     let mut rest = text;

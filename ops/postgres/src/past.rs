@@ -1,8 +1,8 @@
-//! Memory of the rows that the tables of a destination accepted.
+//! Memory of the rows that a destination's tables have accepted.
 //!
-//! A table that is dropped or altered in mid-run fails every record that comes after: that is no fault of the records.
-//! What rows were written with tells such a table from a record that never fitted. The memory ends with the plan, so that
-//! a pipeline that is applied or restarted takes its tables as they are.
+//! If a table is dropped or altered during a run, every later record fails, which is not the fault of the records. The
+//! columns of accepted rows distinguish such a table from a record that never fitted. The memory ends with the plan, so
+//! that a pipeline that is applied or restarted accepts its tables as they are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,34 +13,34 @@ use anabranch_graph::text::Str;
 use crate::column::Column;
 use crate::table::{Lack, Shape, Table};
 
-/// Most tables that are remembered.
+/// Maximum number of remembered tables.
 const MOST_TABLES: usize = 1024;
 
-/// Shared by the writers of all runs of a plan.
+/// Memory shared by the writers of all runs of a plan.
 #[derive(Default)]
 pub(crate) struct Past {
     opened: AtomicBool,
     tables: Mutex<HashMap<String, Taken>>,
 }
 
-/// What rows of a table were written with.
+/// Columns of the accepted rows of a table.
 #[derive(Default)]
 struct Taken {
-    /// Columns by name, with the type that they had last.
+    /// Columns by name, with their last type.
     columns: HashMap<String, (u32, i32)>,
-    /// Columns of keys that rows were found by, in order.
+    /// Key columns by which rows were found, in order.
     keys: Vec<Vec<String>>,
-    /// Columns that a row had to have.
+    /// Columns that every row had to contain.
     required: HashSet<String>,
 }
 
 impl Past {
-    /// Notes that the destination was opened.
+    /// Records that the destination was opened.
     pub(crate) fn note_opened(&self) {
         self.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was opened before.
+    /// Returns `true` if the destination was opened before.
     pub(crate) fn was_opened(&self) -> bool {
         self.opened.load(Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl Past {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that rows of a shape were written to a table.
+    /// Records that rows of a shape were written to a table.
     pub(crate) fn note_written(&self, table: &Table, shape: &Shape) {
         let mut known = self.lock();
         let name = table.name.to_string();
@@ -68,7 +68,7 @@ impl Past {
         }
     }
 
-    /// Whether a table had what rows lack; `now`: as it is.
+    /// Returns `true` if a table had the part that rows lack. `now` is the current table.
     pub(crate) fn had(&self, name: &str, lack: &Lack, now: Option<&Table>) -> bool {
         let known = self.lock();
         let Some(past) = known.get(name) else { return false };
@@ -84,8 +84,8 @@ impl Past {
         }
     }
 
-    /// Whether a table took rows with the columns of a shape, and was altered so that it may refuse every row of it: a
-    /// column has another type, or one was added that a row must have.
+    /// Returns `true` if a table accepted rows with the columns of a shape and was altered since so that it may reject
+    /// all of them: a column has another type, or a required column was added.
     pub(crate) fn refuses_since(&self, table: &Table, shape: &Shape) -> bool {
         let known = self.lock();
         let Some(past) = known.get(&table.name.to_string()) else { return false };

@@ -1,4 +1,4 @@
-//! Records that cannot be rows, whatever tables there are.
+//! Records that cannot become rows, whatever the tables are.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::{Operation, Record};
@@ -11,7 +11,7 @@ use crate::name::TableName;
 use crate::table::{key_differs, key_has_nulls};
 use crate::writer::parts;
 
-/// Why a record is refused without a look at the database. O(fields).
+/// Returns why a record is rejected, without a query. O(fields).
 pub(crate) fn refusal(settings: &Settings, record: &Record) -> Option<Fault> {
     refuse(settings, record).err()
 }
@@ -32,9 +32,8 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     key_has_nulls(&key, &table).map_or(Ok(()), Err)
 }
 
-/// A column to which key and payload give values that no type of a column makes the same: two whole numbers, or a whole
-/// number and a text that does not say it. Whether other values are the same in the type of the column, only the
-/// database tells.
+/// Returns a column whose values in key and payload differ under every column type: two different integers, or an
+/// integer and a text with another number. For other values, only the database can compare them in the column's type.
 fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
     let differs = |(field, of_key): &(&Str, &Value)| match (of_key, payload.get(field)) {
         (Value::Int(one), Some(Value::Int(other))) => one != other,
@@ -46,7 +45,7 @@ fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
     key.iter().find(differs).map(|(field, _)| field)
 }
 
-/// Whether there may be a type in which the text is this number.
+/// Returns `true` if the text may denote this number under some type.
 fn may_say(text: &str, number: i64) -> bool {
     text.trim().parse::<f64>().is_ok_and(|read| read == number as f64)
 }

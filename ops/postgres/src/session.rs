@@ -1,4 +1,4 @@
-//! A connection, and what was prepared on it.
+//! A connection and its prepared statements.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
@@ -20,22 +20,22 @@ use crate::fault::Failure;
 use crate::statement;
 use crate::table::{Action, Shape, Table};
 
-/// From so many rows on a staging table and one statement cost PostgreSQL and this process less than rows of
-/// parameters; see the crate's documentation for the figures.
+/// Number of rows from which a staging table and one statement cost less than parameters; see the crate documentation
+/// for the measurements.
 pub(crate) const COPY_FROM: usize = 512;
-/// Sizes of multi-row statements: few, since each is prepared once per shape.
+/// Row counts of multi-row statements. There are few, because each is prepared once per shape.
 const CHUNKS: [usize; 7] = [64, 32, 16, 8, 4, 2, 1];
-/// Most parameters of a statement, by the protocol.
+/// Maximum number of parameters of a statement, set by the protocol.
 const MOST_PARAMETERS: usize = 65_535;
-/// Most staging tables of a connection: further shapes are written by parameters.
+/// Maximum number of staging tables of a connection. Further shapes are written with parameters.
 const MOST_STAGES: usize = 64;
-/// Most prepared statements of a connection; beyond, all are prepared again as they are needed.
+/// Maximum number of prepared statements of a connection. Above it, all are discarded and prepared again as needed.
 const MOST_STATEMENTS: usize = 512;
 
-/// Each statement is to see what was committed before it: the rows of other writers, and changes of the tables.
+/// Begins a transaction. Each statement must see rows of other writers and table changes that were committed before it.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// A connection of one writer.
+/// Connection of one writer.
 pub(crate) struct Session {
     client: ClientWrapper,
     copy_from: usize,
@@ -61,13 +61,13 @@ enum SqlText {
 }
 
 impl Session {
-    /// `copy_from`: the number of rows from which a step is copied, [`COPY_FROM`].
+    /// Creates a session. Steps with at least `copy_from` rows are copied, see [`COPY_FROM`].
     pub(crate) fn new(client: ClientWrapper, copy_from: usize) -> Self {
         let (stages, filled) = (HashSet::new(), HashSet::new());
         Session { client, copy_from, statements: HashMap::new(), stages, versions: None, filled }
     }
 
-    /// Chooses another way of writing from here on.
+    /// Sets the number of rows from which steps are copied.
     #[cfg(test)]
     pub(crate) fn set_copy_from(&mut self, rows: usize) {
         self.copy_from = rows;
@@ -88,7 +88,7 @@ impl Session {
         self.execute(BEGIN).await
     }
 
-    /// What [`catalog::VERSIONS`] says of some tables now.
+    /// Queries [`catalog::VERSIONS`] for some tables.
     pub(crate) async fn versions(&mut self, tables: &[String]) -> Result<Vec<i64>, Failure> {
         let statement = self.prepare_versions().await?;
         versions_of(&self.client.query(&statement, &[&tables]).await?)
@@ -101,8 +101,8 @@ impl Session {
         }
     }
 
-    /// Begins a transaction, writes a step that [`Session::is_single`] and asks for the versions of tables, all in one
-    /// round trip. The transaction is open if and only if the step succeeded or failed as rows do.
+    /// In one round trip, begins a transaction, writes a step for which [`Session::is_single`] is true, and queries the
+    /// versions of tables. The transaction is open if and only if the step succeeded or failed because of a row.
     pub(crate) async fn begin_single(
         &mut self,
         step: &Step,
@@ -117,7 +117,7 @@ impl Session {
         let statement = self.prepare(shape, step.action, text, sql).await?;
         let versions = self.prepare_versions().await?;
         let parameters: Vec<Field<'_>> = step.rows.iter().flat_map(|row| Fields(&bytes[row.clone()])).collect();
-        // Each is sent when it is first polled, in this order: the write has its lock when the versions are read.
+        // Each is sent when it is first polled, in this order: the write holds its locks when the versions are read.
         let (begun, wrote, versions) = join3(
             self.client.batch_execute(BEGIN),
             self.client.execute_raw(&statement, parameters),
@@ -131,8 +131,8 @@ impl Session {
         })
     }
 
-    /// Creates the staging tables that steps need. Outside of a transaction: they outlive one that is rolled back. What
-    /// is returned is why this session has none and writes by parameters from here on.
+    /// Creates the staging tables that steps need, outside of a transaction so that they survive a rollback. If that is
+    /// not allowed, returns the fault; the session then writes with parameters.
     pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<Option<Fault>, Failure> {
         let copy_from = self.copy_from;
         for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
@@ -142,7 +142,7 @@ impl Session {
             if self.stages.len() < MOST_STAGES && !self.stages.contains(&stage) {
                 match self.execute(&statement::create_stage(table, shape, step.action)).await {
                     Ok(()) => self.stages.insert(stage),
-                    // Such as a user without the right TEMP.
+                    // For example, the user lacks the permission TEMP.
                     Err(Failure::Denied(fault) | Failure::Fatal(fault)) => {
                         self.copy_from = usize::MAX;
                         return Ok(Some(fault));
@@ -154,7 +154,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether a step is one statement.
+    /// Returns `true` if a step is one statement.
     pub(crate) fn is_single(&self, step: &Step, tables: &[Table]) -> bool {
         let shape = tables[step.table].shape(step.shape);
         !self.copies(step, shape) && chunks(step.rows.len(), width(shape, step.action)).nth(1).is_none()
@@ -182,7 +182,7 @@ impl Session {
             let statement = self.prepare(shape, step.action, SqlText::Values(chunk.len()), sql).await?;
             prepared.push((statement, chunk));
         }
-        // All are sent before the first answer comes.
+        // All are sent before the first answer arrives.
         try_join_all(prepared.iter().map(|(statement, chunk)| {
             let mut parameters = Vec::with_capacity(chunk.len() * width);
             for row in &step.rows[chunk.clone()] {
@@ -203,7 +203,7 @@ impl Session {
         }
         let mut sink = pin!(self.client.copy_in::<_, Bytes>(&copy).await?);
         sink.feed(copy_data(&step.rows, width(shape, action), bytes)).await?;
-        // The client sends the merge after the end of the copy without waiting for what became of it.
+        // The client sends the merge right after the end of the copy, without waiting for its result.
         let (copied, merged) = join(sink.finish(), self.client.execute(&merge, &[])).await;
         copied?;
         merged?;
@@ -234,12 +234,12 @@ fn versions_of(rows: &[Row]) -> Result<Vec<i64>, Failure> {
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Number of columns that a step writes.
+/// Returns the number of columns that a step writes.
 fn width(shape: &Shape, action: Action) -> usize {
     if action == Action::Delete { shape.keys } else { shape.columns.len() }
 }
 
-/// Cuts rows into pieces of the sizes that are prepared.
+/// Splits rows into chunks of the prepared sizes.
 fn chunks(rows: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
     let most = (MOST_PARAMETERS / width.max(1)).max(1);
     let mut at = 0;
@@ -251,7 +251,7 @@ fn chunks(rows: usize, width: usize) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Rows as `COPY … (FORMAT binary)` reads them.
+/// Returns the rows in the format of `COPY … (FORMAT binary)`.
 fn copy_data(rows: &[Range<usize>], width: usize, bytes: &[u8]) -> Bytes {
     const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
     let length: usize = rows.iter().map(|row| row.len() + 2).sum();
@@ -268,7 +268,7 @@ fn copy_data(rows: &[Range<usize>], width: usize, bytes: &[u8]) -> Bytes {
     data.freeze()
 }
 
-/// The values of an encoded row.
+/// Iterator over the values of an encoded row.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
@@ -290,7 +290,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// A value that is encoded already.
+/// An encoded value.
 pub(crate) struct Field<'a>(pub(crate) Option<&'a [u8]>);
 
 impl fmt::Debug for Field<'_> {

@@ -1,4 +1,4 @@
-//! The SQL of a step.
+//! SQL statements of a step.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::column::{Column, Filled, Kind};
 use crate::name::{Quoted, list};
 use crate::table::{Action, Shape, Table};
 
-/// The type of a parameter or of a column of the staging table.
+/// Returns the type of the parameter or of the staging table's column.
 fn carried(column: &Column) -> &str {
     match column.kind {
         Kind::Parsed { .. } => "text",
@@ -14,7 +14,7 @@ fn carried(column: &Column) -> &str {
     }
 }
 
-/// What makes a column's value of what carries it.
+/// Returns the cast from that type to the column's type.
 fn cast(column: &Column) -> String {
     match column.kind {
         Kind::Parsed { .. } => format!("::{}", column.sql_type),
@@ -31,13 +31,13 @@ fn names<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
     list(columns.map(|column| column.name.as_str()))
 }
 
-/// Name of the staging table of a shape.
+/// Returns the name of a shape's staging table.
 pub(crate) fn stage(shape: &Shape, action: Action) -> String {
     let suffix = if action == Action::Delete { "_keys" } else { "" };
     format!("pg_temp.anabranch_stage_{}{suffix}", shape.id)
 }
 
-/// Creates the staging table: emptied by every commit, never logged.
+/// Creates the staging table, which each commit empties and which is not logged.
 pub(crate) fn create_stage(table: &Table, shape: &Shape, action: Action) -> String {
     let columns: Vec<String> =
         columns(table, shape, action).map(|column| format!("{} {}", Quoted(&column.name), carried(column))).collect();
@@ -49,7 +49,7 @@ pub(crate) fn copy(shape: &Shape, action: Action) -> String {
     format!("COPY {} FROM STDIN (FORMAT binary)", stage(shape, action))
 }
 
-/// Writes what is in the staging table.
+/// Writes the rows of the staging table to the table.
 pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
     let columns = columns(table, shape, action);
     if action == Action::Delete {
@@ -86,7 +86,7 @@ pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) 
         for (i, column) in columns.iter().enumerate() {
             parameter += 1;
             let comma = if i == 0 { "" } else { ", " };
-            // Writing to a `String` does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(tuples, "{comma}${parameter}::{}{}", carried(column), cast(column));
         }
         tuples.push(')');
@@ -107,7 +107,7 @@ pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) 
     format!("{} VALUES {tuples}{}", insert_into(table, shape), conflict(table, shape))
 }
 
-/// Updates the rows that are there, and leaves it to PostgreSQL to say what the others lack.
+/// Updates existing rows. For missing rows, PostgreSQL reports the columns that an insert would need.
 fn update(table: &Table, shape: &Shape, rows: &str) -> String {
     let columns = names(columns(table, shape, Action::Update));
     let key = || shape.key_columns().iter().map(|i| Quoted(&table.column(*i).name));

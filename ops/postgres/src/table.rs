@@ -15,59 +15,59 @@ use crate::encode::{self, Mismatch};
 use crate::name::{Quoted, TableName};
 use crate::session::Fields;
 
-/// `numeric` itself.
+/// OID of the type `numeric`.
 const NUMERIC: u32 = 1700;
-/// Most shapes kept of one table; records with ever new sets of fields do not fill the memory.
+/// Maximum number of shapes per table, so that records with ever different fields do not fill the memory.
 const MOST_SHAPES: usize = 256;
 
-/// A table that was looked up.
+/// A table with its layout.
 pub(crate) struct Table {
     pub(crate) name: TableName,
     pub(crate) layout: Layout,
     shapes: Vec<Shape>,
 }
 
-/// What rows with the same fields have in common.
+/// Common properties of rows with the same fields.
 pub(crate) struct Shape {
-    /// Unique in the process: what is prepared for the shape is found by it.
+    /// Number that is unique in the process: key of the prepared statements.
     pub(crate) id: u64,
-    /// What is done with the rows.
+    /// Action on the rows.
     pub(crate) action: Action,
     /// Columns of the key, then of the payload: indices into the layout.
     pub(crate) columns: Vec<usize>,
-    /// How many of them are the key's.
+    /// Number of key columns.
     pub(crate) keys: usize,
-    /// Whether a row can be inserted with these columns.
+    /// True if a row can be inserted with these columns.
     complete: bool,
-    /// Rows of it were written, and that is remembered.
+    /// True if rows of this shape were written and recorded.
     pub(crate) written: bool,
     key_fields: Vec<Str>,
-    /// Fields of the payload; those that the key sets already are left out.
+    /// Fields of the payload, without those that the key sets already.
     payload_fields: Vec<(Str, bool)>,
 }
 
-/// What is done with a row.
+/// Action on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     /// Insert, or update the row with the same key.
     Upsert,
-    /// Update the row with this key. There are too few columns to insert one, unless triggers add them.
+    /// Update the row with this key. There are too few columns for an insert, unless triggers add them.
     Update,
     /// Delete the row with this key.
     Delete,
-    /// Insert: there is no key.
+    /// Insert a row without a key.
     Insert,
 }
 
-/// Why a row cannot be encoded.
+/// Reason why a row cannot be encoded.
 pub(crate) enum Misfit {
-    /// A column is not there: it may be new.
+    /// A column is missing from the known layout: it may be new.
     Unknown(Unfit),
-    /// Anything else.
+    /// Any other reason.
     Final(Unfit),
 }
 
-/// The fault of a row, and what of the table it is about.
+/// The fault of a row, and the part of the table that it lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct Unfit {
     pub(crate) fault: Fault,
@@ -81,7 +81,7 @@ pub(crate) enum Lack {
     Table,
     /// A column of this name.
     Column(Str),
-    /// A column of this name that takes their value.
+    /// A column of this name with a type that accepts the value.
     Type(Str),
     /// A unique key over these columns, in order.
     Key(Vec<Str>),
@@ -112,14 +112,14 @@ impl Table {
         &self.layout.columns[index]
     }
 
-    /// Forgets shapes where there are too many; indices of earlier ones are void then.
+    /// Forgets all shapes if there are too many. Earlier indices are invalid then.
     pub(crate) fn tidy(&mut self) {
         if self.shapes.len() > MOST_SHAPES {
             self.shapes.clear();
         }
     }
 
-    /// The shape of a row; `last` is tried first, since neighbours are alike.
+    /// Returns the shape of a row. Tries `last` first, because neighbouring rows are alike.
     pub(crate) fn shape_of(
         &mut self,
         last: usize,
@@ -138,7 +138,7 @@ impl Table {
         Ok(self.shapes.len() - 1)
     }
 
-    /// Appends the values of a row, those of the key first, and returns where the key ends.
+    /// Appends the values of a row, those of the key first. Returns the end of the key.
     pub(crate) fn encode(
         &self,
         shape: usize,
@@ -169,7 +169,8 @@ impl Table {
         Ok(key_end)
     }
 
-    /// A column has one value: that of the key would replace another one of the payload unseen.
+    /// Checks that key and payload give a column the same value. Otherwise the key's value would replace the payload's
+    /// silently.
     fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), Unfit> {
         let Some(column) = self.layout.columns.iter().find(|column| *column.name == **field) else { return Ok(()) };
         let (mut one, mut other) = (Vec::new(), Vec::new());
@@ -207,7 +208,7 @@ impl Table {
         Ok(Shape { id, action, columns, keys: key_fields.len(), complete, written: false, key_fields, payload_fields })
     }
 
-    /// The column that a field may be meant to have.
+    /// Returns the column that a misspelt field may mean.
     pub(crate) fn near(&self, field: &Str) -> Option<&str> {
         did_you_mean(field, self.layout.columns.iter().map(|column| column.name.as_str()))
     }
@@ -233,7 +234,8 @@ impl Table {
         Ok(found)
     }
 
-    /// `ON CONFLICT` needs an index over just the key's columns, and a deletion is to find one row.
+    /// Checks for a unique index over exactly the key's columns: `ON CONFLICT` needs it, and a deletion must find a
+    /// single row.
     fn check_unique(&self, key: &[Str]) -> Result<(), Unfit> {
         let unique = &self.layout.unique;
         if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
@@ -249,8 +251,8 @@ impl Table {
         Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
     }
 
-    /// The columns of a row whose value PostgreSQL refuses with `message`, as a message ends with them: those whose
-    /// value does not fit, else those that PostgreSQL checks and nobody else does.
+    /// Describes the columns whose value PostgreSQL may have rejected with `message`, for the end of an error message:
+    /// the columns whose value does not fit, otherwise those that only PostgreSQL checks.
     pub(crate) fn refused_columns(&self, shape: usize, values: &[u8], message: &str) -> String {
         let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
         let exceeded = columns().zip(Fields(values));
@@ -260,14 +262,14 @@ impl Table {
             [one] => return format!("; the value is too large for column {one}"),
             some => return format!("; the values are too large for columns {}", some.join(", ")),
         }
-        // A domain may have a precision that its columns do not tell.
+        // A domain may have a precision that its columns do not show.
         let checked: Vec<String> = columns()
             .filter(|column| match column.kind {
                 Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb => true,
                 Kind::Numeric => column.type_of.0 != NUMERIC,
                 _ => false,
             })
-            // Which type cannot be read as JSON PostgreSQL does say.
+            // For JSON, PostgreSQL's message identifies the type that it cannot parse.
             .filter(|column| {
                 matches!(column.kind, Kind::Json | Kind::Jsonb)
                     || !message.contains("invalid input syntax for type json")
@@ -282,13 +284,13 @@ impl Table {
     }
 }
 
-/// Why a key with null in a field finds no row; `None` for other keys.
+/// Returns the fault of a key with a null field, which finds no row; `None` for other keys.
 pub(crate) fn key_has_nulls(key: &Object, table: &TableName) -> Option<Fault> {
     let null = key.iter().find(|(_, value)| matches!(value, Value::Null));
     null.map(|(field, _)| key_null(field, table))
 }
 
-/// A column has one value in the key and another in the payload.
+/// Returns the fault for a column with different values in key and payload.
 pub(crate) fn key_differs(field: &Str, table: &TableName) -> Fault {
     let text = format!(
         "the column {} of {table} has one value in the key and another in .Payload.After: make the key of the field, or \
@@ -305,7 +307,7 @@ fn key_null(field: &Str, table: &TableName) -> Fault {
 
 impl Shape {
     fn fits(&self, action: Action, key: &Object, payload: &Object) -> bool {
-        // An update of all that a row needs is written as a new row is.
+        // An update with all required columns is written as an upsert.
         (self.action == action || (action == Action::Update && self.action == Action::Upsert && self.complete))
             && self.key_fields.len() == key.len()
             && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
@@ -314,7 +316,7 @@ impl Shape {
                     && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
     }
 
-    /// Whether PostgreSQL finds an encoded key equal to none of other bytes.
+    /// Returns `true` if PostgreSQL finds an encoded key equal only to keys with the same bytes.
     pub(crate) fn is_exact(&self, columns: &[Column], key: &[u8]) -> bool {
         self.key_columns()
             .iter()
@@ -322,7 +324,7 @@ impl Shape {
             .all(|(i, field)| field.0.is_some_and(|value| columns[*i].equality.is_exact(value)))
     }
 
-    /// Columns of the key.
+    /// Returns the columns of the key.
     pub(crate) fn key_columns(&self) -> &[usize] {
         &self.columns[..self.keys]
     }

@@ -30,28 +30,28 @@ use crate::name::TableName;
 use crate::session::{COPY_FROM, Session};
 use crate::table::{Lack, Misfit, Table, Unfit};
 
-/// Rows that cannot be written, by index of the call.
+/// Rows that cannot be written, by index in the call.
 type Refused = Vec<(usize, Fault)>;
 
 /// Writes to the tables of one database over one connection.
 pub(crate) struct TableWriter {
     settings: Arc<Settings>,
     host: Host,
-    /// Gone while a call is under way: a call that was given up takes its connection with it.
+    /// The connection; `None` during a call, so that a call that is dropped closes its connection.
     session: Option<Session>,
     fence: Option<Fence>,
     known: KnownTables,
     batch: Encoded,
-    /// Tables that could not be made for all records of this call at once.
+    /// Tables that could not be created for all records of this call at once.
     narrow: HashSet<Str>,
-    /// Why rows of this call were refused.
+    /// Reasons why rows of this call were rejected.
     shortfall: Shortfall,
-    /// From how many rows on steps are copied.
+    /// Number of rows from which steps are copied.
     copy_from: usize,
 }
 
 impl TableWriter {
-    /// Connects, checks what can be checked and takes the marks over.
+    /// Connects, checks the settings against the database and takes over the marks.
     pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
         let session = Session::new(settings.address.connect(settings.past.was_opened()).await?, COPY_FROM);
         let mut writer = TableWriter {
@@ -65,7 +65,8 @@ impl TableWriter {
             shortfall: Shortfall::default(),
             copy_from: COPY_FROM,
         };
-        // What is missing at the first start is a mistake of the pipeline; later it was taken away, and may come back.
+        // A part that is missing at the first start is a mistake in the pipeline. Later it was removed and may come
+        // back.
         let missing = |fault: &Fault| {
             let class = if settings.past.was_opened() { FaultClass::Transient } else { FaultClass::Fatal };
             Fault::new(class, fault.code(), fault.message())
@@ -110,7 +111,7 @@ impl TableWriter {
         }
     }
 
-    /// Encodes and writes; what was known of the tables is looked up once more if it turns out to be wrong.
+    /// Encodes and writes records. If the known layouts turn out to be wrong, reads them again.
     async fn deliver(
         &mut self,
         session: &mut Session,
@@ -137,7 +138,7 @@ impl TableWriter {
         fresh: bool,
     ) -> Result<Verdicts, Failure> {
         let refused = self.encode(session, records).await?;
-        // It may be a table of the past that they do not fit.
+        // The records may not fit an outdated layout.
         if fresh && !refused.is_empty() && !self.is_current(session).await? {
             return Err(changed());
         }
@@ -156,7 +157,7 @@ impl TableWriter {
         self.probe(session, records, marks, refused).await
     }
 
-    /// Encodes the records of a call; what cannot be is refused.
+    /// Encodes the records of a call; returns those that cannot be encoded.
     async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
         self.known.tidy();
         self.batch.clear();
@@ -194,7 +195,7 @@ impl TableWriter {
                             }
                             Err(unfit) => {
                                 refused.push((index, self.refuse(&name, None, record, unfit.clone())));
-                                // Anything else is a matter of this record's fields.
+                                // Other reasons concern only this record's fields.
                                 if matches!(unfit.fault.code(), "table_missing" | "table_name") {
                                     missing.insert(name, unfit);
                                 }
@@ -219,7 +220,7 @@ impl TableWriter {
                         last = Some((name, table));
                         continue;
                     }
-                    // It may have been added since, or is to be.
+                    // The column may have been added meanwhile, or this call must add it.
                     let mut table = None;
                     let again = match self.look_up_again(session, &name, &records[index..]).await? {
                         Ok((found, why)) => {
@@ -242,7 +243,7 @@ impl TableWriter {
         Ok(refused)
     }
 
-    /// Remembers which columns the rows of this call were written with. O(rows).
+    /// Records the columns with which the rows of this call were written. O(rows).
     fn note_written(&mut self) {
         for row in &self.batch.rows {
             let table = &mut self.known.tables[row.table];
@@ -252,7 +253,8 @@ impl TableWriter {
         }
     }
 
-    /// The fault of a row that is refused; notes whether its table is at fault. `table`: where it is.
+    /// Returns the fault of a rejected row, and records whether its table is the reason. `table` is the table's index,
+    /// if it exists.
     fn refuse(&mut self, name: &Str, table: Option<usize>, record: &Record, mut unfit: Unfit) -> Fault {
         let lost = unfit.lack.as_ref().is_some_and(|lack| {
             let fixed = *lack == Lack::Table && matches!(self.settings.table, TableOf::Fixed(_));
@@ -270,7 +272,7 @@ impl TableWriter {
         unfit.fault
     }
 
-    /// Whether the tables of this call are still as they were looked up.
+    /// Returns `true` if the tables of this call still have their known layouts.
     async fn is_current(&self, session: &mut Session) -> Result<bool, Failure> {
         let names = self.batch.names(&self.known.tables);
         Ok(names.is_empty() || self.batch.holds(&self.known.tables, &session.versions(&names).await?))
@@ -315,7 +317,7 @@ impl TableWriter {
                 for step in &steps {
                     session.run(step, tables, bytes).await?;
                 }
-                // The statements hold locks that keep the tables as they are now until the end of the transaction.
+                // The statements hold locks that prevent changes of the tables until the end of the transaction.
                 if !steps.is_empty() && !batch.holds(tables, &session.versions(&names).await?) {
                     return Err(changed());
                 }
@@ -326,7 +328,7 @@ impl TableWriter {
         self.end(session, (records, marks), done, entered == Entered::Write).await
     }
 
-    /// Ends the open transaction: commits if all went well and is to be kept.
+    /// Ends the open transaction: commits it if everything succeeded and is to be kept.
     async fn end(
         &mut self,
         session: &mut Session,
@@ -357,8 +359,8 @@ impl TableWriter {
         }
     }
 
-    /// Writes what can be written and finds the rows that cannot, by bisection over savepoints. In a transaction that
-    /// holds marks nothing is kept if any row is refused.
+    /// Writes the valid rows and finds the invalid ones, by bisection with savepoints. In a transaction with marks,
+    /// nothing is kept if any row is rejected.
     async fn probe(
         &mut self,
         session: &mut Session,
@@ -373,7 +375,7 @@ impl TableWriter {
                 entered = fence.enter(session.client(), records, marks).await?;
             }
             if entered == Entered::Write {
-                // What is checked at the end of the transaction could not be blamed on a row.
+                // A check at the end of the transaction could not be attributed to a row.
                 session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
                 self.bisect(session, &mut refused).await?;
                 if !self.is_current(session).await? {
@@ -393,7 +395,7 @@ impl TableWriter {
         }
     }
 
-    /// In the order of the records, so that what would be accepted row by row is accepted here.
+    /// Bisects the rows in the order of the records, so that every row that PostgreSQL accepts row by row is accepted.
     async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
         let mut stack: Vec<Range<usize>> = Vec::new();
         let mut server = Shortfall::default();
@@ -423,7 +425,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Whether PostgreSQL refuses a row because its table was altered since rows like it were written.
+    /// Returns `true` if PostgreSQL rejects a row because its table was altered since similar rows were written.
     fn is_altered(&self, row: usize, fault: &Fault) -> bool {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
@@ -455,7 +457,7 @@ impl TableWriter {
         Ok(Err(refusal))
     }
 
-    /// The fault of a row, with the columns that PostgreSQL may have meant.
+    /// Returns the fault of a row, with the columns that PostgreSQL may have meant.
     fn blame(&self, row: usize, fault: &Fault) -> Fault {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
@@ -498,17 +500,16 @@ impl Writer for TableWriter {
     }
 }
 
-/// Why PostgreSQL does not write some rows.
+/// Reason why PostgreSQL does not write some rows.
 struct Refusal {
     fault: Fault,
-    /// It says nothing of the values of the rows: something that their table, its triggers or its functions need is not
-    /// there.
+    /// True if the reason is not the rows' values: something that their table, its triggers or its functions need is
+    /// missing.
     is_of_table: bool,
 }
 
-/// A table is not what the rows were encoded for.
-/// Whether a field that a table lacks may be a new one: not a slip of the pen, nor one of the key, whose columns are unique
-/// together.
+/// Returns `true` if a field without a column may be a new one. It must not be a misspelt column, nor a field of the
+/// key, whose columns need a unique index.
 fn is_addable(field: &Str, table: &Table, record: &Record) -> bool {
     let is_of_key = parts(record).is_ok_and(|(_, key, _)| key.get(field).is_some());
     !is_of_key && table.near(field).is_none()

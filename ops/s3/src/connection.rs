@@ -1,4 +1,4 @@
-//! The connection to a bucket: its settings, which source and destination share, and the client.
+//! Connection to a bucket: the client, and the settings that source and destination share.
 
 pub(crate) mod answers;
 mod credentials;
@@ -27,14 +27,14 @@ use answers::Bounded;
 use credentials::{Chain, Environment};
 pub(crate) use refusal::refused;
 
-/// How long connecting may take.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a server may take until the head of its answer is there.
+/// Time limit until the head of an answer arrives.
 const ANSWER: Duration = Duration::from_secs(60);
-/// The region where requests to a server of one's own are signed for, unless one is set.
+/// Region for signing requests to a custom server, if none is set.
 const ANY_REGION: &str = "us-east-1";
 
-/// The server where there is no endpoint.
+/// Name of the server if there is no endpoint.
 const AMAZON: &str = "amazonaws.com";
 
 const ACCESS_KEY: &str = "objstore.access_key_id";
@@ -46,15 +46,15 @@ const ENDPOINT: &str = "objstore.endpoint";
 const PATH_STYLE: &str = "objstore.path_style";
 const PROFILE: &str = "objstore.profile";
 
-/// The parameters of the connection, for the specification of either end.
+/// Returns the parameters of the connection, for both specifications.
 pub(crate) fn parameters() -> Vec<Parameter> {
     let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
     vec![
         text(BUCKET, "The bucket.").required().alias("aws.bucket"),
         text(
             ACCESS_KEY,
-            "Access key id. Without keys the usual places are looked at: AWS_ACCESS_KEY_ID and its like, the shared \
-             credentials and config files, the credentials of the container, those of the machine.",
+            "Access key id. Without keys, these places are searched: AWS_ACCESS_KEY_ID and related variables, the \
+             shared credentials and config files, the credentials of the container, and those of the machine.",
         )
         .secret()
         .alias("objstore.accessKeyId")
@@ -66,29 +66,30 @@ pub(crate) fn parameters() -> Vec<Parameter> {
             .alias("aws.sessionToken"),
         text(
             REGION,
-            "Region of the bucket. Without it AWS_REGION, AWS_DEFAULT_REGION and the profile are looked at; with an \
+            "Region of the bucket. The default comes from AWS_REGION, AWS_DEFAULT_REGION or the profile; with an \
              endpoint it is us-east-1.",
         )
         .alias("aws.region"),
         text(
             ENDPOINT,
-            "URL of the server, http or https, where it is not Amazon's. Where an authority of your own signed its \
-             certificate, SSL_CERT_FILE of the environment names the authority's.",
+            "URL of the server, http or https, if it is not Amazon's. If your own authority signed its \
+             certificate, set the environment variable SSL_CERT_FILE to the authority's certificate.",
         )
         .alias("aws.endpoint"),
         Parameter::new(
             PATH_STYLE,
             ParameterKind::Bool,
-            "Whether the bucket is a part of the path and not of the host name; true where there is an endpoint.",
+            "Whether the bucket is a part of the path and not of the host name; the default is true with an \
+             endpoint.",
         )
         .alias("objstore.pathStyle")
         .alias("aws.pathStyle"),
-        text(PROFILE, "Profile of the shared credentials and config files; AWS_PROFILE, or default.")
+        text(PROFILE, "Profile of the shared credentials and config files. The default is AWS_PROFILE, or `default`.")
             .alias("aws.profile"),
     ]
 }
 
-/// How a bucket is reached.
+/// Settings of the connection to a bucket.
 pub(crate) struct Connection {
     bucket: Str,
     keys: Option<Credentials>,
@@ -99,10 +100,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// From arguments whose specification lists [`parameters`].
+    /// Builds the connection from arguments whose specification contains [`parameters`].
     ///
     /// # Errors
-    /// Half of a pair of keys, or an endpoint that is none.
+    /// Fails if only one of the two keys is set, or the endpoint is invalid.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Connection, Diagnostics> {
         let mut findings = Diagnostics::new();
         let keys = match (arguments.text(ACCESS_KEY), arguments.text(SECRET_KEY), arguments.text(TOKEN)) {
@@ -160,26 +161,26 @@ impl Connection {
         })
     }
 
-    /// Name of the bucket.
+    /// Returns the name of the bucket.
     pub(crate) fn bucket(&self) -> &Str {
         &self.bucket
     }
 
-    /// The server, in words.
+    /// Returns the server, for messages.
     pub(crate) fn server(&self) -> &str {
         self.endpoint.as_deref().unwrap_or("Amazon S3")
     }
 
-    /// What the names of objects are names in: equal where the settings name the same bucket of the same server.
+    /// Returns the namespace of the object names. Settings with the same bucket of the same server give the same value.
     pub(crate) fn space(&self) -> Str {
         let server = self.endpoint.as_deref().map_or_else(|| AMAZON.to_owned(), server);
         format!("{server}/{}", self.bucket).into()
     }
 
-    /// A client. Sends nothing.
+    /// Creates a client. Sends no request.
     ///
     /// # Errors
-    /// There is no region, or a file that was named cannot be read.
+    /// Fails if there is no region, or a configured file cannot be read.
     pub(crate) async fn open(&self) -> Result<Client, Fault> {
         let environment = Environment::of_process();
         let chain = Chain::new(environment, self.profile.clone());
@@ -206,11 +207,11 @@ impl Connection {
             .region(Region::new(region))
             .credentials_provider(credentials)
             .force_path_style(self.path_style)
-            // Retries are the callers': they know what may be repeated and for how long.
+            // Callers retry: they know which requests can be repeated, and for how long.
             .retry_config(RetryConfig::disabled())
             .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECT).operation_attempt_timeout(ANSWER).build())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-            // Many servers know no other checksums than those that the protocol demands.
+            // Many servers support only the checksums that the protocol requires.
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
         if let Some(endpoint) = &self.endpoint {
@@ -220,7 +221,7 @@ impl Connection {
     }
 }
 
-/// TLS by ring; a proxy where HTTPS_PROXY and its like name one.
+/// Creates an HTTP client with TLS by ring. Uses a proxy if HTTPS_PROXY or a similar variable is set.
 fn http_client() -> SharedHttpClient {
     HttpBuilder::new().build_with_connector_fn(|settings, _| {
         let mut connector =
@@ -230,7 +231,7 @@ fn http_client() -> SharedHttpClient {
     })
 }
 
-/// The server of an endpoint, under one name: hosts in small letters, without the port that the scheme has anyway.
+/// Normalizes the server of an endpoint: lower-case host, without the scheme's default port.
 fn server(endpoint: &str) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("https", endpoint));
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -248,10 +249,10 @@ fn server(endpoint: &str) -> String {
     }
 }
 
-/// What is wrong with the name of a bucket, and its remedy. Says nothing of its text, which may come from a variable.
+/// Returns the problem with a bucket name and its remedy. Does not quote the name, which may come from a variable.
 fn not_a_bucket(bucket: &str) -> Option<(&'static str, &'static str)> {
     let bucket = bucket.trim();
-    // Access points have names with a slash.
+    // Names of access points contain a slash.
     if bucket.starts_with("arn:") {
         return None;
     }
@@ -265,7 +266,7 @@ fn not_a_bucket(bucket: &str) -> Option<(&'static str, &'static str)> {
     bucket.contains(char::is_whitespace).then_some(("holds a blank, which no name of a bucket has", "remove the blank"))
 }
 
-/// What is wrong with an endpoint; says nothing of its text, which may hold a password.
+/// Returns the problem with an endpoint. Does not quote it, because it may contain a password.
 fn not_an_endpoint(endpoint: &str) -> Option<&'static str> {
     let Some(rest) = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://")) else {
         return Some("must begin with http:// or https://");

@@ -1,4 +1,4 @@
-//! The `s3` destination: batches of records as objects of lines.
+//! The `s3` destination: writes batches of records as objects of lines.
 
 mod compression;
 mod name;
@@ -33,34 +33,34 @@ use crate::retry::{Asked, opening};
 use compression::Compression;
 use name::{Identity, Names};
 
-/// The largest object that one request may bring. More would need uploads in parts.
+/// Maximum size of an object in one request. Larger ones would need multipart uploads.
 const LARGEST: u64 = 64 << 20;
-/// The longest key that S3 takes.
+/// Maximum length of a key in S3.
 const LONGEST_KEY: usize = 1024;
 
-/// The kind, for the registry.
+/// Returns the `s3` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("s3", "Writes batches of records as objects, a line for each record.")
+    let specification = Specification::builtin("s3", "Writes batches of records as objects, one line per record.")
         .describe(include_str!("destination/description.md"))
         .with_all(connection::parameters())
-        .with(Parameter::new("prefix", ParameterKind::Text, "What all keys begin with, as `events/`."))
+        .with(Parameter::new("prefix", ParameterKind::Text, "Prefix of all keys, such as `events/`."))
         .with(Parameter::new(
             "folder",
             ParameterKind::Template,
-            "Where below the prefix a record goes, a template over the record: records of one batch with different \
-             folders go into different objects.",
+            "Folder of a record below the prefix, a template over the record. Records of one batch with different \
+             folders go to different objects.",
         ))
         .with(
             Parameter::new(
                 "format",
                 ParameterKind::Text,
-                "How objects are written: json (a line for each record). parquet is not supported.",
+                "Format of the objects: json (one line per record). parquet is not supported.",
             )
             .default_value("json")
             .one_of(&["json", "parquet"]),
         )
         .with(
-            Parameter::new("compression", ParameterKind::Text, "How objects are compressed: none, gzip or zstd.")
+            Parameter::new("compression", ParameterKind::Text, "Compression of the objects: none, gzip or zstd.")
                 .default_value("none")
                 .one_of(&["none", "gzip", "zstd"]),
         )
@@ -69,14 +69,10 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
                 .default_value("application/x-ndjson"),
         )
         .with(
-            Parameter::new(
-                "maxObjectBytes",
-                ParameterKind::Bytes,
-                "About how many bytes of records make an object, before compression.",
-            )
-            .default_value("8MiB")
-            .validate(Validation::GreaterThan(0.0))
-            .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
+            Parameter::new("maxObjectBytes", ParameterKind::Bytes, "Approximate size of an object before compression.")
+                .default_value("8MiB")
+                .validate(Validation::GreaterThan(0.0))
+                .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
         )
         .with_all(format::parameters())
         .with_all(shared::destination());
@@ -117,7 +113,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
     }))
 }
 
-/// How objects look.
+/// Layout of the objects.
 struct Layout {
     prefix: Str,
     folder: Option<Template>,
@@ -133,8 +129,8 @@ struct Configured {
     wrote: Wrote,
 }
 
-/// Whether an object was written since the plan was made, by this run or an earlier one: what is refused then was taken
-/// away, and may come back.
+/// True if an object was written since the plan was compiled, by this run or an earlier one. An access that is denied
+/// afterwards was revoked and may be granted again.
 #[derive(Clone, Default)]
 struct Wrote(Arc<AtomicBool>);
 
@@ -201,12 +197,12 @@ impl Destination for Configured {
 }
 
 impl Configured {
-    /// Whether the bucket is there, as far as that is ours to know.
+    /// Checks that the bucket exists, as far as permissions allow.
     async fn reach(&self, client: &Client) -> Result<(), Fault> {
         let bucket = self.connection.bucket();
         let Err(error) = client.head_bucket().bucket(bucket.as_str()).send().await else { return Ok(()) };
         let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
-        // Who may only put objects may not ask for the bucket.
+        // A user with permission only to put objects cannot query the bucket.
         if fault.code() == "access_denied" {
             return Ok(());
         }
@@ -217,19 +213,19 @@ impl Configured {
     }
 }
 
-/// A part that a folder has for every record, and that none may have.
+/// Returns a path segment that the folder has for every record and that is not allowed.
 fn impossible(folder: &Template) -> Option<&str> {
-    // What is beside a template is a part only where a slash stands between.
+    // Text next to a template is a complete segment only if a slash separates them.
     let texts = folder.source().split("{{").flat_map(|piece| piece.rsplit("}}").take(1));
     let whole = folder.source().trim().trim_matches('/');
     let parts: Vec<&str> = whole.split('/').collect();
     let between = |part: &&str| matches!(*part, "." | "..");
     let found = parts.into_iter().find(between)?;
-    // Not inside of an action, as in `{{ a "/../" }}`.
+    // Ignore text inside of an action, as in `{{ a "/../" }}`.
     texts.flat_map(|text| text.split('/')).any(|part| part.trim() == found).then_some(found)
 }
 
-/// What every folder begins with that a template gives.
+/// Returns the constant prefix of all folders that a template renders.
 fn head(folder: &Template) -> String {
     if let Some(text) = folder.literal() {
         let text = text.trim().trim_matches('/');
@@ -269,7 +265,7 @@ impl Writer for Objects {
                 }
             };
             let objects = objects.entry(folder).or_default();
-            // A record may be much larger in the text of its format than in memory.
+            // A record may be much larger as formatted text than in memory.
             let full = |lines: &Lines| (lines.body.len() + line.len()) as u64 > LARGEST;
             if objects.last().is_none_or(full) {
                 objects.push(Lines { body: Vec::new(), identity: Identity::new() });
@@ -336,7 +332,7 @@ impl Objects {
 }
 
 impl Layout {
-    /// Appends the line of a record, and says into which folder it goes: empty, or with a slash at its end.
+    /// Appends the line of a record and returns its folder, which is empty or ends with a slash.
     fn line(&self, record: &Record, line: &mut Vec<u8>) -> Result<String, Fault> {
         self.format.encode(record, line)?;
         line.push(b'\n');

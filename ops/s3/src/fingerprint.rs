@@ -1,9 +1,9 @@
-//! Short, stable sums of texts (FNV-1a, 64 bits): the same in every build, since positions hold them.
+//! Short hashes of texts (FNV-1a, 64 bits). They are the same in every build, because positions contain them.
 
-/// Of parts, each told from the next.
+/// Returns the hash of a sequence of parts.
 pub(crate) fn fingerprint(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0xcbf2_9ce4_8422_2325, |sum, part| {
-        // 0xff is in no UTF-8 text.
+        // The separator 0xff does not occur in UTF-8.
         part.iter().chain(&[0xff]).fold(sum, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
     })
 }

@@ -1,4 +1,4 @@
-//! The `s3` source and destination: objects in a bucket of Amazon S3, or of a server that speaks its protocol.
+//! The `s3` source and destination: objects in a bucket of Amazon S3 or of a compatible server.
 
 mod connection;
 mod destination;
@@ -8,7 +8,7 @@ mod source;
 
 use anabranch_graph::registry::Registry;
 
-/// Adds everything in this crate.
+/// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
     registry.add_source(source::kind());
     registry.add_destination(destination::kind());

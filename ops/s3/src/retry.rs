@@ -1,4 +1,4 @@
-//! Waiting for a server that is away for a while.
+//! Retries while a server is unavailable.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::operator::Host;
 use tokio::time::{Instant, sleep, timeout};
 
-/// After so long without success the pipeline is told; it then recovers from its stored positions.
+/// Time without success after which the fault is returned. The pipeline then recovers from its stored positions.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause before the second try, and the longest: doubled in between.
+/// First and longest pause between attempts; pauses double.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// How long a server may take to answer until the log says that it is waited for.
+/// Time without an answer after which a warning is logged.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a connector that is opened waits for an answer, and how long it asks again after bad ones: then the pipeline
-/// is told, and its state says why.
+/// Time limits while a connector is opened: for an answer, and for retries after errors. After that the fault is
+/// returned, so that the state of the pipeline shows the reason.
 const OPENING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(2));
 
-/// The server that is asked, for messages, and what for: `http://127.0.0.1:9000`, `whether bucket b keeps versions`.
+/// Server and purpose of a request, for messages: `http://127.0.0.1:9000`, `whether bucket b keeps versions`.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) server: &'a str,
     pub(crate) what: &'a str,
 }
 
-/// Waits for an answer; the log says so when it takes long.
+/// Waits for an answer, and logs a warning if it takes long.
 pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Future<Output = T>) -> T {
     let mut answer = std::pin::pin!(answer);
     if let Ok(answer) = timeout(SILENCE, &mut answer).await {
@@ -37,11 +37,11 @@ pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Futu
     answer.await
 }
 
-/// Asks while a connector is opened: as [`patiently`], but not for long. A pipeline that opens says nothing; one that
-/// recovers says why.
+/// Retries a request while a connector is opened: like [`patiently`], but only for a short time. A pipeline that is
+/// opening shows no reason; one that is recovering does.
 ///
 /// # Errors
-/// The last one; transient where the server has not answered.
+/// Returns the last fault; transient if the server did not answer.
 pub(crate) async fn opening<T, F>(host: &Host, asked: Asked<'_>, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
 where
     F: Future<Output = Result<T, Fault>>,
@@ -67,10 +67,10 @@ where
     }
 }
 
-/// Repeats what may be repeated until it succeeds, fails for good, or has failed for [`PATIENCE`].
+/// Retries until the request succeeds, fails permanently, or has failed for [`PATIENCE`].
 ///
 /// # Errors
-/// The last one.
+/// Returns the last fault.
 pub(crate) async fn patiently<T, F>(host: &Host, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
 where
     F: Future<Output = Result<T, Fault>>,

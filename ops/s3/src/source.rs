@@ -1,4 +1,4 @@
-//! The `s3` source: the objects of a bucket, and what becomes of them.
+//! The `s3` source: reads the objects of a bucket and their changes.
 
 mod fetch;
 mod known;
@@ -31,12 +31,12 @@ use listing::Bucket;
 use position::Place;
 use reader::{Objects, Pace};
 
-/// The kind, for the registry.
+/// Returns the `s3` source for the registry.
 pub(crate) fn kind() -> Arc<dyn SourceKind> {
-    let specification = Specification::builtin("s3", "Reads the objects of a bucket, then what changes in it.")
+    let specification = Specification::builtin("s3", "Reads the objects of a bucket, then its changes.")
         .describe(include_str!("source/description.md"))
         .with_all(connection::parameters())
-        .with(Parameter::new("prefix", ParameterKind::Text, "Only objects whose keys begin so."))
+        .with(Parameter::new("prefix", ParameterKind::Text, "Prefix of the keys to read."))
         .with(
             Parameter::new("pollingPeriod", ParameterKind::Duration, "Pause between two listings of the bucket.")
                 .default_value("1s"),
@@ -45,8 +45,9 @@ pub(crate) fn kind() -> Arc<dyn SourceKind> {
             Parameter::new(
                 "settlingPeriod",
                 ParameterKind::Duration,
-                "How long after its last change an object is read, in whole seconds. More than 0 where the clocks of \
-                 the store's servers differ, or where it dates objects back to the beginning of slow uploads.",
+                "Time between the last change of an object and its read, in whole seconds. Set more than 0 if the \
+                 clocks of the store's servers differ, or if the store dates objects back to the start of slow \
+                 uploads.",
             )
             .default_value("0s"),
         )
@@ -63,22 +64,28 @@ pub(crate) fn kind() -> Arc<dyn SourceKind> {
             Parameter::new(
                 "maxObjectBytes",
                 ParameterKind::Bytes,
-                "A larger object stops the pipeline: an object is one record, held in memory.",
+                "Maximum size of an object. A larger one stops the pipeline, because an object is one record in \
+                 memory.",
             )
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),
         )
         .with(
-            Parameter::new("fetch.concurrency", ParameterKind::Int, "Most objects fetched at a time.")
-                .default_value("32")
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan(1025.0)),
+            Parameter::new(
+                "fetch.concurrency",
+                ParameterKind::Int,
+                "Maximum number of objects fetched at the same time.",
+            )
+            .default_value("32")
+            .validate(Validation::GreaterThan(0.0))
+            .validate(Validation::LessThan(1025.0)),
         )
         .with(
             Parameter::new(
                 "fetch.bytes",
                 ParameterKind::Bytes,
-                "Most bytes of objects that are fetched and not delivered yet; a larger object is fetched alone.",
+                "Maximum size of all objects that are fetched and not delivered yet; a larger object is fetched \
+                 alone.",
             )
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),
@@ -110,14 +117,14 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
 struct Configured {
     connection: Connection,
     prefix: Str,
-    /// None: ask the bucket.
+    /// True if the bucket keeps versions; `None` to query the bucket.
     versions: Option<bool>,
     limit: u64,
     pace: Pace,
 }
 
 impl Configured {
-    /// Stands for what it lists: positions of anything else are not its own.
+    /// Returns the hash of bucket and prefix. Positions with another hash belong to another source.
     fn sum(&self) -> u32 {
         fingerprint(&[self.connection.bucket().as_bytes(), self.prefix.as_bytes()]) as u32
     }
@@ -140,7 +147,7 @@ impl Source for Configured {
             key: Shape { content: Some(Content::Name), ..Shape::RAW },
             before: Shape::ABSENT,
             after: Shape::RAW.join(&Shape::ABSENT),
-            // Users name metadata of their objects as they like.
+            // User-defined metadata of objects may have any name.
             ..RecordShape::unknown()
         }
     }
@@ -178,7 +185,7 @@ impl Source for Configured {
     }
 }
 
-/// There is nothing to forget: the objects stay in the bucket.
+/// Acknowledges nothing: the objects stay in the bucket.
 struct Forgetful;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! `base64.decode`: turns base64 text into what it stands for.
+//! `base64.decode`: decodes a field from base64 text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use bytes::Bytes;
 
 use crate::prototype::Prototype;
 
-/// Padding is demanded; bits that belong to no byte may be set, as some encoders leave them.
+/// Decoder that requires padding. Trailing bits that belong to no byte may be set, because some encoders leave them.
 const ENGINE: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// The kind, for the registry.
+/// Returns the `base64.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.decode", "Decodes a field from base64 text.")
         .describe(
-            "Puts what a base64 text (standard alphabet, padded; line breaks in it do not count) stands for in its \
-             place: raw data in `.Key`, `.Payload.Before` and `.Payload.After`; text elsewhere, and bytes where it is \
-             not UTF-8, which metadata do not take. What is missing, absent or null stays; anything but raw data, \
-             bytes and text fails the record.",
+            "Replaces a base64 text (standard alphabet, padded; line breaks are ignored) with the decoded data: raw \
+             data in `.Key`, `.Payload.Before` and `.Payload.After`, text elsewhere, or bytes if it is not UTF-8. In \
+             metadata, data that is not UTF-8 fails the record. Missing, absent and null fields stay unchanged. \
+             Fields that are not raw data, bytes or text fail the record.",
         )
         .with(super::field_parameter("The field to decode: .Payload.After, .Payload.After.image, .Metadata.title."))
         .with_all(shared::processor());

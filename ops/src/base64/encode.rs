@@ -1,4 +1,4 @@
-//! `base64.encode`: turns a field into base64 text.
+//! `base64.encode`: encodes a field as base64 text.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use bytes::Bytes;
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
-/// The kind, for the registry.
+/// Returns the `base64.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("base64.encode", "Encodes a field as base64 text.")
         .describe(
-            "Puts the base64 text (standard alphabet, padded) of a field in its place: raw data in `.Key`, \
-             `.Payload.Before` and `.Payload.After`, text elsewhere. Takes raw data, bytes and text as they are, \
-             numbers and booleans as they are written. What is missing, absent or null stays; lists, maps, times and \
-             structured data fail the record.",
+            "Replaces a field with its base64 text (standard alphabet, padded): raw data in `.Key`, `.Payload.Before` \
+             and `.Payload.After`, text elsewhere. Raw data, bytes and text are encoded as they are, numbers and \
+             booleans as text. Missing, absent and null fields stay unchanged. Lists, maps, times and structured data \
+             fail the record.",
         )
         .with(super::field_parameter("The field to encode: .Payload.After, .Payload.After.image, .Metadata.title."))
         .with_all(shared::processor());
@@ -41,7 +41,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> 
 #[derive(Clone)]
 struct Encode {
     field: Reference,
-    /// The last text; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
@@ -51,7 +51,7 @@ impl Operator for Encode {
             self.encode(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = String::new();
         }

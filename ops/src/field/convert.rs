@@ -1,4 +1,4 @@
-//! `field.convert`: gives a field another type.
+//! `field.convert`: converts a field to another type.
 
 use std::sync::Arc;
 
@@ -19,22 +19,21 @@ use super::one_side;
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
-/// The kind, for the registry.
+/// Returns the `field.convert` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.convert", "Gives a field another type.")
+    let specification = Specification::builtin("field.convert", "Converts a field to another type.")
         .describe(
-            "Turns the value of a field into text and reads the text as another type.\n\n\
-             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes must \
-             be UTF-8.\n\
-             * `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no fraction; booleans are \
-             1 and 0.\n\
-             * `float`: any number; booleans are 1 and 0.\n\
-             * `bool`: one of `1 t T TRUE true True 0 f F FALSE false False`.\n\
-             * `time`: an integer (nanoseconds since 1970 in UTC), or RFC 3339 text.\n\n\
-             Null stays null. A record without the field fails, and so does one whose value does not fit.",
+            "Converts the value of a field to text and parses the text as another type.\n\n\
+             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes \
+             must be UTF-8.\n* `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no \
+             fraction; booleans are 1 and 0.\n* `float`: any number; booleans are 1 and 0.\n* `bool`: one of `1 t \
+             T TRUE true True 0 f F FALSE false False`.\n* `time`: an integer (nanoseconds since 1970 in UTC), or \
+             RFC 3339 text.\n\n\
+             Null stays null. A record without the field fails, and so does a record whose value cannot be \
+             converted.",
         )
         .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to convert, as .Payload.After.price.")
+            Parameter::new("field", ParameterKind::Reference, "The field to convert, such as .Payload.After.price.")
                 .required()
                 .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
         )
@@ -89,7 +88,7 @@ impl Type {
         }
     }
 
-    /// The kind of value it is.
+    /// Returns the kinds of the converted value.
     const fn kind(self) -> Kinds {
         match self {
             Type::String => Kinds::TEXT,
@@ -100,7 +99,7 @@ impl Type {
         }
     }
 
-    /// Kinds of values of which none ever fits.
+    /// Returns the kinds of values that this conversion always rejects.
     fn refuses(self) -> Kinds {
         match self {
             Type::String => Kinds::NONE,
@@ -109,7 +108,7 @@ impl Type {
         }
     }
 
-    /// What the text must be, for messages.
+    /// Description of the required text, for error messages.
     const fn demands(self) -> &'static str {
         match self {
             Type::String => "UTF-8 text",
@@ -120,7 +119,7 @@ impl Type {
         }
     }
 
-    /// Reads a text; `None` where it is not what this type demands.
+    /// Parses `text` as this type. Returns `None` if the text is not valid for the type.
     fn read(self, text: &str) -> Option<Value> {
         match self {
             Type::String => Some(Value::from(text)),
@@ -139,7 +138,7 @@ impl Type {
     }
 }
 
-/// Whether a text can be converted to a time.
+/// Returns `true` if `text` can be converted to a time.
 pub(super) fn is_time(text: &str) -> bool {
     Type::Time.read(text).is_some()
 }
@@ -148,7 +147,7 @@ pub(super) fn is_time(text: &str) -> bool {
 struct Convert {
     field: Reference,
     to: Type,
-    /// The last text; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
@@ -158,7 +157,7 @@ impl Operator for Convert {
             self.convert(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = String::new();
         }
@@ -203,7 +202,7 @@ impl Convert {
         self.field.set(record, converted)
     }
 
-    /// Key and payload as a whole take text as raw data; raw data are that already.
+    /// Converts structured data to raw JSON text, for the whole key or payload. Raw data stays unchanged.
     fn data_to_text(&self, data: &Data, record: &mut Record) -> Result<(), Fault> {
         if data.fields().is_none() {
             return Ok(());

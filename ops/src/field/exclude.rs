@@ -16,19 +16,19 @@ use crate::prototype::Prototype;
 
 const FIELDS: &str = "fields";
 
-/// The kind, for the registry.
+/// Returns the `field.exclude` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.exclude", "Removes fields.")
         .describe(
             "Removes fields and metadata entries. `.Key`, `.Payload`, `.Payload.Before` and `.Payload.After` become \
-             absent, `.Metadata` becomes empty. What is missing stays missing. `.Position` and `.Operation` cannot be \
+             absent, `.Metadata` becomes empty. Missing fields are ignored. `.Position` and `.Operation` cannot be \
              removed.",
         )
         .with(
             Parameter::new(
                 FIELDS,
                 ParameterKind::List,
-                "The fields, separated by commas: .Payload.After.password,.Metadata.token.",
+                "The fields to remove, separated by commas: .Payload.After.password,.Metadata.token.",
             )
             .required(),
         )
@@ -58,7 +58,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
         Access::These(paths) => paths,
         Access::Everything => Vec::new(),
     };
-    // A field goes with the map that holds it, so that no removal depends on another.
+    // If a map and a field in it are both listed, the map is enough. So no removal depends on another.
     let goes_with = |i: usize, field: &Reference| {
         let path = paths(field).concat();
         fields.iter().enumerate().any(|(other, (outer, _))| {
@@ -78,7 +78,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics>
 
 #[derive(Clone)]
 struct Exclude {
-    /// With the places in the setting where they stand.
+    /// The fields, each with its byte range in the setting.
     fields: Arc<[(Reference, Range<usize>)]>,
 }
 

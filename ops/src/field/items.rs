@@ -6,7 +6,7 @@ use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::reference::Reference;
 
-/// A part of a setting, and where it stands in the setting.
+/// An item of a list setting, with its offset in the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item<'a> {
     pub(super) text: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The setting as a whole.
+    /// Returns the whole setting as one item.
     pub(super) fn whole(text: &'a str) -> Self {
         Item { text, offset: 0 }.trimmed()
     }
@@ -24,13 +24,13 @@ impl<'a> Item<'a> {
         Item { text: self.text.trim(), offset: self.offset + start }
     }
 
-    /// The bytes of the setting that this is.
+    /// Returns the byte range of this item in the setting.
     pub(super) fn range(self) -> Range<usize> {
         self.offset..self.offset + self.text.len()
     }
 
-    /// The parts between separators, without white space around them. What stands in the quotes of `["…"]` is
-    /// no separator.
+    /// Splits at `separator` and trims white space around the items. A separator inside the quotes of `["…"]` does not
+    /// count.
     pub(super) fn split(self, separator: u8) -> Vec<Item<'a>> {
         let bytes = self.text.as_bytes();
         let (mut parts, mut start, mut at, mut quoted) = (Vec::new(), 0, 0, false);
@@ -57,7 +57,7 @@ impl<'a> Item<'a> {
         parts
     }
 
-    /// A finding about this part of the setting `name`.
+    /// Returns a finding about this item of the setting `name`.
     pub(super) fn finding(self, arguments: &Arguments, name: &str, message: &str) -> Diagnostic {
         let place = match self.text {
             "" => arguments.span(name),
@@ -68,7 +68,7 @@ impl<'a> Item<'a> {
             .with_path(format!("/{name}"))
     }
 
-    /// The reference that this part is.
+    /// Parses this item as a reference.
     pub(super) fn reference(self, arguments: &Arguments, name: &str) -> Result<Reference, Diagnostics> {
         Reference::parse(self.text).map_err(|e| {
             let mut finding = self.finding(arguments, name, &e.to_string());

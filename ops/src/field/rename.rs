@@ -1,4 +1,4 @@
-//! `field.rename`: gives fields other names.
+//! `field.rename`: renames fields.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::prototype::Prototype;
 
 const MAPPING: &str = "mapping";
 
-/// The kind, for the registry.
+/// Returns the `field.rename` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.rename", "Gives fields other names.")
+    let specification = Specification::builtin("field.rename", "Renames fields.")
         .describe(
-            "Gives fields and metadata entries other names in the map they are in, one after the other. A record \
-             that has a field of the new name already fails. In place of a field that is missing the new one is null \
-             (a metadata entry: empty), unless it is there already or the map is missing too.",
+            "Renames fields and metadata entries within their map, one after the other. If a record already has a \
+             field with the new name, it fails. If the old field is missing, the new field is created as null (a \
+             metadata entry: empty), unless it exists already or the map is missing too.",
         )
         .with(
             Parameter::new(
                 MAPPING,
                 ParameterKind::List,
-                "Fields and their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
+                "Fields with their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
             )
             .required(),
         )
@@ -91,7 +91,7 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
     }
     let mut new_name = Str::from(name.text);
     if let (Target::Entry(_), Some(own)) = (reference.target(), own_key(&new_name)) {
-        // Files from elsewhere name metadata as they are named there.
+        // Pipeline files of other products use their own names for metadata.
         new_name = own;
     }
     match reference.sibling(&new_name) {
@@ -105,7 +105,8 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
 #[derive(Clone)]
 struct Rename {
     renamings: Arc<[Renaming]>,
-    /// No renaming touches what another touches, so that all can be checked before the first.
+    /// True if no renaming touches a field that another one touches. Then all can be checked before the first is
+    /// applied.
     independent: bool,
 }
 
@@ -113,14 +114,14 @@ struct Renaming {
     field: Reference,
     name: Str,
     new: Reference,
-    /// Where the field stands in the setting.
+    /// Byte range of the field in the setting.
     range: Range<usize>,
 }
 
 impl Operator for Rename {
     fn process(&mut self, rows: &mut Rows<'_>) {
         match &self.renamings[..] {
-            // Each by itself changes nothing where it fails.
+            // A single renaming that fails changes nothing.
             [only] => rows.for_each(|record| only.apply(record).map(|()| Decision::Keep)),
             all if self.independent => rows.for_each(|record| {
                 all.iter().try_for_each(|renaming| renaming.field.can_rename(record, &renaming.name).map(drop))?;
@@ -137,7 +138,7 @@ impl Operator for Rename {
 }
 
 impl Renaming {
-    /// O(parts · log fields + fields of the map).
+    /// Renames the field. Costs O(parts of the reference · log fields + fields of the map).
     fn apply(&self, record: &mut Record) -> Result<(), Fault> {
         if self.field.rename(record, &self.name)? || !self.field.has_parent(record)? || self.new.get(record)?.is_some()
         {
@@ -156,7 +157,8 @@ impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
         for (i, Renaming { field, name, new, range }) in self.renamings.iter().enumerate() {
             let place = || Place::within(MAPPING, range.clone());
-            // A missing field gets the name too, with null: so it is taken, unless it is given away in between.
+            // A missing field is created as null under the new name. So the new name is always taken afterwards, unless
+            // a later renaming frees it again.
             let taken_by = self.renamings[..i].iter().rposition(|earlier| earlier.new == *new && earlier.field != *new);
             let freed = |taker: usize| self.renamings[taker + 1..i].iter().any(|between| between.field == *new);
             let twice = field != new && taken_by.is_some_and(|taker| !freed(taker));

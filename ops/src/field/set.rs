@@ -16,26 +16,31 @@ use anabranch_graph::value::Value;
 
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `field.set` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("field.set", "Sets a field to a text.")
         .describe(
-            "Sets a field to the output of a template over the record; a text without `{{` is taken as it is.\n\n\
-             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data, in \
-             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Maps that are missing on the \
-             way to the field are created. `.Position` cannot be changed, `.Metadata` and `.Payload` only in parts.",
+            "Sets a field to the output of a template over the record. A value without `{{` is a constant text.\n\n\
+             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data; in \
+             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Missing maps on the path of \
+             the field are created. `.Position` cannot be changed; of `.Metadata` and `.Payload`, only parts can \
+             be set.",
         )
         .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to set, as .Payload.After.name.")
+            Parameter::new("field", ParameterKind::Reference, "The field to set, such as .Payload.After.name.")
                 .required()
                 .validate(Validation::Within(
                     [".Operation", ".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect(),
                 )),
         )
         .with(
-            Parameter::new("value", ParameterKind::Template, "The value, as '{{ .Metadata.title }}' or a plain text.")
-                .required()
-                .may_be_blank(),
+            Parameter::new(
+                "value",
+                ParameterKind::Template,
+                "The value: a template such as '{{ .Metadata.title }}', or a constant text.",
+            )
+            .required()
+            .may_be_blank(),
         )
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
@@ -88,17 +93,17 @@ fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
 struct SetField {
     field: Reference,
     value: Content,
-    /// Whether no variable stands in the value.
+    /// True if the value contains no variable.
     always: bool,
-    /// The last output; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: String,
 }
 
 #[derive(Clone)]
 enum Content {
-    /// The same for every record.
+    /// A constant for every record.
     Same(Value),
-    /// The output of a template.
+    /// A template, rendered for each record.
     Rendered(Template),
 }
 
@@ -122,12 +127,13 @@ impl Operator for SetField {
 }
 
 impl SetField {
-    /// What is known of every text that it sets.
+    /// Returns the static knowledge about all texts that this processor sets.
     fn known(&self) -> Option<flow::Content> {
         let timeless = match &self.value {
             Content::Same(Value::Text(text)) => !super::convert::is_time(text),
             Content::Same(_) => false,
-            // What depends on no record has one form, as the date of now, unless it is made at random.
+            // The output of a template that reads no record always has the same form, such as today's date, unless it
+            // is random.
             Content::Rendered(template) => {
                 let source = template.source();
                 let code: String = source.split('"').step_by(2).collect();
@@ -167,7 +173,7 @@ impl Prototype for SetField {
             flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
         }
         if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
-            // What every text begins with that the template gives.
+            // The constant prefix of the rendered text.
             let head = template.source().split("{{").next().unwrap_or_default().trim_start();
             flow.record.side_mut(*side).plain =
                 !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);

@@ -1,4 +1,4 @@
-//! Appends whole batches of lines to a file, or to whatever else a path leads to. Everything here blocks.
+//! Appends whole batches of lines to a file, or to a pipe or device at the path. Everything here blocks.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -13,20 +13,20 @@ use rustix::io::Errno;
 use super::STORE_MAGIC;
 use super::intent::{HEADER, Intent, Intents};
 
-/// Bytes of a frame before its lines: room for the header of the intent and for one line feed.
+/// Bytes of a frame before its lines: the header of the intent and one line feed.
 const RESERVED: usize = HEADER + 1;
 
-/// Lines to be appended in one piece.
+/// Lines that are appended in one write.
 #[derive(Debug)]
 pub(super) struct Frame {
     bytes: Vec<u8>,
     many_lines: bool,
 }
 
-/// From here on a record is large.
+/// Weight in bytes from which a record counts as large.
 const LARGE: usize = 256 << 10;
 
-/// Memory that a frame may keep from one batch to the next.
+/// Maximum capacity in bytes that a frame keeps between batches.
 const KEPT: usize = 4 << 20;
 
 impl Frame {
@@ -34,7 +34,7 @@ impl Frame {
         Frame { bytes: Vec::new(), many_lines: false }
     }
 
-    /// Makes it empty.
+    /// Removes all lines, and frees the memory if it is above [`KEPT`].
     pub(super) fn clear(&mut self) {
         if self.bytes.capacity() > KEPT {
             self.bytes = Vec::new();
@@ -45,15 +45,16 @@ impl Frame {
         self.many_lines = false;
     }
 
-    /// Makes room for a record that takes so much memory, where that is much: a frame that grows is there twice.
+    /// Reserves memory for a record of this weight if the record is large. Growing a frame copies it, which takes the
+    /// memory twice for a moment.
     pub(super) fn reserve(&mut self, weight: usize) {
         if weight > LARGE {
-            // Bytes are written as base64.
+            // Bytes are written as base64, which takes 4/3 of their size.
             self.bytes.reserve_exact(weight / 3 * 4 + LARGE);
         }
     }
 
-    /// Adds a line: what `encode` appends, and a line feed. On an error nothing is added.
+    /// Adds a line: the bytes that `encode` appends, and a line feed. If `encode` fails, adds nothing.
     #[inline]
     pub(super) fn line<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         let start = self.bytes.len();
@@ -66,7 +67,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Whether it has no lines.
+    /// Returns `true` if the frame has no lines.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.len() <= RESERVED
     }
@@ -76,29 +77,29 @@ impl Frame {
     }
 }
 
-/// An open file to append to.
+/// A file that is open for appending.
 #[derive(Debug)]
 pub(super) struct Appender {
     path: PathBuf,
     file: Arc<File>,
     sync: bool,
     regular: Option<Regular>,
-    /// What the user should know, since it was last asked for.
+    /// Warnings for the user since the last call of [`Appender::warnings`].
     warnings: Vec<String>,
 }
 
-/// What is known of a regular file, and not of a pipe or a device.
+/// State of a regular file; pipes and devices have none.
 #[derive(Debug)]
 struct Regular {
     identity: (u64, u64),
-    /// Its length after our last write: what comes after it is not ours.
+    /// Length after the last write of this process. Bytes after it come from another writer.
     end: Option<u64>,
     intents: Option<Intents>,
-    /// A failed write could not be taken back.
+    /// True if a write failed and could not be undone.
     torn: bool,
 }
 
-/// How long a pipe may have no reader before the log says so, and the time between two looks at it.
+/// Time without a reader after which a pipe is reported in the log, and the interval between two attempts to open it.
 const UNREAD: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -111,8 +112,8 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 }
 
 impl Appender {
-    /// Opens or creates the file; `sync`: a created file shall survive a power failure. At a pipe that nobody reads it
-    /// waits for a reader, or for something else to take the place of the pipe, and the log says so.
+    /// Opens or creates the file. With `sync`, a created file survives a power failure. If the path is a pipe without a
+    /// reader, waits until it has one or is replaced, and logs that.
     pub(super) fn open(path: &Path, sync: bool) -> io::Result<Self> {
         let begun = Instant::now();
         let mut is_told = false;
@@ -137,20 +138,20 @@ impl Appender {
         };
         let (path, mut warnings) = (path.to_owned(), Vec::new());
         if found.as_ref().is_some_and(|found| !found.is_file()) {
-            // A directory says so itself, and so does a pipe that nobody reads.
+            // Opening a directory fails here, and so does opening a pipe without a reader.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
-            // Writes wait for the reader.
+            // Writes to a pipe block until the reader takes the bytes.
             fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
             return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         let mut first = [0; STORE_MAGIC.len()];
         if found.is_some() && file.read_exact_at(&mut first, 0).is_ok() && first == STORE_MAGIC {
-            // Its lock is held by the service that has it open: do not wait for that.
+            // The running service holds a lock on its state store: fail here instead of waiting for it.
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a state store: give another path"));
         }
-        // The name behind links, as /dev/stdout is one.
+        // Resolves links, such as /dev/stdout.
         let real = fs::canonicalize(&path)?;
         if found.is_none() && sync {
             File::open(real.parent().unwrap_or(Path::new("/")))?.sync_all()?;
@@ -174,13 +175,12 @@ impl Appender {
         Ok(appender)
     }
 
-    /// What the user should know.
+    /// Returns the warnings since the last call and removes them.
     pub(super) fn warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Appends all lines or none, unless the error says that it could not be undone: that is tried again by the
-    /// next call.
+    /// Appends all lines or none. If undoing a failed write fails, the error says so, and the next call tries again.
     pub(super) fn append(&mut self, frame: &mut Frame) -> io::Result<()> {
         if self.is_replaced() {
             if self.sync {
@@ -209,7 +209,7 @@ impl Appender {
             let mut last = [0];
             self.file.read_exact_at(&mut last, start - 1)?;
             if last != *b"\n" {
-                // Somebody's unfinished line: ours begins a new one.
+                // The file ends with an unfinished line of another writer: begin a new line.
                 skip = 0;
             }
         }
@@ -226,7 +226,7 @@ impl Appender {
         }
         if let Err((error, written)) = write_all(&mut &*self.file, &frame.bytes[from..]) {
             regular.end = None;
-            // What somebody else wrote after it must not be cut with it.
+            // Do not cut bytes that another writer appended after them.
             let alone = self.file.metadata().is_ok_and(|m| m.len() == start + written);
             regular.torn = written > 0 && (!alone || self.file.set_len(start).is_err());
             return Err(error);
@@ -238,12 +238,12 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes everything appended survive a power failure.
+    /// Makes all appended lines survive a power failure.
     pub(super) fn sync(&self) -> io::Result<()> {
         if self.regular.is_some() { self.file.sync_data() } else { Ok(()) }
     }
 
-    /// Whether the path leads to another file by now, or to none.
+    /// Returns `true` if the path leads to another file, or to none.
     fn is_replaced(&self) -> bool {
         let Some(regular) = &self.regular else { return false };
         match fs::metadata(&self.path) {
@@ -252,7 +252,7 @@ impl Appender {
         }
     }
 
-    /// Cuts what an unfinished write left, of this process or of one that was killed.
+    /// Cuts the remains of an unfinished write of this process or of one that was killed.
     fn cut_torn(&mut self) -> io::Result<()> {
         let Some(regular) = &mut self.regular else { return Ok(()) };
         if !regular.torn && regular.end == Some(self.file.metadata()?.len()) {
@@ -282,7 +282,7 @@ impl Drop for Appender {
     }
 }
 
-/// All of `bytes`, or the error and how many were written.
+/// Writes all `bytes`. On an error, also returns how many were written.
 fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, u64)> {
     let mut written = 0;
     while written < bytes.len() {
@@ -296,13 +296,13 @@ fn write_all(to: &mut impl Write, bytes: &[u8]) -> Result<(), (io::Error, u64)> 
     Ok(())
 }
 
-/// The file, locked against other writers of this kind: of this process or another.
+/// A file locked against other writers of this kind, in this process or another.
 struct Locked(Arc<File>);
 
 impl Locked {
     fn take(file: &Arc<File>) -> io::Result<Self> {
         match file.lock() {
-            // Where there are no locks, there is the old order: whole writes, one after the other.
+            // File systems without locks: go on unlocked. Writes are still whole and in order.
             Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(e),
             _ => Ok(Locked(file.clone())),
         }

@@ -3,33 +3,34 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-/// Most lengths that are remembered of a file.
+/// Maximum number of lengths kept per file.
 const MOST: usize = 128;
 
-/// What is known of files that are not read to their end.
+/// State of the files that are not read to their end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
-    /// Length of the current file.
+    /// Length of the current file in bytes.
     pub(super) length: u64,
-    /// When it was last written to.
+    /// Time of the last write to the current file.
     pub(super) modified: Option<SystemTime>,
-    /// Bytes of the files after it, and when the first of them that has any was last written to.
+    /// Bytes in later files, and the time of the last write to the first non-empty one.
     pub(super) later: u64,
     pub(super) later_since: Option<SystemTime>,
 }
 
-/// When a file had which length: what stood there then has been there at least since.
+/// Lengths of a file and the times at which it had them. Bytes below a length are at least as old as its time.
 #[derive(Debug, Default)]
 pub(super) struct Lengths(VecDeque<(u64, SystemTime)>);
 
 impl Lengths {
-    /// Notes that the file has this length, and that it was last written to at this time.
+    /// Records that the file had this length at the time of its last write.
     pub(super) fn note(&mut self, length: u64, modified: SystemTime) {
         if self.0.back().is_some_and(|(known, _)| *known >= length) {
             return;
         }
         if self.0.len() == MOST {
-            // Bytes between two lengths count as younger than they are; the first, which are read next, do not.
+            // Drop every other length but keep the first. Bytes between two lengths then look younger; the next bytes
+            // to be read keep their age.
             let mut at = 0;
             self.0.retain(|_| {
                 at += 1;
@@ -39,7 +40,7 @@ impl Lengths {
         self.0.push_back((length, modified.min(SystemTime::now())));
     }
 
-    /// Since when the byte at this offset has been there, at the latest; what is before it is forgotten.
+    /// Returns the latest time at which the byte at `offset` was already there. Drops the lengths before it.
     pub(super) fn since(&mut self, offset: u64) -> Option<SystemTime> {
         while self.0.front().is_some_and(|(length, _)| *length <= offset) {
             self.0.pop_front();
@@ -47,7 +48,7 @@ impl Lengths {
         self.0.front().map(|(_, since)| *since)
     }
 
-    /// Another file, or another content.
+    /// Forgets all lengths: the file or its content changed.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

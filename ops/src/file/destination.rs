@@ -26,26 +26,27 @@ use super::appender::{Appender, Frame};
 use super::follower::misled;
 use crate::offload::Offload;
 
-/// The kind, for the registry.
+/// Returns the `file` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("file", "Appends records to a file, one per line.")
         .describe(
-            "Appends each record and a line feed to a file, which is created if it is missing; its directory must \
-             exist. A write that fails is taken back. After a crash of the service the line it was writing is cut \
-             when the file is opened again: a file `.<name>.anabranch` beside it, there while the pipeline runs, \
-             says which bytes those were. What others wrote is never cut; where it does not end in a line feed, \
-             one is added. After a power failure an unfinished line may stay, on a line of its own. If the file is \
-             moved away, a new one is begun. Pipes and devices, /dev/stdout for instance, are written to as they \
-             are; with records on standard output, `anabranch run` logs to standard error. If the directory or the right to write is taken away while the pipeline runs, the destination \
-             retries with back-off until it is back.",
+            "Appends each record and a line feed to a file. The file is created if it is missing; its directory must \
+             exist. A failed write is undone. If the service crashes, the unfinished line is cut when the file is \
+             opened again. For that, the file `.<name>.anabranch` beside it, which exists while the pipeline runs, \
+             records the bytes of each write. Data of other writers is never cut; if it does not end with a line \
+             feed, one is added. After a power failure, an unfinished line may remain, on a separate line. If the \
+             file is moved away, a new one is created. Pipes and devices such as /dev/stdout are written directly; \
+             with records on standard output, `anabranch run` logs to standard error. If the directory or the write \
+             permission is removed while the pipeline runs, the destination retries with back-off until it is \
+             restored.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
             Parameter::new(
                 "durability",
                 ParameterKind::Text,
-                "When a record counts as delivered: process (it is in the file; survives a crash of the service) \
-                 or disk (it is synced too; survives a power failure).",
+                "When a record counts as delivered: process (it is written to the file and survives a crash of the \
+                 service) or disk (it is also synced and survives a power failure).",
             )
             .default_value("process")
             .one_of(&["process", "disk"]),
@@ -68,7 +69,7 @@ struct ConfiguredFile {
     path: PathBuf,
     sync: bool,
     format: Arc<RecordFormat>,
-    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
 }
 
@@ -116,7 +117,7 @@ impl Destination for ConfiguredFile {
     }
 }
 
-/// Why the name of a file is hardly meant, and what to write.
+/// Returns why a file name is probably a mistake, and a remedy.
 fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
     const PACKED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "zip"];
     let text = path.to_str()?;
@@ -130,7 +131,7 @@ fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
     Some((message, "leave the ending out, and compress the file once it is moved away"))
 }
 
-/// What a blocking thread works on.
+/// State used on a blocking thread.
 struct Output {
     appender: Appender,
     frame: Frame,
@@ -147,7 +148,7 @@ struct Lines {
 #[async_trait]
 impl Writer for Lines {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        // A call that was given up: its rows come again, whatever became of them.
+        // Wait for a call that was dropped. The executor sends its records again, whatever the outcome.
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
         output.frame.clear();
@@ -201,8 +202,8 @@ fn broken() -> Fault {
     Fault::fatal("file_unwritable", "the thread that writes the file panicked")
 }
 
-/// What could be written and cannot any more may come back: a directory that was moved, a right that was revoked, a
-/// file system that is mounted anew. Nobody reads a pipe again that has lost its reader.
+/// Makes a fault transient. A file that was writable may become so again: after a moved directory, a revoked permission
+/// or an unmounted file system. A pipe that lost its reader stays unwritable.
 fn taken_away(fault: Fault) -> Fault {
     if fault.code() == "reader_gone" { fault } else { fault.with_class(FaultClass::Transient) }
 }

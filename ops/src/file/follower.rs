@@ -1,4 +1,4 @@
-//! The file behind a path over its life: waited for, grown, rotated, truncated. Everything here blocks.
+//! Follows the file at a path while it is created, grows, is rotated or truncated. Everything here blocks.
 
 mod current;
 mod opening;
@@ -18,62 +18,62 @@ use super::watch::Arrivals;
 use current::Current;
 pub(super) use opening::{misled, open_regular};
 
-/// A file that was renamed is left only when nothing was added to it for so long: its writer may go on with it
-/// until it is told. When it is opened only after it was moved away, this counts from its last change, unless it is the
-/// newest of such files.
+/// Idle time after which a renamed file is left: its writer may continue to write to it until it reopens the path. If
+/// the file was already renamed when it was opened, the time counts from its last change, except for the newest of such
+/// files.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How often the files that wait are looked at while there is something to read.
+/// Interval between checks of the waiting files while there is something to read.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a look at the file brought.
+/// Result of a step.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// There is no file of that name.
+    /// There is no file at the path.
     Missing,
-    /// A file was opened; read from here on.
+    /// A file was opened; reading starts at this place.
     Opened(Opened),
     /// Bytes were appended to the buffer.
     Grown,
-    /// There is nothing more now.
+    /// The end of the file is reached.
     AtEnd,
-    /// The file was replaced by another, or is gone, and its writer gets a moment before it is left.
+    /// The file was replaced or removed. It is left after a grace period for its writer.
     Leaving,
-    /// The file was replaced by another, and the directory cannot be listed: other files may have come between.
+    /// The file was replaced, and the directory cannot be listed, so it is unknown whether other files came after it.
     Unlisted,
-    /// The file was replaced by another, and all of it was read. The next look opens the other one.
+    /// The file was replaced and read to its end. The next step opens the next file.
     Replaced,
-    /// The file holds other content than what was read. The next look reads it from its start.
+    /// The file's content was replaced. The next step reads it from its start.
     Truncated,
-    /// It was only asked what is left to read.
+    /// Only the backlog was measured.
     Surveyed,
 }
 
-/// Where reading starts in a file.
+/// Start of reading in a file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) place: Place,
-    /// Something the user should know.
+    /// A warning for the user.
     pub(super) warning: Option<String>,
 }
 
-/// Reads the file behind a path, whichever it is.
+/// Reads the successive files at a path.
 #[derive(Debug)]
 pub(super) struct Follower {
     path: PathBuf,
     resume: Option<Resume>,
     current: Option<Current>,
-    /// The file that was rotated away after the one that was left, and whether the system told of it.
+    /// The next file, which was rotated away after the last one, and whether the system reported it.
     next: Option<(File, bool)>,
     left: Before,
-    /// The directory of the files that are read, and how the current one was named there last.
+    /// The directory of the files, and the forms of the name that the current file had there last.
     directory: Option<Directory>,
     forms: Vec<Form>,
-    /// Files that hold other content than what was read last: their length and when they were written.
+    /// Files whose content differs from the one that was read last: length and time of the last write, by identity.
     others: HashMap<u32, (u64, SystemTime)>,
-    /// The files that appear at the path, where the system tells of them.
+    /// Files that appear at the path, if the system reports them.
     arrivals: Option<Arrivals>,
-    /// When the files that wait were looked at last.
+    /// Time of the last check of the waiting files.
     looked: Option<Instant>,
     survey: Survey,
     missed: Missed,
@@ -83,15 +83,15 @@ pub(super) struct Follower {
 #[derive(Debug)]
 enum Found {
     File(File),
-    /// There is none but that at the path, and those that the system tells of.
+    /// There is none except the one at the path and those that the system reports.
     None {
         is_certain: bool,
     },
-    /// The directory cannot be listed now.
+    /// The directory cannot be listed.
     Unlisted,
 }
 
-/// The file that was left last, and those left before it that were last written to at the same time.
+/// The file that was left last, and those left before it with the same time of the last write.
 #[derive(Debug, Default)]
 struct Before {
     identities: Vec<u32>,
@@ -116,12 +116,12 @@ impl Follower {
         }
     }
 
-    /// The path that is followed.
+    /// Returns the path that is followed.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Looks at the file: appends what is next to `buffer`, of a line that is longer than [`CHUNK`] at most `most` bytes.
+    /// Reads the next bytes into `buffer`. Of a line longer than [`CHUNK`], reads at most `most` bytes.
     pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
         if self.current.is_some() && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.keep_what_is_cut()?;
@@ -143,7 +143,7 @@ impl Follower {
         let (replaced, next) = match fs::metadata(&self.path) {
             _ if waiting > 0 => (true, None),
             Ok(metadata) => (self::identity(&metadata) != identity, None),
-            // Its successor was moved away too, and the next one is not there yet.
+            // The successor was moved away too, and the next file does not exist yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => match self.successor()? {
                 Found::File(next) => (true, Some(next)),
                 Found::None { .. } | Found::Unlisted => (false, None),
@@ -151,13 +151,13 @@ impl Follower {
             Err(e) => return Err(e),
         };
         let Some(current) = self.current.as_mut().filter(|_| replaced) else { return Ok(Step::AtEnd) };
-        // A restart may find many files that were moved away: it does not wait at each.
+        // After a restart many files may be moved away already: do not wait at each of them.
         let is_at_rest = current.replaced.is_none() && was_moved && is_at_rest(&metadata);
-        // The more files wait, the longer ago its writer was told.
+        // The more files wait, the longer ago the writer reopened the path.
         let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
         let has_grace = current.replaced.get_or_insert_with(Instant::now).elapsed() < grace;
         let next = match next {
-            // Another one was moved away since: its writer was told twice.
+            // Another file was moved away after this one, so the writer has reopened the path twice.
             None if is_at_rest => match self.successor()? {
                 Found::File(next) => Some(next),
                 Found::None { .. } | Found::Unlisted => None,
@@ -174,7 +174,7 @@ impl Follower {
                 Found::Unlisted => return Ok(Step::Unlisted),
                 Found::None { is_certain } => {
                     self.missed.unknown += u64::from(!is_certain);
-                    // The last look at the next one, before it is read.
+                    // Last check of the next file before it is read.
                     self.keep_what_is_cut()?;
                     match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
                         Next::File(file) => Some((file, true)),
@@ -198,8 +198,8 @@ impl Follower {
         self.arrivals.as_ref().map(Arrivals::generations)
     }
 
-    /// The file after the current one, of those that were moved away from the path as well and were there before the
-    /// system was asked to tell. Where the directory was moved, it is searched where it is now, and then that in its place.
+    /// Finds the next file among those that were moved away and were there before the system's reports began. If the
+    /// directory was moved, searches it at its new place, then the one that replaced it.
     fn successor(&mut self) -> io::Result<Found> {
         let Some(current) = &self.current else { return Ok(Found::None { is_certain: true }) };
         let told: Vec<u32> =
@@ -229,7 +229,8 @@ impl Follower {
                 Err(e) => return Err(e),
             }
         }
-        // Nobody tells of a directory that could never be listed. It is not waited for where nothing points to more files.
+        // The system reports nothing about a directory that could never be listed. Do not wait for it unless something
+        // indicates more files.
         let is_closed = denied && self.arrivals.is_none() && !current.was_moved;
         Ok(match current.is_told || is_closed || listed && !denied {
             true => Found::None { is_certain: !is_closed },
@@ -237,8 +238,9 @@ impl Follower {
         })
     }
 
-    /// Finds the files, the current one and those that wait, that were truncated or rewritten in place before all that
-    /// they were seen to hold was read. A copy of that is read, where one is beside the path; else it is noted as missed.
+    /// Finds files that were truncated or rewritten in place before all their seen content was read, among the current
+    /// and the waiting ones. If a copy of the content is beside the path, it is read instead; otherwise the content
+    /// counts as missed.
     fn keep_what_is_cut(&mut self) -> io::Result<()> {
         self.looked = Some(Instant::now());
         self.keep_what_is_cut_of_current()?;
@@ -246,7 +248,7 @@ impl Follower {
         for (identity, lost) in self.generations().map(|them| them.look(current)).unwrap_or_default() {
             let next = self.next.as_ref().map(|(file, _)| file);
             let read = self.current.iter().map(|current| &current.file).chain(next);
-            // It may be a copy that is read already.
+            // The file that is being read may itself be the copy.
             if read.map(|file| lost.ends.are_in(file)).any(|has| has.unwrap_or(false)) {
                 continue;
             }
@@ -282,7 +284,7 @@ impl Follower {
         self.missed.last = Some(SystemTime::now());
     }
 
-    /// A file beside the path that holds what another one held. An older one that begins alike was written earlier.
+    /// Returns a file beside the path that holds the lost content. Skips files that were last written before it.
     fn copy_of(&self, lost: &Seen) -> Option<(File, u32)> {
         let directory = Directory::of(&self.path).ok()?;
         let present = fs::metadata(&self.path).ok().map(|metadata| identity(&metadata));
@@ -297,9 +299,9 @@ impl Follower {
         })
     }
 
-    /// Looks at what is left to read, and reads nothing.
+    /// Measures the backlog without reading.
     pub(super) fn survey(&mut self) {
-        // What that fails of, the next read meets again.
+        // The next read reports the same error.
         let _ = self.keep_what_is_cut();
         let metadata = self.current.as_ref().and_then(|current| current.file.metadata().ok());
         let current = self.current.as_ref().map(|current| current.identity);
@@ -324,17 +326,17 @@ impl Follower {
         self.survey = survey;
     }
 
-    /// Result of the last survey.
+    /// Returns the result of the last survey.
     pub(super) fn surveyed(&self) -> &Survey {
         &self.survey
     }
 
-    /// Bytes of the current file that were read.
+    /// Returns the number of bytes read from the current file.
     pub(super) fn read(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.ends.len)
     }
 
-    /// Generations missed since the file was first opened.
+    /// Returns the counts of missed files since the first file was opened.
     pub(super) fn missed(&self) -> Missed {
         let told = self.generations().map(Generations::missed).unwrap_or_default();
         Missed {
@@ -347,13 +349,13 @@ impl Follower {
     }
 }
 
-/// Whether a file was neither written nor renamed for as long as its writer may go on with it.
+/// Returns `true` if the file was neither written nor renamed during the grace period.
 fn is_at_rest(metadata: &Metadata) -> bool {
     let changed = u64::try_from(metadata.ctime()).ok().and_then(|seconds| {
         SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, u32::try_from(metadata.ctime_nsec()).ok()?))
     });
     [metadata.modified().ok(), changed].into_iter().all(|at| {
-        // A time to come, as of a clock that was set back, tells nothing.
+        // A time in the future, as after a clock was set back, proves nothing.
         at.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago >= GRACE)
     })
 }

@@ -1,7 +1,7 @@
-//! The files that were at a path one after the other, each opened as soon as it appears.
+//! Queue of the files that appear at a path, each opened as soon as it appears.
 //!
-//! Log rotation may rename, compress and delete a file faster than a reader comes to it. An open file can be read
-//! whatever becomes of its names, so the files are opened when the system tells of them, not when they are wanted.
+//! Log rotation may rename, compress and delete a file before the reader comes to it. An open file stays readable
+//! whatever happens to its names. So the files are opened when the system reports them, not when they are needed.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -14,29 +14,29 @@ use super::follower::{misled, open_regular};
 use super::position::{Seen, identity};
 use super::rotation::Directory;
 
-/// Most files that are held open for a reader that is late; later ones are opened when it has read these.
+/// Maximum number of files that are held open for a late reader. Later ones are opened after these are read.
 const MOST_OPEN: usize = 128;
 
-/// How long a file that cannot be found is waited for: what became of its name may not have been told yet.
+/// Time to wait for a file that cannot be found: the report about its new name may still be on the way.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A change in the directory of the path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// An entry of a new file.
+    /// An entry was created.
     Created,
-    /// An entry lost its name; the one with the same number gets it.
+    /// An entry lost its name; the entry of the `MovedTo` with the same number receives it.
     MovedFrom(u32),
-    /// An entry got a name.
+    /// An entry received a name.
     MovedTo(u32),
-    /// An entry is gone.
+    /// An entry was deleted.
     Deleted,
 }
 
-/// The files that appeared at a path, and were not taken by the reader yet.
+/// Files that appeared at a path and that the reader has not taken.
 #[derive(Debug)]
 pub(super) struct Generations {
-    /// Its files are opened wherever it is moved to.
+    /// The directory, kept open so that files are found even if it is moved.
     directory: Directory,
     name: OsString,
     queue: Mutex<Queue>,
@@ -45,23 +45,23 @@ pub(super) struct Generations {
 #[derive(Debug, Default)]
 struct Queue {
     files: VecDeque<Generation>,
-    /// Changes were told that were not all worked in.
+    /// True if reported changes are not fully processed.
     unsettled: bool,
     missed: Missed,
 }
 
-/// What could not be read.
+/// Counts of files that could not be read completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
     /// Files that were gone before they could be opened.
     pub(super) files: u64,
-    /// When the last of them appeared.
+    /// Time at which the last of them appeared.
     pub(super) last: Option<SystemTime>,
-    /// The system did not tell all changes: there may be more.
+    /// Number of times that the system lost reports, so that more files may be missing.
     pub(super) unknown: u64,
-    /// Files that were truncated or rewritten in place before all that they held was read.
+    /// Files that were truncated or rewritten in place before all their content was read.
     pub(super) cut: u64,
-    /// Such files whose content a copy beside them has: that is read instead.
+    /// Such files whose content was read from a copy instead.
     pub(super) copied: u64,
 }
 
@@ -70,39 +70,39 @@ struct Generation {
     appeared: (SystemTime, Instant),
     called: Called,
     opened: Option<(File, u32)>,
-    /// What it held when it was looked at last.
+    /// Content at the last check.
     seen: Seen,
-    /// Something else than a file was found under its name: it has no lines that could be missed.
+    /// True if the name led to something other than a file, so that no lines can be missed.
     is_no_file: bool,
 }
 
-/// What is known of the name of a file in the directory.
+/// Name of a file in the directory, as far as known.
 #[derive(Debug)]
 enum Called {
     Name(OsString),
-    /// It is being renamed.
+    /// The file is being renamed; the number is that of the rename.
     Moving(u32),
-    /// It is gone, or in another directory.
+    /// The file is gone, or in another directory.
     Gone,
 }
 
-/// The next file.
+/// The next file to read.
 #[derive(Debug)]
 pub(super) enum Next {
     File(File),
-    /// There will be one, or it is not known yet whether there is.
+    /// A file is expected, or its existence is not known yet.
     Later,
     None,
 }
 
 impl Generations {
-    /// Follows the entry of this name in this directory.
+    /// Creates a queue for the entry `name` in `directory`.
     pub(super) fn new(directory: Directory, name: OsString) -> Self {
         let queue = Queue::default();
         Generations { directory, name, queue: Mutex::new(queue) }
     }
 
-    /// Where the files appear.
+    /// Returns the directory in which the files appear.
     pub(super) fn directory(&self) -> &Directory {
         &self.directory
     }
@@ -111,16 +111,16 @@ impl Generations {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the file for new that is at the path.
+    /// Adds the file that is at the path as a new one.
     pub(super) fn begin(&self) {
         let mut queue = self.lock();
         queue.appear(&self.name);
         self.open(&mut queue);
-        // There need not be one.
+        // The path may have no file.
         queue.files.retain(|file| file.opened.is_some());
     }
 
-    /// Notes a change of an entry.
+    /// Records a change of an entry.
     pub(super) fn see(&self, name: &OsStr, change: Change) {
         let mut queue = self.lock();
         let is_ours = *name == *self.name;
@@ -151,19 +151,19 @@ impl Generations {
         }
     }
 
-    /// Notes that the system did not tell all changes.
+    /// Records that the system lost reports.
     pub(super) fn see_nothing(&self) {
         self.lock().missed.unknown += 1;
     }
 
-    /// Opens what appeared; `told`: the system has no more changes to tell. Blocks.
+    /// Opens the files that appeared. `told` is true if no more reports are pending. Blocks.
     pub(super) fn settle(&self, told: bool) {
         let mut queue = self.lock();
         self.open(&mut queue);
         queue.unsettled &= !told;
     }
 
-    /// The next file after those that were taken, unless it is the `current` one. Blocks.
+    /// Removes and returns the next file, unless it is the `current` one. Blocks.
     pub(super) fn take(&self, current: Option<u32>) -> Next {
         let mut queue = self.lock();
         if queue.unsettled && queue.files.iter().any(|file| file.appeared.1.elapsed() < PATIENCE) {
@@ -184,14 +184,14 @@ impl Generations {
         }
     }
 
-    /// Files that wait, the `current` one apart.
+    /// Returns the number of waiting files, without the `current` one.
     pub(super) fn waiting(&self, current: Option<u32>) -> usize {
         let is_current = |file: &&Generation| file.opened.as_ref().is_some_and(|(_, it)| Some(*it) == current);
         let queue = self.lock();
         queue.files.len() - queue.files.iter().filter(is_current).count()
     }
 
-    /// The same: their identities, lengths, and when they were last written to. Blocks.
+    /// Returns the identities, lengths and last write times of the waiting files, without the `current` one. Blocks.
     pub(super) fn lengths(&self, current: Option<u32>) -> Vec<(u32, u64, Option<SystemTime>)> {
         let queue = self.lock();
         let opened = queue.files.iter().filter_map(|file| file.opened.as_ref());
@@ -203,19 +203,20 @@ impl Generations {
         others.filter_map(length).collect()
     }
 
-    /// Looks at the files that wait, the `current` one apart: which of them were truncated or rewritten since the last
-    /// look, and what they held then. Blocks.
+    /// Checks the waiting files, without the `current` one. Returns those that were truncated or rewritten since the
+    /// last check, with their previous content. Blocks.
     pub(super) fn look(&self, current: Option<u32>) -> Vec<(u32, Seen)> {
         let mut queue = self.lock();
         let looked = queue.files.iter_mut().filter_map(|Generation { opened, seen, .. }| {
             let (file, identity) = opened.as_ref().filter(|(_, identity)| Some(*identity) != current)?;
-            // What cannot be read now is met again when its turn comes.
+            // A file that cannot be read is reported when its turn comes.
             Some((*identity, seen.look(file).ok()??))
         });
         looked.collect()
     }
 
-    /// Has a file read before another one that waits, or before all where that does not, unless it waits as well.
+    /// Inserts a file before another waiting one, or at the front if `before` does not wait. Does nothing if the file
+    /// waits already.
     pub(super) fn insert(&self, before: Option<u32>, file: File, identity: u32) {
         let mut queue = self.lock();
         let is = |file: &Generation, wanted| file.opened.as_ref().is_some_and(|(_, it)| *it == wanted);
@@ -227,7 +228,7 @@ impl Generations {
             at,
             Generation {
                 appeared: (SystemTime::now(), Instant::now()),
-                // It is open: what becomes of its name is nothing to it.
+                // The file is open, so its name does not matter.
                 called: Called::Gone,
                 opened: Some((file, identity)),
                 seen: Seen::default(),
@@ -236,12 +237,12 @@ impl Generations {
         );
     }
 
-    /// What could not be read so far.
+    /// Returns the counts of missed files so far.
     pub(super) fn missed(&self) -> Missed {
         self.lock().missed
     }
 
-    /// Opens the files that have a name, and notes those that are gone.
+    /// Opens the files that have a name, and counts those that are gone.
     fn open(&self, queue: &mut Queue) {
         let mut at = 0;
         while at < queue.files.len() {
@@ -271,7 +272,7 @@ impl Generations {
             };
             let same = |other: &Generation| other.opened.as_ref().is_some_and(|(_, it)| *it == identity);
             match queue.files.iter().position(same) {
-                // The earlier one was renamed before it was opened, and this one was opened in its place.
+                // The earlier file was renamed before it was opened, and this one was opened in its place.
                 Some(other) if other < at => {
                     queue.files[at].opened = queue.files[other].opened.take();
                     queue.files[at].seen = std::mem::take(&mut queue.files[other].seen);
@@ -310,14 +311,14 @@ impl Queue {
     }
 }
 
-/// Whether what stands under a name is something else than a file: a directory, a pipe, a socket, a device, or a link
-/// that leads to itself.
+/// Returns `true` if the name leads to something other than a file: a directory, a pipe, a socket, a device, or a link
+/// to itself.
 fn tells_of_no_file(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput) || misled(error).is_some()
 }
 
 impl Generation {
-    /// Whether it will not be found any more.
+    /// Returns `true` if the file can no longer be found.
     fn is_missing(&self) -> bool {
         matches!(self.called, Called::Gone) || self.appeared.1.elapsed() >= PATIENCE
     }

@@ -1,42 +1,43 @@
-//! What is about to be appended, kept beside the file: after a crash it tells our own torn line from foreign data.
+//! Write intents, kept beside the file. After a crash they distinguish a torn line of this destination from foreign
+//! data.
 //!
-//! Before each write the bytes are stored in `.<name>.anabranch`, with the place where they go. A process that is
-//! killed in the middle of a write leaves a part of them in the file; if the file then ends in exactly such a part,
-//! byte by byte, it is ours and the torn line is cut. Everything else is left alone. The intent is not synced: it
-//! outlives the process, and after a power failure it is only as new as the file system makes it.
+//! Before each write, the bytes and their place are stored in `.<name>.anabranch`. If a process is killed during a
+//! write, the file ends with a part of these bytes. If the end of the file matches such a part byte by byte, the torn
+//! line is cut. All other data stays. Intents are not synced: they outlive the process, and after a power failure they
+//! are only as new as the file system makes them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes before the data.
+/// Bytes of the header before the data.
 pub(super) const HEADER: usize = 48;
 
-/// A larger intent is not kept on disk longer than its write takes.
+/// Size in bytes above which an intent is removed from disk after its write.
 const LARGE: usize = 4 << 20;
 
 const MAGIC: &[u8; 8] = b"anabr\x00\x00\x01";
 
-/// The file of intents.
+/// The file that holds the intents.
 #[derive(Debug)]
 pub(super) struct Intents {
     path: PathBuf,
     file: File,
 }
 
-/// A write.
+/// An intended write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Intent {
-    /// Device and number of the file.
+    /// Device and inode number of the file.
     pub(super) identity: (u64, u64),
-    /// Length of the file before.
+    /// Length of the file before the write.
     pub(super) start: u64,
-    /// Bytes to write.
+    /// Number of bytes to write.
     pub(super) len: u64,
-    /// Bytes between the header and them.
+    /// Number of bytes between the header and the data.
     pub(super) skip: u8,
-    /// Whether a record may hold line feeds, so that only the start of the write is surely between two records.
+    /// True if a record may contain line feeds. Then only the start of the write is certainly a record boundary.
     pub(super) many_lines: bool,
 }
 
@@ -66,7 +67,7 @@ impl Intent {
 }
 
 impl Intents {
-    /// Where the intents of a file are kept.
+    /// Returns the path of the intents of a file.
     pub(super) fn path_for(file: &Path) -> Option<PathBuf> {
         let mut name = std::ffi::OsString::from(".");
         name.push(file.file_name()?);
@@ -74,7 +75,7 @@ impl Intents {
         Some(file.with_file_name(name))
     }
 
-    /// Opens or creates it. Others may not read it: it holds data.
+    /// Opens or creates the file. It holds data, so other users cannot read it.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let refused = || io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name");
         match fs::symlink_metadata(&path) {
@@ -84,7 +85,7 @@ impl Intents {
             Err(e) => return Err(e),
         }
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        // A link put there in between would lead somewhere else.
+        // Guards against a link that was put there between the check and the opening.
         let (ours, named) = (file.metadata()?, fs::symlink_metadata(&path)?);
         if (ours.dev(), ours.ino()) != (named.dev(), named.ino()) {
             return Err(refused());
@@ -92,30 +93,30 @@ impl Intents {
         Ok(Intents { path, file })
     }
 
-    /// Stores an intent. `frame` is room for the header, then the data.
+    /// Stores an intent. `frame` holds room for the header, then the data.
     pub(super) fn store(&mut self, intent: &Intent, frame: &mut [u8]) -> io::Result<()> {
         if self.file.metadata()?.nlink() == 0 {
-            // Another writer of the same file closed and took it away.
+            // Another writer of the same file closed it and removed the intents.
             *self = Intents::open(self.path.clone())?;
         }
         frame[..HEADER].copy_from_slice(&intent.encode());
         let stored = self.file.write_all_at(frame, 0);
         if stored.is_err() {
-            // Half an intent must not take up the space that is missing.
+            // A partial intent must not occupy space on a full disk.
             let _ = self.file.set_len(0);
         }
         stored
     }
 
-    /// The write is over, and the file is as it should be.
+    /// Marks the write as complete.
     pub(super) fn done(&self, frame: &[u8]) {
         if frame.len() > LARGE {
-            // It may stay: only its size would be a nuisance.
+            // Truncating may fail: the intent then only wastes space.
             let _ = self.file.set_len(0);
         }
     }
 
-    /// To what length `target` must be cut so that no part of an unfinished write of ours is left in it.
+    /// Returns the length to which `target` must be cut to remove an unfinished write of this destination, or `None`.
     pub(super) fn torn(&self, target: &File) -> io::Result<Option<u64>> {
         let mut header = [0; HEADER];
         match self.file.read_exact_at(&mut header, 0) {
@@ -155,7 +156,7 @@ impl Intents {
         Ok((keep < written).then_some(intent.start + keep))
     }
 
-    /// Takes it away.
+    /// Deletes the file of intents.
     pub(super) fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }

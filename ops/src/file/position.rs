@@ -1,4 +1,4 @@
-//! Positions in a file, and how a file is recognised again.
+//! Positions in a file, and recognition of a file that was read before.
 
 use std::fs::File;
 use std::io;
@@ -10,27 +10,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
 
-/// How much of a file's start tells it from another.
+/// Bytes at the start of a file that identify it.
 const HEAD: usize = 1024;
 
-/// What the reader of a file has delivered.
+/// Progress of a reader in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
-    /// Start of the first line that was not delivered as a whole line.
+    /// Start of the first line that was not delivered completely.
     pub(super) offset: u64,
-    /// Number of lines before it.
+    /// Number of lines before `offset`.
     pub(super) line: u64,
-    /// Bytes of an unterminated line after `offset` that were delivered.
+    /// Bytes after `offset` that were delivered as an unterminated line.
     pub(super) tail: u64,
-    /// Number of the file in its file system, shortened.
+    /// Shortened hash of the device and inode number.
     pub(super) identity: u32,
-    /// When the file was made, see [`born`].
+    /// Creation time of the file, see [`born`].
     pub(super) born: u64,
-    /// Of the path at which the file is read.
+    /// Checksum of the path at which the file is read.
     pub(super) path: PathSum,
-    /// Of the first [`HEAD`] bytes of what was delivered.
+    /// Checksum of the first [`HEAD`] delivered bytes.
     head: Head,
-    /// Of its last line.
+    /// Checksum of the last delivered line.
     trail: Trail,
 }
 
@@ -39,43 +39,43 @@ pub(super) struct Place {
 pub(super) struct PathSum(u16);
 
 impl PathSum {
-    /// Of a path as it is written.
+    /// Computes the checksum of a path as it is written.
     pub(super) fn of(path: &Path) -> Self {
         PathSum(Head::of(path.as_os_str().as_bytes()).short() as u16)
     }
 }
 
-/// Positions of the first version had no checksum of the last line, those of the second not when the file was made, those
-/// of the third not the path.
+/// Versions of the position format. The first has no checksum of the last line, the second no creation time, the third
+/// no path.
 const FIRST_VERSION: u8 = 1;
 const SECOND_VERSION: u8 = 2;
 const THIRD_VERSION: u8 = 3;
 const VERSION: u8 = 4;
 
-/// The bits of the number of a line.
+/// Mask of the line number's bits.
 const LINE: u64 = (1 << 48) - 1;
 
 /// Bytes of a position with a delivered tail.
 pub(super) const LONGEST: usize = 41;
-/// And of one without.
+/// Bytes of a position without a tail.
 const USUAL: usize = 33;
 
 impl Place {
-    /// The start of a file.
+    /// Returns the start of a file.
     pub(super) fn start(identity: u32, born: u64) -> Self {
         Place { identity, born, ..Place::default() }
     }
 
-    /// The start of the same file.
+    /// Returns the start of the same file.
     pub(super) fn restarted(&self) -> Self {
         Place { path: self.path, ..Place::start(self.identity, self.born) }
     }
 
-    /// Writes it to the start of `room`; how many bytes these are. The same place in the same file always has the same
-    /// ones: destinations name by them what they write.
+    /// Encodes the place at the start of `room` and returns the number of bytes. The same place in the same file always
+    /// has the same encoding, because destinations derive names from it.
     pub(super) fn encode(&self, room: &mut [u8]) -> usize {
-        // 48 bits of the offset and of the number of the line: 256 TiB. Destinations write positions of records, so that
-        // each byte costs.
+        // The offset (256 TiB) and the line number take 48 bits each. Destinations store positions with records, so
+        // every byte counts.
         room[..8].copy_from_slice(&(self.offset << 8 | u64::from(VERSION)).to_le_bytes());
         room[7..15].copy_from_slice(&(self.line & LINE | u64::from(self.path.0) << 48).to_le_bytes());
         room[15..19].copy_from_slice(&self.identity.to_le_bytes());
@@ -89,7 +89,8 @@ impl Place {
         LONGEST
     }
 
-    /// Past a line: the last so many bytes of `seen`, its line feed included. What is before them came before.
+    /// Moves past a line: the last `len` bytes of `seen`, including its line feed. The bytes before them precede it in
+    /// the file.
     #[inline]
     pub(super) fn advance(&mut self, seen: &[u8], len: usize) {
         self.offset += len as u64;
@@ -99,12 +100,12 @@ impl Place {
         self.trail.feed(seen, len);
     }
 
-    /// All that was seen was passed, and something else will be.
+    /// Prepares for a new `seen` buffer after all bytes of this one were passed.
     pub(super) fn turn(&mut self, seen: &[u8]) {
         self.trail.turn(seen);
     }
 
-    /// With an unterminated line that is delivered.
+    /// Returns the place after an unterminated line that is delivered.
     pub(super) fn with_tail(mut self, tail: &[u8]) -> Self {
         self.tail = tail.len() as u64;
         self.head.feed(tail);
@@ -113,26 +114,26 @@ impl Place {
     }
 }
 
-/// A place read back from a position: of the content only the short checksums are left.
+/// A place decoded from a position. Of the content, only short checksums remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
     pub(super) offset: u64,
     pub(super) line: u64,
     pub(super) tail: u64,
     pub(super) identity: u32,
-    /// When the file was made; 0 where that is unknown.
+    /// Creation time of the file; 0 if unknown.
     pub(super) born: u64,
     head: u32,
     trail: Option<u32>,
-    /// Where it was read; unknown in positions of earlier versions.
+    /// Path at which the file was read; unknown in positions of earlier versions.
     path: Option<PathSum>,
 }
 
 impl Resume {
-    /// From a position of ours.
+    /// Decodes a position.
     ///
     /// # Errors
-    /// Fatal: it is not one.
+    /// Fatal if the position does not come from a file source.
     pub(super) fn decode(position: &Position) -> Result<Self, Fault> {
         Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(
@@ -175,23 +176,23 @@ impl Resume {
         bytes.is_empty().then_some(resume)
     }
 
-    /// Whether this is the file that was read, as far as its number tells and when it was made: another file may get the
-    /// number of one that is gone.
+    /// Returns `true` if the identity and creation time match the file that was read. The identity is not enough,
+    /// because file systems reuse inode numbers.
     pub(super) fn is_of(&self, identity: u32, born: u64) -> bool {
         identity == self.identity && (self.born == 0 || born == 0 || born == self.born)
     }
 
-    /// Whether it was read at another path for sure.
+    /// Returns `true` if the file was certainly read at another path.
     pub(super) fn is_of_other_path(&self, path: PathSum) -> bool {
         self.path.is_some_and(|was| was != path)
     }
 
-    /// How many bytes were delivered.
+    /// Returns the number of bytes that were delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.offset.saturating_add(self.tail)
     }
 
-    /// If `file` holds what was delivered, as far as the checksums tell: the place in it.
+    /// Returns the place in `file` if its content matches the checksums of the delivered bytes.
     pub(super) fn matches(&self, file: &File) -> io::Result<Option<Place>> {
         let delivered = self.delivered();
         let metadata = file.metadata()?;
@@ -237,14 +238,14 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Of these bytes.
+    /// Computes the checksum of `bytes`.
     fn of(bytes: &[u8]) -> Self {
         let mut head = Head::default();
         head.feed(bytes);
         head
     }
 
-    /// The next bytes of the file; those after [`HEAD`] change nothing.
+    /// Adds the next bytes of the file. Ignores those after the first [`HEAD`].
     #[inline]
     fn feed(&mut self, bytes: &[u8]) {
         if self.len < HEAD {
@@ -259,12 +260,12 @@ impl Head {
     }
 }
 
-/// Checksum of the last line before a place: of a longer one its last [`Trail::MOST`] bytes, of a shorter one the last
-/// [`Trail::LEAST`] of the file. It is made for every record, so it is a matter of nanoseconds.
+/// Checksum of the last line before a place. Covers at most the last [`Trail::MOST`] bytes of the line, and at least
+/// the last [`Trail::LEAST`] bytes of the file. Computed for every record, so it takes only nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trail {
     sum: u64,
-    /// What is before the bytes that are being seen; zeros before the start of the file.
+    /// Bytes before the current buffer; zeros before the start of the file.
     before: [u8; Trail::LEAST],
 }
 
@@ -279,7 +280,7 @@ impl Trail {
     const MOST: usize = 256;
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// The next line, or what there is of it: the last so many bytes of `seen`.
+    /// Sets the checksum to that of the next line, or the available part of it: the last `len` bytes of `seen`.
     #[inline]
     fn feed(&mut self, seen: &[u8], len: usize) {
         let len = len.clamp(Trail::LEAST, Trail::MOST);
@@ -305,7 +306,8 @@ impl Trail {
         last
     }
 
-    /// Of a file up to a place, whose last line is the last `tail` bytes or, where that is nothing, ends in a line feed.
+    /// Reads the checksum at `place` from a file. The last line is the last `tail` bytes or, if `tail` is 0, ends with
+    /// a line feed.
     fn read(file: &File, place: u64, tail: u64) -> io::Result<Self> {
         let mut bytes = [0; Trail::MOST];
         let seen = &mut bytes[Trail::MOST - place.min(Trail::MOST as u64) as usize..];
@@ -320,7 +322,7 @@ impl Trail {
         Ok(trail)
     }
 
-    /// Products of sixteen bytes each, which do not wait for each other.
+    /// Multiplies blocks of 16 bytes independently of each other, so that the processor can overlap the work.
     #[inline]
     fn sum(bytes: &[u8]) -> u64 {
         let step = |sum: u64, word: &[u8; 16]| {
@@ -338,17 +340,17 @@ impl Trail {
     }
 }
 
-/// The first and the last bytes of what was read of a file, to be compared with those that it has later.
+/// First and last bytes that were read from a file, for comparison with its later content.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
-    /// Bytes that were read.
+    /// Number of bytes that were read.
     pub(super) len: u64,
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
 impl Ends {
-    /// Of the first so many bytes.
+    /// Reads them for the first `len` bytes of a file.
     pub(super) fn read(file: &File, len: u64) -> io::Result<Self> {
         let size = len.min(HEAD as u64) as usize;
         let (mut first, mut last) = (vec![0; size], vec![0; size]);
@@ -357,7 +359,7 @@ impl Ends {
         Ok(Ends { len, first, last })
     }
 
-    /// The next bytes.
+    /// Adds the next bytes that were read.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.len += bytes.len() as u64;
         self.first.extend_from_slice(&bytes[..bytes.len().min(HEAD - self.first.len())]);
@@ -366,7 +368,7 @@ impl Ends {
         self.last.extend_from_slice(new);
     }
 
-    /// Whether the file still has them.
+    /// Returns `true` if the file still contains them at the same places.
     pub(super) fn are_in(&self, file: &File) -> io::Result<bool> {
         let mut room = [0; HEAD];
         for (bytes, at) in [(&self.first, 0), (&self.last, self.len - self.last.len() as u64)] {
@@ -382,17 +384,18 @@ impl Ends {
     }
 }
 
-/// What a file held when it was looked at last.
+/// Content of a file at the last check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) ends: Ends,
-    /// When it was last written to; `None` before the first look.
+    /// Time of the last write; `None` before the first check.
     pub(super) written: Option<SystemTime>,
     changed: (i64, i64),
 }
 
 impl Seen {
-    /// Looks at the file. What was seen before, if that is there no more: the file was truncated, or rewritten.
+    /// Checks the file. If its previous content is gone because the file was truncated or rewritten, returns that
+    /// content's description.
     pub(super) fn look(&mut self, file: &File) -> io::Result<Option<Seen>> {
         let metadata = file.metadata()?;
         let (len, changed) = (metadata.len(), (metadata.ctime(), metadata.ctime_nsec()));
@@ -402,7 +405,7 @@ impl Seen {
         let is_there = len >= self.ends.len && self.ends.are_in(file)?;
         let ends = match Ends::read(file, len) {
             Ok(ends) => ends,
-            // It is being truncated: the next look finds it.
+            // The file is being truncated: the next check finds it.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(e) => return Err(e),
         };
@@ -411,12 +414,12 @@ impl Seen {
     }
 }
 
-/// What tells files of one moment apart: device and number.
+/// Hash of the device and inode number, which distinguishes files that exist at the same time.
 pub(super) fn identity(metadata: &std::fs::Metadata) -> u32 {
     Head::of(&[metadata.dev().to_le_bytes(), metadata.ino().to_le_bytes()].concat()).short()
 }
 
-/// When a file was made, in milliseconds since 1970 (48 bits); 0 where the file system does not keep it.
+/// Returns the creation time of a file in milliseconds since 1970 (48 bits), or 0 if the file system does not store it.
 pub(super) fn born(metadata: &std::fs::Metadata) -> u64 {
     let since = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     since.map_or(0, |since| since.as_millis() as u64 & 0xffff_ffff_ffff)

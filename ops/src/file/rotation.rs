@@ -1,4 +1,4 @@
-//! Files that were at a path and were moved away, as log rotation does: `app.log` becomes `app.log.1`, then `app.log.2`.
+//! Files that were moved away from a path, as log rotation does: `app.log` becomes `app.log.1`, then `app.log.2`.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -13,28 +13,30 @@ use rustix::fs::{Mode, OFlags};
 
 use super::position::{Ends, born, identity};
 
-/// So often a directory is looked at in which files are being renamed.
+/// Number of attempts to list a directory in which files are being renamed.
 const LOOKS: usize = 10;
 
-/// A regular file in the directory of a path whose name holds the stem of the path as a word of its own.
+/// A regular file in the directory of a path whose name contains the path's stem as a separate word.
 pub(super) struct Sibling {
     pub(super) path: PathBuf,
     pub(super) identity: u32,
     pub(super) len: u64,
     pub(super) written: SystemTime,
-    /// When it was made, see [`born`].
+    /// Creation time, see [`born`].
     pub(super) born: u64,
     pub(super) form: Form,
     pub(super) numbers: Vec<String>,
 }
 
-/// What stands before and after the stem in a name, each number as `0`: the same for all files that are rotated alike.
+/// Parts of a name before and after the stem, with each number replaced by `0`. All files of one rotation scheme have
+/// the same form.
 pub(super) type Form = (String, String);
 
-/// A name with so many digits holds a date or a time.
+/// Number of digits from which a name contains a date or a time.
 const DATE_DIGITS: usize = 6;
 
-/// A directory that is held: it can be listed wherever it is moved to. Elsewhere than on Linux it is that of a path.
+/// An open directory, which can be listed even after it is moved. On systems other than Linux, it is identified by its
+/// path.
 #[derive(Debug)]
 pub(super) struct Directory {
     at: PathBuf,
@@ -43,7 +45,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// The one that the entry of a path is in.
+    /// Opens the directory that contains the entry of a path.
     pub(super) fn of(path: &Path) -> io::Result<Directory> {
         let at = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if cfg!(target_os = "linux") {
@@ -60,36 +62,36 @@ impl Directory {
         Ok(Directory { at: at.to_owned(), identity, _held: None })
     }
 
-    /// Its path while it is held.
+    /// Returns a path of the directory that is valid while it is open.
     pub(super) fn at(&self) -> &Path {
         &self.at
     }
 
-    /// Whether the entry of a path is in it.
+    /// Returns `true` if the entry of a path is in this directory.
     pub(super) fn is_of(&self, path: &Path) -> bool {
         Directory::of(path).is_ok_and(|other| other.identity == self.identity)
     }
 
-    /// Whether the entry of a path is in another one.
+    /// Returns `true` if the entry of a path is in another directory.
     pub(super) fn is_replaced(&self, path: &Path) -> bool {
         Directory::of(path).is_ok_and(|other| other.identity != self.identity)
     }
 
-    /// The files in it that may have been at the path.
+    /// Lists the files that may have been at the path.
     ///
     /// # Errors
-    /// It may not be listed, or is gone.
+    /// Fails if the directory cannot be listed or is gone.
     pub(super) fn siblings(&self, path: &Path) -> io::Result<Vec<Sibling>> {
         let Some(stem) = path.file_stem() else { return Ok(Vec::new()) };
         let mut siblings = Vec::new();
-        // One that was removed has no entries: that is no answer.
+        // A removed directory has no entries, which proves nothing.
         if fs::metadata(&self.at)?.nlink() == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
         for entry in fs::read_dir(&self.at)? {
             let entry = entry?;
             let Some((form, numbers)) = form(&entry.file_name(), stem) else { continue };
-            // It may be gone by now.
+            // The file may be gone already.
             let metadata = match entry.metadata() {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata?,
@@ -105,8 +107,8 @@ impl Directory {
 }
 
 impl Sibling {
-    /// Whether its name is that of a path and numbers: `app.log.1`, `app-20260102.log`. One with other words may be
-    /// another log, or be compressed.
+    /// Returns `true` if the name consists of the path's name and numbers: `app.log.1`, `app-20260102.log`. A name with
+    /// other words may be another log or a compressed file.
     pub(super) fn is_numbered(&self, path: &Path) -> bool {
         let (before, after) = &self.form;
         let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
@@ -114,7 +116,7 @@ impl Sibling {
         before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
     }
 
-    /// The file, unless it has another name by now.
+    /// Opens the file; returns `None` if it has another name.
     pub(super) fn open(&self) -> io::Result<Option<File>> {
         match File::open(&self.path) {
             Ok(file) if identity(&file.metadata()?) == self.identity => Ok(Some(file)),
@@ -125,14 +127,15 @@ impl Sibling {
     }
 }
 
-/// Most pairs of files that are compared to find the one that was read; one more is read once too often.
+/// Maximum number of pairs of files that are compared to find the one that was read. Above that, a file may be read
+/// twice.
 const MOST_PAIRS: usize = 4096;
 
-/// Of files that begin alike for so many bytes, the oldest that holds something which neither a longer one of them nor the
-/// file at the path holds.
+/// Returns the oldest file with content that is neither in a longer one nor in the file at the path. All files in
+/// `alike` start with the same `after` bytes.
 ///
 /// # Errors
-/// A file cannot be read.
+/// Fails if a file cannot be read.
 pub(super) fn original(mut alike: Vec<Sibling>, here: Option<&File>, after: u64) -> io::Result<Option<Sibling>> {
     alike.sort_by_key(|sibling| sibling.written);
     let mut pairs = 0;
@@ -140,7 +143,7 @@ pub(super) fn original(mut alike: Vec<Sibling>, here: Option<&File>, after: u64)
         let sibling = &alike[at];
         let Some(file) = sibling.open()? else { continue };
         let mut is_held = here.map(|here| begins(here, &file, after)).transpose()?.unwrap_or(false);
-        // Of two that hold the same, the one that others may come after.
+        // Of two files with the same content, prefer the one that may have successors.
         let rank = |at: usize| (alike[at].len, !alike[at].numbers.is_empty(), at);
         for other in (0..alike.len()).filter(|other| rank(*other) > rank(at)) {
             pairs += 1;
@@ -156,8 +159,8 @@ pub(super) fn original(mut alike: Vec<Sibling>, here: Option<&File>, after: u64)
     Ok(None)
 }
 
-/// Whether a file begins with another one, as far as that is known of the bytes before `after`, of a piece after them and
-/// of the last ones.
+/// Returns `true` if `whole` probably begins with the content of `part`. Bytes before `after` are known to match;
+/// compares a piece after them and the last bytes.
 fn begins(whole: &File, part: &File, after: u64) -> io::Result<bool> {
     const PIECE: u64 = 64 << 10;
     let len = part.metadata()?.len();
@@ -179,41 +182,41 @@ fn begins(whole: &File, part: &File, after: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The file that was at the path and is read to its end.
+/// The file that was at the path and was read to its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left<'l> {
     pub(super) file: &'l File,
-    /// What was read of it.
+    /// First and last bytes that were read.
     pub(super) ends: &'l Ends,
-    /// How it was named when it was seen last.
+    /// Forms of its name when it was last seen.
     pub(super) forms: &'l [Form],
-    /// Files that were read and were last written to at the same time.
+    /// Identities of files that were read, with the same time of the last write.
     pub(super) read: &'l [u32],
 }
 
-/// The file that came after one that was left.
+/// The file after the one that was left.
 #[derive(Debug)]
 pub(super) struct Successor {
-    /// `None`: the next one is at the path.
+    /// The file; `None` if the next one is at the path.
     pub(super) file: Option<File>,
-    /// How it is named, or where there is none the one that was left; empty: that is not in the directory.
+    /// Forms of its name or, if there is none, of the file that was left. Empty if that file is not in the directory.
     pub(super) forms: Vec<Form>,
 }
 
-/// The file that was at `path` after `left`, which was moved away, and was moved away as well: of those that are named as
-/// `left` is now, numbers apart, the one that was last written to next.
+/// Finds the file that was at `path` after `left` and was moved away as well. It is the next by time of the last write
+/// among the files whose names have the same form as that of `left`.
 ///
-/// Where several were written to at the same time, as the file system keeps it, their numbers tell. Where it is unknown
-/// whether a larger number is a newer file, all that are not among those `read` are taken for newer. The `others` are
-/// left out. A copy of `left` stands for it where it is not there itself.
+/// If several have the same time of the last write, their numbers decide. If it is unknown whether a larger number
+/// means a newer file, all files except those in `read` count as newer. Leaves out the `others`. If `left` is not in
+/// the directory, a copy of it takes its place.
 ///
 /// # Errors
-/// The directory may not be listed, or is gone.
+/// Fails if the directory cannot be listed or is gone.
 pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, others: &[u32]) -> io::Result<Successor> {
     let metadata = left.file.metadata()?;
     let (identity_of_left, written) = (identity(&metadata), metadata.modified()?);
     let present = fs::metadata(path).ok().map(|metadata| identity(&metadata));
-    // Files may be renamed meanwhile: what is opened must be what was found.
+    // Files may be renamed during the search: check that the opened file is the one that was found.
     for _ in 0..LOOKS {
         let mut siblings = directory.siblings(path)?;
         let is_left = |sibling: &Sibling| sibling.identity == identity_of_left;
@@ -261,8 +264,8 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
     Err(io::Error::other("the files beside it are renamed all the time"))
 }
 
-/// How the numbers of a newer file compare with those of an older one, among files of one form: as most of those tell
-/// that were written at different times, or else as the form does. `None` where neither does.
+/// Returns how the numbers of a newer file compare with those of an older one of the same form. Decides by the files
+/// with different write times, otherwise by the form. Returns `None` if neither decides.
 fn newer(alike: &[&Sibling]) -> Option<Ordering> {
     let mut by_time = alike.to_vec();
     by_time.sort_by_key(|sibling| sibling.written);
@@ -275,7 +278,7 @@ fn newer(alike: &[&Sibling]) -> Option<Ordering> {
     let Sibling { form: (before, after), numbers, .. } = alike.first()?;
     match numbers.iter().map(String::len).sum() {
         DATE_DIGITS.. => Some(Ordering::Greater),
-        // As logrotate does: `app.log.1`, then `app.log.2`.
+        // The scheme of logrotate: `app.log.1`, then `app.log.2`.
         _ if before.is_empty() && after.ends_with(".0") && numbers.len() == 1 => Some(Ordering::Less),
         _ => None,
     }
@@ -291,7 +294,7 @@ impl Sibling {
     }
 }
 
-/// The form of a name in which `stem` stands as a word of its own, and its numbers.
+/// Returns the form and the numbers of a name that contains `stem` as a separate word.
 fn form(name: &OsStr, stem: &OsStr) -> Option<(Form, Vec<String>)> {
     let (name, stem) = (name.to_string_lossy(), stem.to_string_lossy());
     name.match_indices(&*stem).find_map(|(at, _)| {

@@ -1,4 +1,4 @@
-//! The `file` source: one record per line, as the file grows.
+//! The `file` source: reads one record per line and follows the file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,73 +32,76 @@ use super::watch::Watch;
 use crate::arena::Arena;
 use crate::offload::Offload;
 
-/// An unterminated last line is delivered when it did not grow for so long.
+/// Time without growth after which an unterminated last line is delivered.
 const STABLE: Duration = Duration::from_millis(100);
 
-/// Pause between two looks at a file that does not grow: doubled from the first to the second.
+/// Shortest and longest pause between two checks of a file that does not grow; the pause doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(160));
 
-/// From this pause on the system is asked to tell of changes, so that a file at rest costs nothing.
+/// Pause from which the file is watched through the system, so that an idle file costs nothing.
 const AT_REST: Duration = Duration::from_millis(40);
 
-/// Longest pause between two looks at a file whose changes the system tells: it does not tell those that another
-/// machine makes. Pauses double, so that even such a change waits no longer than the file was at rest before.
+/// Longest pause between two checks of a watched file. The system does not report changes by other machines. Pauses
+/// double, so such a change waits no longer than the file was idle before.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Most records of one read, whatever the room.
+/// Maximum number of records per read.
 const LONGEST_READ: usize = 4096;
 
-/// The kind, for the registry.
+/// Returns the `file` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
         .describe(
-            "Makes a record of each line: the payload is the line without its line feed (a carriage return stays), \
-             the key is the number of the line in the file, and the metadata has `file.path`. A file that does not \
-             exist yet is waited for. A restart goes on after the last line; a file that was renamed and replaced \
-             is read to its end before the new one, also when that happened between two runs and the old file is \
-             still in the same directory. While the source runs on Linux, it opens each file as soon as it appears \
-             under the path, up to 128 ahead of the one it reads: files that are renamed, compressed and deleted in \
-             the meantime are read all the same. A file that was gone before it could be opened is logged and counted \
-             in `anabranch_source_missed_total`; so is one that was truncated or rewritten in place before all was read \
-             that the source had seen in it. If a copy of that is beside it, not compressed and named so that the name \
-             holds that of the path as a word, the source reads the copy for it. A restart does not find deleted files; it reads, in the order in which \
-             they were written, files that took the place of the one it read and were renamed too, to the same name \
-             but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read. Where the file that it \
-             read is gone, it reads those that were made after it, also while no file is at the path, if the file \
-             system keeps when a file is made; their names must be that of the path and numbers. If you change `path`, \
-             the source reads on where it was if the file there begins with what it has read, and otherwise reads that \
-             file from its start.\n\n\
-             A renamed file whose name holds that of the path as a word is recognised by its content too, as in a \
-             directory that was restored from a backup or copied from another host, and where a rotation copies \
-             the file and truncates it. A copy must keep the times of the files (`cp -a`, `rsync -a`): they tell the \
-             order. Where several begin with what was read, as with no more than a common first line, the oldest \
-             is read and all after it: files may come again. A directory that is moved is read on wherever it is; \
-             one that was removed, or that may not be listed, is waited for where renamed files are left to be found \
-             in it. A restart that finds another file at the path fails with `file_unreadable` while the directory \
-             may not be listed.\n\n\
-             A truncated or rewritten file is read again from its start. What was read is recognised by its length, \
-             its first 1,024 bytes and its last 1,024; after a restart, instead of these, by the last line that was \
-             delivered (its last 256 bytes, and at least 64). A rewrite that leaves them where they were, and is \
-             different only in between, is not noticed.\n\n\
-             Rotated files that were written at the same time, as far as the file system keeps it, are read in the \
-             order of their numbers. Where neither the other files nor the name tell whether the larger number is the \
-             newer file, as in `app-1.log` and `app-2.log`, all of them are read: a file that was read by an earlier \
-             run may come again, and none is left out.\n\n\
-             A renamed file is left when nothing was added to it for a second: its writer may still have it open. Of \
-             several that a restart finds, it waits so only at the newest, and at those that were written or renamed \
-             within the last second.\n\n\
-             A last line without line feed is delivered when the end of the file is reached for the first time \
-             and when the file is replaced; if it grows later, the whole line is delivered again under the same \
-             number. While the file is followed, an unterminated line waits for its line feed.\n\n\
-             New lines are seen as they are written. On a network file system whose other machines' changes the \
-             system does not tell, the first may be seen ten seconds late, those after it 160 milliseconds.",
+            "Reads each line as a record. The payload is the line without its line feed (a carriage return \
+             stays), the key is the number of the line in the file, and the metadata contains `file.path`. If the \
+             file does not exist yet, the source waits for it.\n\n\
+             A restart continues after the last line. A file that was renamed and replaced is read to its end \
+             before the new one, even if it was replaced between two runs, as long as the old file is in the same \
+             directory. While the source runs on Linux, it opens each file as soon as it appears under the path, \
+             up to 128 ahead of the one it reads. So files that are renamed, compressed and deleted meanwhile are \
+             read completely. A file that disappeared before it could be opened is logged and counted in \
+             `anabranch_source_missed_total`. So is a file that was truncated or rewritten in place before all \
+             lines that the source had seen in it were read. If an uncompressed copy of those lines is beside it, \
+             in a file whose name contains the name of the path as a separate word, the source reads the copy \
+             instead.\n\n\
+             A restart does not find deleted files. It finds files that took the place of the one it read and \
+             were renamed too, to names that differ only in numbers: `app.log.2`, then `app.log.1`. It reads them \
+             in the order in which they were written. It does not read compressed files. If the file that it read \
+             is gone, it reads the files that were created after it, also while there is no file at the path. \
+             This needs a file system that stores creation times, and names that consist of the name of the path \
+             and numbers. If you change `path`, the source resumes at its position if the file there begins with \
+             the data that it has read. Otherwise, it reads that file from the start.\n\n\
+             A renamed file whose name contains the name of the path as a separate word is also recognized by its \
+             content. This covers directories that were restored from a backup or copied from another host, and \
+             rotations that copy and truncate the file. A copy must keep the times of the files (`cp -a`, `rsync \
+             -a`), because they determine the order. If several files begin with the data that was read, for \
+             example only a common first line, the oldest one and all files after it are read: some records may \
+             be delivered again. A directory that is moved is followed to its new place. If a directory with \
+             unread renamed files was removed or cannot be listed, the source waits for it. If a restart finds \
+             another file at the path and cannot list the directory, it fails with `file_unreadable`.\n\n\
+             A truncated or rewritten file is read again from its start. The data that was read is recognized by \
+             its length and its first and last 1,024 bytes. After a restart, it is recognized by the last \
+             delivered line instead (at least 64 and at most 256 bytes). A rewrite that keeps these bytes in \
+             place and changes only others is not noticed.\n\n\
+             Rotated files with the same time of the last write, in the resolution of the file system, are read \
+             in the order of their numbers. If neither the other files nor the name show whether a larger number \
+             means a newer file, as for `app-1.log` and `app-2.log`, all of them are read. Then no file is left \
+             out, but one that an earlier run has read may be read again.\n\n\
+             The source leaves a renamed file after it has not grown for a second, because its writer may still \
+             have it open. If a restart finds several such files, it waits only at the newest one and at those \
+             that were written or renamed within the last second.\n\n\
+             A last line without line feed is delivered when the end of the file is first reached, and when the \
+             file is replaced. If it grows later, the whole line is delivered again under the same number. While \
+             the file is followed, an unterminated line waits for its line feed.\n\n\
+             New lines are read as they are written. If another machine writes on a network file system that does \
+             not report its changes, the first line may be read ten seconds late and later ones 160 milliseconds.",
         )
         .with(Parameter::new("path", ParameterKind::File, "The file.").required())
         .with(
             Parameter::new(
                 "maxLineBytes",
                 ParameterKind::Bytes,
-                "A longer line stops the pipeline: the bound of the memory one line may take.",
+                "Maximum length of a line. A longer line stops the pipeline. It limits the memory of a line.",
             )
             .default_value("64MiB")
             .validate(Validation::GreaterThan(0.0)),
@@ -118,7 +121,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
 struct ConfiguredFile {
     path: Str,
     limit: usize,
-    /// It was opened before, in this run of the pipeline or an earlier one of the process.
+    /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
 }
 
@@ -145,7 +148,7 @@ impl Source for ConfiguredFile {
         false
     }
 
-    /// Acknowledged lines stay in the file, and in the rotated ones as long as these are there.
+    /// Acknowledged lines stay in the file, and in rotated files while these exist.
     fn rereads(&self) -> bool {
         true
     }
@@ -188,9 +191,9 @@ impl Source for ConfiguredFile {
             missed: Missed::default(),
             arena: Arena::default(),
         };
-        // What cannot be read is said here and now; a file that is missing may come.
+        // Report an unreadable file immediately; a missing file may be created later.
         let step = reader.look(0).await.map_err(|fault| {
-            // A right that was never there is waited for as long as one that a server refuses.
+            // A permission that was never granted is handled like a rejected login.
             let is_new = fault.is_of_login() && !self.opened.load(Ordering::Relaxed);
             if is_new { fault.with_class(FaultClass::Fatal) } else { fault }
         })?;
@@ -200,54 +203,54 @@ impl Source for ConfiguredFile {
     }
 }
 
-/// What a blocking thread works on.
+/// State used on a blocking thread.
 struct Input {
     follower: Follower,
-    /// Bytes of the file after the whole lines.
+    /// Bytes of the file after the last whole line.
     rest: Vec<u8>,
-    /// While the file is at rest.
+    /// Watch of the idle file.
     watch: Option<Watch>,
 }
 
-/// The reader.
+/// Reader of the source.
 struct Lines {
     host: Host,
     path: Str,
     limit: usize,
-    /// Shared by all records.
+    /// Metadata shared by all records.
     metadata: Metadata,
     input: Offload<Input, io::Result<Step>>,
-    /// What was delivered; the next line starts here.
+    /// Place after the last delivered line; the next line starts here.
     place: Place,
-    /// Whole lines, line feeds included, that were not delivered yet.
+    /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
-    /// What a look brought that was not acted on yet.
+    /// Result of a step that was not handled yet.
     found: Option<Step>,
-    /// Bytes of the rest that hold no line feed.
+    /// Number of bytes in `rest` that were searched and contain no line feed.
     scanned: usize,
     idle: Idle,
-    /// The file changed while it was watched, and the system did not tell: it is looked at all the time from then on.
+    /// True if the watched file changed without a report. Then the file is polled.
     changes_untold: bool,
-    /// Of the current file.
+    /// Lengths of the current file over time.
     lengths: Lengths,
-    /// Generations of the file that were reported as missed.
+    /// Counts of missed files that were reported already.
     missed: Missed,
     arena: Arena,
 }
 
-/// What is known while the file does not grow.
+/// State while the file does not grow.
 #[derive(Default)]
 struct Idle {
-    /// `CaughtUp` was said since the last record.
+    /// True if `CaughtUp` was returned since the last record.
     said: bool,
-    /// `CaughtUp` was said at any time.
+    /// True if `CaughtUp` was ever returned.
     ever: bool,
-    /// Length of the unterminated line, and when it is taken for stable.
+    /// Length of the unterminated line, and when it counts as stable.
     tail: Option<(usize, Instant)>,
     pause: Duration,
-    /// The last pause ended without a word from the system.
+    /// True if the last pause ended without a report from the system.
     untold: bool,
-    /// It was said that the directory cannot be listed.
+    /// True if the user was warned that the directory cannot be listed.
     unlisted: bool,
 }
 
@@ -260,10 +263,10 @@ impl Reader for Lines {
                 self.idle = Idle { ever: self.idle.ever, ..Idle::default() };
                 return Ok(Read::Rows { partition: Partition::ONLY, records });
             }
-            // Between here and the next loop, whatever a look brings is noted before anything else is waited for.
+            // Record the result of a step before the next await, so that a dropped call loses nothing.
             if self.found.is_none() {
                 let rest = self.input.here().map_or(0, |input| input.rest.len());
-                // A line as long as the limit, and its line feed.
+                // A line of the maximum length and its line feed.
                 let most = self.limit.saturating_sub(rest).saturating_add(1);
                 let step = self.look(most).await?;
                 self.note(step);
@@ -288,7 +291,7 @@ impl Reader for Lines {
                         return Ok(read);
                     }
                 }
-                // There is more to read in the file that took its place.
+                // The file that took its place has more to read.
                 Some(Step::Leaving | Step::Unlisted) => self.pause().await,
                 Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
             }
@@ -309,7 +312,7 @@ impl Reader for Lines {
             input.follower.survey();
             Ok(Step::Surveyed)
         };
-        // Where a read was dropped, this is the outcome of its look. What that failed of, the next read meets again.
+        // After a dropped read, this returns the result of its step. The next read reports the same error again.
         if let Ok(step) = self.input.run(survey).await.ok()? {
             self.note(step);
         }
@@ -343,22 +346,22 @@ fn unreadable(path: &str, error: &io::Error) -> Fault {
     let text = format!("cannot read {path}: {error}");
     match error.kind() {
         IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
-        // It may be given: a rotation creates the file first and sets its owner later.
+        // Permission may come: a rotation creates the file first and sets its owner later.
         PermissionDenied => Fault::transient("file_unreadable", text).of_login(),
         _ => Fault::transient("file_unreadable", text),
     }
 }
 
-/// Characters with which shells name several files.
+/// Characters that form file patterns in shells.
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 impl Lines {
-    /// Looks at the file, at most `most` bytes further. Cancel-safe: what it brings is not lost.
+    /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
     async fn look(&mut self, most: usize) -> Result<Step, Fault> {
         let watch = self.idle.pause >= AT_REST && !self.changes_untold;
         self.input
             .run(move |input| {
-                // First the watch, then the look: no change falls between them.
+                // Set the watch before the check, so that no change falls between them.
                 if watch && input.watch.is_none() {
                     input.watch = Watch::on(input.follower.path());
                 }
@@ -369,7 +372,7 @@ impl Lines {
             .map_err(|e| unreadable(&self.path, &e))
     }
 
-    /// Takes in what a look brought, at once and without waiting.
+    /// Handles the result of a step without waiting.
     fn note(&mut self, step: Step) {
         if matches!(step, Step::Surveyed) {
             return;
@@ -404,8 +407,8 @@ impl Lines {
         self.found = Some(step);
     }
 
-    /// Moves whole lines out of the rest. The bytes after them are copied: there are none after a long line, and else no
-    /// more than were read at once.
+    /// Moves whole lines out of `rest`. Copies the bytes after them: none after a long line, otherwise at most one
+    /// read.
     fn take_whole_lines(&mut self) {
         let Some(input) = self.input.here() else { return };
         let Some(last) = memchr::memrchr(b'\n', &input.rest[self.scanned..]) else {
@@ -419,7 +422,7 @@ impl Lines {
         self.scanned = 0;
     }
 
-    /// Records of the whole lines at hand, as far as there is room.
+    /// Returns records of the available whole lines, up to the limits of `room`.
     fn lines(&mut self, room: Room) -> Result<Vec<Record>, Fault> {
         let mut records = Vec::new();
         let (most, mut bytes) = (room.rows.clamp(1, LONGEST_READ), 0);
@@ -433,7 +436,7 @@ impl Lines {
                 break;
             }
             if line.len() as u64 == self.place.tail && self.place.tail > 0 {
-                // Delivered before its line feed came.
+                // This line was already delivered before its line feed arrived.
                 self.place.advance(&whole[..=end], end + 1 - start);
                 start = end + 1;
                 continue;
@@ -453,7 +456,7 @@ impl Lines {
         self.place.turn(&whole[..start]);
         self.whole = self.whole.split_off(start);
         if self.whole.is_empty() {
-            // The records alone keep the buffer from here on.
+            // Only the records keep the buffer alive from here on.
             self.whole = Bytes::new();
             if records.is_empty() && self.scanned > self.limit {
                 return Err(self.too_long());
@@ -475,20 +478,21 @@ impl Lines {
         )
     }
 
-    /// The unterminated line at the end, unless there is none or it was delivered.
+    /// Returns the unterminated line at the end, unless there is none or it was delivered.
     fn rest(&mut self) -> Option<&mut Vec<u8>> {
         let tail = self.place.tail;
         self.input.here().map(|input| &mut input.rest).filter(|rest| !rest.is_empty() && rest.len() as u64 != tail)
     }
 
-    /// The record of the unterminated line.
+    /// Builds the record of the unterminated line.
     fn unterminated(&mut self, rest: Bytes) -> Record {
         let place = self.place.with_tail(&rest);
         self.place.tail = place.tail;
         record(&place, place.line + 1, rest, &self.metadata, &mut self.arena)
     }
 
-    /// Forgets the file that was read, with a warning: the next one starts anew. Its last line, if it was not delivered.
+    /// Leaves the file with a warning; the next one starts from its beginning. Returns the last line if it was not
+    /// delivered.
     fn leave(&mut self, what: &str) -> Option<Record> {
         let rest = self.rest().map(std::mem::take);
         let last = rest.map(|rest| self.unterminated(Bytes::from(rest)));
@@ -502,7 +506,7 @@ impl Lines {
         last
     }
 
-    /// At the end of the file. If nothing is returned, it is time to look again.
+    /// Handles the end of the file. Returns `None` if the file should be checked again.
     async fn at_end(&mut self, end: Step) -> Option<Read> {
         let rest = self.input.here().map_or(0, |input| input.rest.len());
         if !self.idle.ever && rest > 0 && rest as u64 != self.place.tail {
@@ -533,7 +537,7 @@ impl Lines {
         None
     }
 
-    /// Waits before the next look, longer each time, or until the system tells of a change.
+    /// Waits before the next check: longer each time, or until the system reports a change.
     async fn pause(&mut self) {
         let changed = self.input.here().and_then(|input| input.watch.as_ref()).map(Watch::changed);
         let longest = if changed.is_some() { LONGEST_PAUSE } else { PAUSES.1 };
@@ -544,11 +548,11 @@ impl Lines {
         }
     }
 
-    /// Warns of files that came and went unread since the last warning.
+    /// Warns about files that were missed since the last warning.
     fn say_what_is_missing(&mut self) {
         let Some(missed) = self.input.here().map(|input| input.follower.missed()) else { return };
         let files = missed.files - self.missed.files;
-        // What was lost between two runs, the warning of the opened file says.
+        // Losses between two runs are in the warning of the opened file.
         if files > 0
             && let Some(last) = missed.last
         {
@@ -583,9 +587,9 @@ impl Lines {
     }
 }
 
-/// A line of this number, after which is `place`.
+/// Builds the record of line number `line`, which ends at `place`.
 fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: &mut Arena) -> Record {
-    // Position and key are copied as one.
+    // Copy position and key together.
     let mut room = [0; LONGEST + 20];
     let end = place.encode(&mut room);
     let mut number = itoa::Buffer::new();
@@ -598,7 +602,7 @@ fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: 
     record
 }
 
-/// There is nothing to forget: the lines stay in the file.
+/// Acknowledges nothing: the lines stay in the file.
 struct Forgetful;
 
 #[async_trait]

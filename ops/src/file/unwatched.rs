@@ -1,4 +1,4 @@
-//! In place of `watch`, where the system is not asked to tell of changes: files are looked at all the time.
+//! Replacement for `watch` on systems without change reports: files are polled.
 
 use std::convert::Infallible;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Being told that the file of a path changes, instead of looking again and again.
+//! Watches the file at a path for changes, instead of polling.
 //!
-//! All watches of the process share one inotify instance and one thread that sleeps until something happens.
+//! All watches of the process share one inotify instance and one thread, which sleeps until an event arrives.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,14 +19,14 @@ use tokio::sync::Notify;
 use super::generations::{Change, Generations};
 use super::rotation::Directory;
 
-/// A path that is watched until this is dropped.
+/// Watch of a path; ends on drop.
 #[derive(Debug)]
 pub(super) struct Watch {
     changed: Arc<Notify>,
     _added: Added,
 }
 
-/// A path whose files are opened as they appear, until this is dropped.
+/// Watch that opens the files at a path as they appear; ends on drop.
 #[derive(Debug)]
 pub(super) struct Arrivals {
     generations: Arc<Generations>,
@@ -34,24 +34,25 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Opens the file at a path, and from here on each that comes to be there. `None` as of [`Watch::on`]. Blocks.
+    /// Opens the file at a path, and from then on each one that appears there. Returns `None` in the same cases as
+    /// [`Watch::on`]. Blocks.
     pub(super) fn at(path: &Path) -> Option<Arrivals> {
         let (directory, name) = (Directory::of(path).ok()?, path.file_name()?);
         let generations = Arc::new(Generations::new(directory, name.to_owned()));
         let mut added = Added::none()?;
         added.add(generations.directory().at(), ENTRIES, Told::Generations(generations.clone(), None)).ok()?;
-        // First the watch, then the file: none comes unseen.
+        // Set the watch before opening the file, so that no file is missed.
         generations.begin();
         Some(Arrivals { generations, _added: added })
     }
 
-    /// The files.
+    /// Returns the queue of files.
     pub(super) fn generations(&self) -> &Generations {
         &self.generations
     }
 }
 
-/// What is told of a directory. All watches of one share its descriptor, and so these.
+/// Events that are requested for a directory. All watches of a directory share a descriptor, and therefore these flags.
 const ENTRIES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::MOVED_FROM)
@@ -63,8 +64,8 @@ fn directory_of(path: &Path) -> &Path {
 }
 
 impl Watch {
-    /// Watches a path: the file behind it, if there is one, and the entry in its directory. `None` where the system
-    /// cannot: it has no such watches, no more of them, or no such directory. Blocks.
+    /// Watches a path: the file, if there is one, and its entry in the directory. Returns `None` if the system has no
+    /// such watches, has no more of them, or the directory does not exist. Blocks.
     pub(super) fn on(path: &Path) -> Option<Watch> {
         let changed = Arc::<Notify>::default();
         let mut added = Added::none()?;
@@ -77,18 +78,18 @@ impl Watch {
         }
     }
 
-    /// Waits for a change since the watch was set or since the last call returned. Cancel-safe.
+    /// Waits for a change since the watch was set or the last call returned. Cancel-safe.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let changed = self.changed.clone();
         async move { changed.notified().await }
     }
 }
 
-/// A watch of the process; it ends when this is dropped.
+/// A registered watch of the process; ends on drop.
 #[derive(Debug)]
 struct Added {
     watcher: &'static Watcher,
-    /// Descriptors, and the number under which each was added.
+    /// Descriptors, each with the number under which it was registered.
     descriptors: Vec<(i32, u64)>,
 }
 
@@ -98,7 +99,7 @@ impl Added {
     }
 
     fn add(&mut self, path: &Path, flags: WatchFlags, told: Told) -> io::Result<()> {
-        // Opened before the lock is taken: a file system that hangs must not hold up the other watches.
+        // Open before taking the lock: a file system that hangs must not block other watches.
         let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let mut watched = self.watcher.lock();
@@ -123,23 +124,23 @@ impl Drop for Added {
             others.retain(|(other, _)| other != number);
             if others.is_empty() {
                 watched.remove(descriptor);
-                // What it watched may be gone, and the watch with it.
+                // The watched file may be gone, and the watch with it.
                 let _ = inotify::remove_watch(&self.watcher.inotify, *descriptor);
             }
         }
     }
 }
 
-/// Who is told of changes under one descriptor.
+/// Receiver of the changes under one descriptor.
 #[derive(Debug)]
 enum Told {
-    /// The entry of the directory whose changes are reported; `None` = every entry.
+    /// Reports changes of this entry of the directory; `None` = every entry.
     Changed(Option<OsString>, Arc<Notify>),
-    /// Watches all entries of a directory. Changes before the barrier belong to earlier files.
+    /// Records all entries of a directory. Changes before the barrier belong to earlier files.
     Generations(Arc<Generations>, Option<i32>),
 }
 
-/// By descriptor and the number under which it was added.
+/// Receivers by descriptor, each with the number under which it was registered.
 type Watched = HashMap<i32, Vec<(u64, Told)>>;
 
 /// The watches of the process.
@@ -150,7 +151,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Made with the first watch; `None` where the system refuses.
+    /// Returns the watcher of the process, created with the first watch; `None` if the system refuses it.
     fn of_process() -> Option<&'static Watcher> {
         static WATCHER: OnceLock<Option<Watcher>> = OnceLock::new();
         static THREAD: OnceLock<bool> = OnceLock::new();
@@ -170,10 +171,10 @@ impl Watcher {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks a place among the events: those before it happened before now. Gives the descriptor whose end is the mark;
-    /// `None` where the system refuses.
+    /// Puts a marker into the event queue: events before it happened before this call. Returns the descriptor whose
+    /// deletion event is the marker, or `None` if the system refuses.
     fn barrier(&self) -> Option<i32> {
-        // A file of its own, which nobody else watches: watches of one file share a descriptor.
+        // Use a private file: watches of the same file share a descriptor.
         let file = rustix::fs::memfd_create("anabranch-barrier", MemfdFlags::CLOEXEC).ok()?;
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let descriptor = inotify::add_watch(&self.inotify, own, WatchFlags::DELETE_SELF).ok()?;
@@ -184,18 +185,18 @@ impl Watcher {
     fn run(&self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
-        // What is told of files that appear, and was not worked in yet.
+        // Queues with reported changes that are not fully processed.
         let mut unsettled: Vec<Arc<Generations>> = Vec::new();
         loop {
             let event = match events.next() {
                 Ok(event) => event,
                 Err(rustix::io::Errno::INTR) => continue,
-                // Whoever waits looks by himself from time to time.
+                // Waiting readers also poll from time to time.
                 Err(_) => return,
             };
             self.tell(&event, &mut unsettled);
             if !unsettled.is_empty() && events.is_buffer_empty() {
-                // Without the lock: a file system that hangs must not hold up new watches.
+                // Do this without the lock: a file system that hangs must not block new watches.
                 unsettled.iter().for_each(|generations| generations.settle(false));
                 if self.has_told_all() {
                     unsettled.drain(..).for_each(|generations| generations.settle(true));
@@ -204,7 +205,7 @@ impl Watcher {
         }
     }
 
-    /// Whether no event waits to be read.
+    /// Returns `true` if no event is pending.
     fn has_told_all(&self) -> bool {
         rustix::io::ioctl_fionread(&self.inotify).is_ok_and(|bytes| bytes == 0)
     }
@@ -217,7 +218,7 @@ impl Watcher {
                 match told {
                     Told::Changed(_, changed) => changed.notify_one(),
                     Told::Generations(generations, barrier) => {
-                        // It may be among the events that were left out.
+                        // The deletion event of the barrier may be among the lost events.
                         *barrier = None;
                         generations.see_nothing();
                     }
@@ -235,7 +236,7 @@ impl Watcher {
         }
         let entry = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
         let change = match flags {
-            // A directory holds no lines, whatever becomes of it.
+            // A directory has no lines, so its changes do not matter.
             flags if flags.contains(ReadFlags::ISDIR) => None,
             flags if flags.contains(ReadFlags::CREATE) => Some(Change::Created),
             flags if flags.contains(ReadFlags::MOVED_FROM) => Some(Change::MovedFrom(event.cookie())),

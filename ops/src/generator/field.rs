@@ -1,4 +1,4 @@
-//! Fields of generated data: their types and how a value of each is made.
+//! Fields of generated data: their types, and how values are made.
 
 use std::str::FromStr;
 
@@ -12,13 +12,13 @@ use super::vocabulary::{CITIES, COUNTRIES, FAMILY_NAMES, GIVEN_NAMES, WORDS};
 /// A field of structured data.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Field {
-    /// Its name.
+    /// Name of the field.
     pub(super) name: Str,
-    /// What its values are.
+    /// Type of its values.
     pub(super) kind: FieldKind,
 }
 
-/// What the values of a field are.
+/// Type of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldKind {
     /// An integer, 0 to 2^63 - 1.
@@ -48,7 +48,7 @@ pub(super) enum FieldKind {
 }
 
 impl Field {
-    /// What is known of it before it is made.
+    /// Returns the name and the static type of the field.
     pub(super) fn shape(&self) -> (Str, flow::Field) {
         let kinds = match self.kind {
             FieldKind::Int | FieldKind::Duration => Kinds::INT,
@@ -83,7 +83,7 @@ impl FieldKind {
         ("sentence", FieldKind::Sentence),
     ];
 
-    /// The names settings use, the usual ones first.
+    /// Names used in settings, the common ones first.
     pub(super) const NAMES: [&'static str; 12] = {
         let mut names = [""; 12];
         let mut i = 0;
@@ -94,7 +94,7 @@ impl FieldKind {
         names
     };
 
-    /// The most bytes of text a value holds.
+    /// Returns the maximum number of bytes of text in a value.
     pub(super) fn longest(self) -> usize {
         match self {
             FieldKind::Int | FieldKind::Float | FieldKind::Bool | FieldKind::Duration | FieldKind::Time => 0,
@@ -106,7 +106,7 @@ impl FieldKind {
         }
     }
 
-    /// A value. Everything but names, addresses, UUIDs and sentences is made without allocating.
+    /// Generates a value. Only names, e-mail addresses, UUIDs and sentences allocate.
     pub(super) fn value(self, random: &mut Rng, now: &Timestamp) -> Value {
         match self {
             FieldKind::Int => Value::Int((random.u64(..) >> 1) as i64),
@@ -166,7 +166,7 @@ impl FromStr for FieldKind {
     }
 }
 
-/// A word of a list.
+/// Returns a random element of a list.
 pub(super) fn pick(random: &mut Rng, texts: &'static [&'static str]) -> &'static str {
     texts[random.usize(..texts.len())]
 }

@@ -1,11 +1,11 @@
-//! When records are due: an even rate, and bursts with pauses between them.
+//! Pacing of records: a steady rate, and bursts with pauses.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far a reader that was held up may fall behind and still catch up. What it missed beyond that is not
-/// made up for: otherwise a pause of the destination would be followed by a flood above the rate.
+/// Maximum delay that a late reader catches up. Records missed beyond that are skipped. Otherwise, after the
+/// destination pauses, records would flood in above the rate.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 /// The rate of a generator.
@@ -13,10 +13,10 @@ const CATCH_UP: Duration = Duration::from_millis(100);
 /// Due times are counted from a fixed instant, never from the last record, so that late timers do not add up.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
-    /// Nanoseconds from one record to the next; 0 = no limit.
+    /// Nanoseconds between two records; 0 = no limit.
     interval: f64,
     burst: Option<Burst>,
-    /// Record `given` is due `given * interval` after this.
+    /// Start of the schedule: record `given` is due at `base + given * interval`.
     base: Instant,
     given: u64,
 }
@@ -30,17 +30,18 @@ struct Burst {
     number: u128,
 }
 
-/// How many records may be made.
+/// Number of records that are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// So many, at least one.
+    /// This many records are due, at least one.
     Now(usize),
-    /// None before this instant.
+    /// No record is due before this instant.
     At(Instant),
 }
 
 impl Pace {
-    /// `rate` records per second, 0 = no limit; `burst` is the time to generate and the time to sleep, in turns.
+    /// Creates a pace of `rate` records per second (0 = no limit). `burst` is the time to generate and the time to
+    /// sleep, in turns.
     pub(super) fn new(rate: f64, burst: Option<(Duration, Duration)>, now: Instant) -> Self {
         Pace {
             interval: if rate > 0.0 { 1e9 / rate } else { 0.0 },
@@ -50,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// What may be made now.
+    /// Returns how many records are due at `now`.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         if let Some(burst) = &mut self.burst {
             let elapsed = now.saturating_duration_since(burst.opened).as_nanos();
@@ -79,7 +80,7 @@ impl Pace {
         Due::Now(((late.as_nanos() as f64 / self.interval) as usize).saturating_add(1))
     }
 
-    /// Records were made.
+    /// Counts records that were generated.
     pub(super) fn gave(&mut self, records: usize) {
         self.given = self.given.saturating_add(records as u64);
     }

@@ -1,4 +1,4 @@
-//! Parameters of the generator, and what they mean together.
+//! Parameters of the generator, and checks across them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use super::field::{Field, FieldKind};
 const OPERATIONS: [&str; 4] = ["create", "update", "delete", "snapshot"];
 const FORMATS: [&str; 3] = ["structured", "raw", "file"];
 
-/// What it is and what it takes.
+/// Returns the specification of the source.
 pub(super) fn specification() -> Specification {
     let field_type = |name| {
         Parameter::new(
             name,
             ParameterKind::Text,
-            "Type of the field of this name: int (0 to 2^63-1), string (a word), time (now), bool, duration \
+            "Type of the field with this name: int (0 to 2^63-1), string (a word), time (now), bool, duration \
              (nanoseconds, 0 to 999 s), float, name, email, city, country, uuid or sentence.",
         )
     };
@@ -33,27 +33,27 @@ pub(super) fn specification() -> Specification {
         )
         .one_of(&FORMATS)
     };
-    Specification::builtin("generator", "Makes records with random data, at a rate or as fast as they are taken.")
+    Specification::builtin("generator", "Generates records with random data, at a given rate or as fast as possible.")
         .describe(
-            "Makes records with random data: for demos, tests and measuring. It needs `format.type`, or one or more \
-             collections; with several, each record picks one at random. The key is a word. `create` and `snapshot` \
-             fill the payload after the change, `delete` the one before, `update` both. Records are numbered over \
-             restarts: no position comes twice.",
+            "Generates records with random data, for demos, tests and benchmarks. It needs `format.type`, or one or \
+             more collections. With several collections, each record belongs to a random one. The key is a word. \
+             `create` and `snapshot` fill the payload after the change, `delete` the one before, `update` both. The \
+             numbers of records continue after a restart, so positions are unique.",
         )
         .with(
-            Parameter::new("rate", ParameterKind::Float, "Most records per second, evenly spaced; 0 = no limit.")
-                .default_value("0"),
+            Parameter::new(
+                "rate",
+                ParameterKind::Float,
+                "Maximum number of records per second, evenly spaced; 0 = unlimited.",
+            )
+            .default_value("0"),
         )
-        .with(Parameter::new(
-            "readTime",
-            ParameterKind::Duration,
-            "Deprecated, use `rate`: time from one record to the next.",
-        ))
+        .with(Parameter::new("readTime", ParameterKind::Duration, "Deprecated, use `rate`: time between two records."))
         .with(
             Parameter::new(
                 "recordCount",
                 ParameterKind::Int,
-                "Number of records to make, counted over restarts; 0 = without end.",
+                "Total number of records, counted across restarts; 0 = unlimited.",
             )
             .default_value("0")
             .validate(Validation::GreaterThan(-1.0)),
@@ -66,14 +66,14 @@ pub(super) fn specification() -> Specification {
             Parameter::new(
                 "burst.generateTime",
                 ParameterKind::Duration,
-                "How long a burst lasts; has an effect only with `burst.sleepTime`.",
+                "Length of a burst; has no effect without `burst.sleepTime`.",
             )
             .default_value("1s")
             .validate(Validation::GreaterThan(0.0))
             .only_with("burst.sleepTime"),
         )
         .with(
-            Parameter::new("operations", ParameterKind::List, "Operations to pick from at random.")
+            Parameter::new("operations", ParameterKind::List, "Operations, of which each record gets a random one.")
                 .default_value("create")
                 .one_of(&OPERATIONS),
         )
@@ -81,14 +81,15 @@ pub(super) fn specification() -> Specification {
         .with(Parameter::new(
             "format.options.path",
             ParameterKind::Text,
-            "With `format.type: file`, the file to send, of at most 64 MiB; otherwise the type of a field named \"path\".",
+            "With `format.type: file`, the file with the payload, at most 64 MiB; otherwise the type of a field named \
+             \"path\".",
         ))
         .with(field_type("format.options.*").one_of(&FieldKind::NAMES).example("string"))
         .with(
             Parameter::new(
                 "collections.*.operations",
                 ParameterKind::List,
-                "Operations of this collection; those of `operations` where not given.",
+                "Operations of this collection; the default is `operations`.",
             )
             .one_of(&OPERATIONS),
         )
@@ -96,59 +97,59 @@ pub(super) fn specification() -> Specification {
         .with(Parameter::new(
             "collections.*.format.options.path",
             ParameterKind::Text,
-            "With type `file`, the file to send; otherwise the type of a field named \"path\".",
+            "With type `file`, the file with the payload; otherwise the type of a field named \"path\".",
         ))
         .with(field_type("collections.*.format.options.*").one_of(&FieldKind::NAMES))
         .with(Parameter::new(
             "seed",
             ParameterKind::Int,
-            "Start of the random numbers: the same seed makes the same records (but for times), however often the \
-             pipeline is restarted. Chosen at random where not given.",
+            "Seed of the random numbers. The same seed generates the same records (except for times), even after \
+             restarts of the pipeline. The default is random.",
         ))
         .with_all(shared::structured_source())
 }
 
-/// Checked settings.
+/// Validated settings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settings {
     /// Records per second; 0 = no limit.
     pub(super) rate: f64,
-    /// The deprecated way to say it was used.
+    /// True if the deprecated setting for the read time is used.
     pub(super) read_time: bool,
-    /// Number of records; `None` = without end.
+    /// Total number of records; `None` = unlimited.
     pub(super) count: Option<u64>,
     /// Time to generate and time to sleep, in turns.
     pub(super) burst: Option<(Duration, Duration)>,
-    /// Start of the random numbers.
+    /// Seed of the random numbers.
     pub(super) seed: Option<u64>,
-    /// At least one; the one without name first.
+    /// Collections, at least one; the default collection comes first.
     pub(super) collections: Vec<Collection>,
 }
 
-/// Records of one collection.
+/// Settings of one collection.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Collection {
-    /// Its name; none for the default collection.
+    /// Name of the collection; `None` for the default collection.
     pub(super) name: Option<Str>,
-    /// At least one.
+    /// Operations to choose from, at least one.
     pub(super) operations: Vec<Operation>,
-    /// What the payload is.
+    /// Format of the payload.
     pub(super) format: Format,
 }
 
-/// What a payload is made of.
+/// Format of a payload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Format {
     /// Fields, in name order.
     Structured(Vec<Field>),
-    /// The same as JSON text.
+    /// The same fields, as JSON text.
     Raw(Vec<Field>),
     /// The content of a file.
     File(PathBuf),
 }
 
 impl Settings {
-    /// Checks what single parameters cannot.
+    /// Builds the settings and checks rules across several parameters.
     pub(super) fn new(arguments: &Arguments) -> Result<Settings, Diagnostics> {
         let mut findings = Diagnostics::new();
         let mut invalid = |name: &str, what: String| {
@@ -200,7 +201,7 @@ impl Settings {
     }
 }
 
-/// One collection, or findings why there is none.
+/// Builds one collection, or adds findings and returns `None`.
 fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnostics) -> Option<Collection> {
     let prefix = name.map(|name| format!("collections.{name}.")).unwrap_or_default();
     let (type_name, option_prefix) = (format!("{prefix}format.type"), format!("{prefix}format.options."));

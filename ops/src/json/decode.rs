@@ -1,4 +1,4 @@
-//! `json.decode`: turns JSON text into fields.
+//! `json.decode`: decodes a field from JSON text.
 
 use std::sync::Arc;
 
@@ -17,15 +17,16 @@ use anabranch_graph::value::Value;
 use crate::field::one_side;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `json.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
         .describe(
-            "Parses the JSON text in a field and puts what it says in its place. Integers stay exact up to 64 bits.\n\n\
-             `.Key`, `.Payload.Before` and `.Payload.After` take an object (structured data) or a text (raw data); a \
-             field below them takes any value. Empty text becomes absent or null; what is decoded already stays.",
+            "Replaces the JSON text in a field with its value. Integers are exact up to 64 bits.\n\n\
+             `.Key`, `.Payload.Before` and `.Payload.After` accept an object (structured data) or a string (raw \
+             data); a field within them accepts any value. Empty text becomes absent or null. Fields that are \
+             decoded already stay unchanged.",
         )
-        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field below them."))
+        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field within them."))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }
@@ -53,7 +54,7 @@ impl Operator for Decode {
 }
 
 impl Decode {
-    /// What the field becomes; `None` where it stays.
+    /// Returns the new value of the field, or `None` if it stays unchanged.
     fn decode(&self, record: &Record) -> Result<Option<Value>, Fault> {
         let text = match self.field.get(record)? {
             Some(Part::Data(Data::Raw(bytes))) => bytes.as_ref(),

@@ -1,4 +1,4 @@
-//! `json.encode`: turns fields into JSON text.
+//! `json.encode`: encodes a field as JSON text.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use anabranch_graph::value::Value;
 use crate::field::one_side;
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `json.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification = Specification::builtin("json.encode", "Encodes a field as JSON text.")
         .describe(
-            "Puts the JSON text of a field in its place: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, \
-             text in a field below them. Bytes and raw data become base64 text, times RFC 3339 text. What is absent \
-             or null stays.",
+            "Replaces a field with its JSON text: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, text in \
+             a field within them. Bytes and raw data become base64 text, times RFC 3339 text. Absent and null fields \
+             stay unchanged.",
         )
-        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field below them."))
+        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field within them."))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }
@@ -38,7 +38,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> 
 #[derive(Clone)]
 struct Encode {
     field: Reference,
-    /// The last text; kept for its memory.
+    /// Output buffer, reused between records.
     buffer: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Operator for Encode {
             self.encode(record)?;
             Ok(Decision::Keep)
         });
-        // One huge record must not hold its memory for ever.
+        // A single huge record must not keep its memory allocated.
         if self.buffer.capacity() > 1 << 20 {
             self.buffer = Vec::new();
         }
@@ -75,7 +75,7 @@ impl Encode {
 
 impl Prototype for Encode {
     fn flow(&self, flow: &mut Flow) {
-        // Not every number has a JSON text.
+        // Some numbers, such as NaN, have no JSON text.
         flow.may_fail();
         let found = flow.get("field", &self.field);
         if let Target::Data(side) = self.field.target() {
@@ -88,7 +88,7 @@ impl Prototype for Encode {
                 flow.needless("field", message, "encode structured data, and that once");
             }
         }
-        // What is raw stays so, though its text is another.
+        // Raw data stays raw data, with different text.
         flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }
 }

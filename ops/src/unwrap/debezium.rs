@@ -1,4 +1,4 @@
-//! `unwrap.debezium`: takes a change out of a Debezium envelope.
+//! `unwrap.debezium`: extracts a change from a Debezium envelope.
 
 use std::sync::Arc;
 
@@ -20,18 +20,19 @@ use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map
 use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
-/// The kind, for the registry.
+/// Returns the `unwrap.debezium` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("unwrap.debezium", "Takes a change out of a Debezium envelope.")
+    let specification = Specification::builtin("unwrap.debezium", "Extracts a change from a Debezium envelope.")
         .describe(
-            "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \"source\": \
-             …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` create, `u` and \
-             `$unset` update, `d` delete, `r` snapshot), `before` and `after` the payload. The metadata stay, and \
-             get the fields of `source` under their names, those of maps joined by dots; `ts_ms` as `recfmt.readAt`; \
-             and every other field behind `debezium.`. Names in `source` that start with `opencdc.` and `conduit.` \
-             become `recfmt.` and `svc.`. A key with an envelope becomes its payload, any other key stays.",
+            "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \
+             \"source\": …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` create, \
+             `u` and `$unset` update, `d` delete, `r` snapshot); `before` and `after` become the payload. Existing \
+             metadata stays. The fields of `source` are added to it under their names, with dots for nested maps; \
+             `ts_ms` as `recfmt.readAt`; and all other fields with the prefix `debezium.`. Names in `source` that \
+             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`. A key with an envelope becomes its \
+             payload; any other key stays unchanged.",
         )
-        .with(field_parameter("The field that holds the envelope.", &[".Payload"]))
+        .with(field_parameter("The field with the envelope.", &[".Payload"]))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }
@@ -42,11 +43,11 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> 
     Ok((Signature { reads: with_key(&field), writes, ..Signature::inline() }, Unwrap { field }))
 }
 
-/// What is wrong with an envelope whose parts stand where its payload should.
+/// Error for an envelope that has the payload's fields at its top level.
 const WITHOUT_SCHEMA: &str = "no payload: the envelope is written without its schema. Set schemas.enable=true in the \
                               converter, or put it into an object as the field payload before";
 
-/// What is wrong with an envelope that is not about a row.
+/// Returns the error for an operation that is not about a row.
 fn of_no_row(op: &str) -> Option<&'static str> {
     match op {
         "t" => Some(
@@ -120,7 +121,7 @@ impl Unwrap {
         }
     }
 
-    /// The metadata of the record with those of the envelope; of one name, what comes later here wins.
+    /// Returns the metadata of the record merged with that of the envelope. Entries added later here win.
     fn metadata(&self, record: &Record, mut change: Object, source: Object) -> Result<Metadata, Fault> {
         let mut metadata = record.metadata.clone();
         match change.remove("ts_ms") {
@@ -128,7 +129,7 @@ impl Unwrap {
             Some(millis) => {
                 let nanos = match millis {
                     Value::Int(millis) => millis.checked_mul(1_000_000),
-                    // Beyond 2^53 a float has no milliseconds.
+                    // Floats beyond 2^53 cannot represent every millisecond.
                     Value::Float(millis) if millis.abs() < 9e15 => (millis.trunc() as i64).checked_mul(1_000_000),
                     _ => None,
                 };
@@ -149,7 +150,7 @@ impl Unwrap {
     }
 }
 
-/// Visits what is in an object, with the names on the way joined by dots. Nulls are left out.
+/// Visits the values in an object, with dotted names for nested ones. Skips nulls.
 fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str)) -> Result<(), Fault> {
     let outer = name.len();
     for (key, value) in object {
@@ -179,7 +180,7 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
 impl Prototype for Unwrap {
     fn flow(&self, flow: &mut Flow) {
         super::flow(flow, &self.field, &["payload"]);
-        // A word or a number is no envelope: it stays the key.
+        // A key that is a word or a number has no envelope and stays unchanged.
         let key = flow.record.key.clone();
         flow.forget();
         if key.is_raw() && key.plain {

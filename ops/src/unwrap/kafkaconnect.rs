@@ -1,4 +1,4 @@
-//! `unwrap.kafkaconnect`: takes the payload out of a Kafka Connect envelope.
+//! `unwrap.kafkaconnect`: extracts the payload from a Kafka Connect envelope.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use anabranch_graph::specification::{Specification, shared};
 use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `unwrap.kafkaconnect` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     let specification =
-        Specification::builtin("unwrap.kafkaconnect", "Takes the payload out of a Kafka Connect envelope.")
+        Specification::builtin("unwrap.kafkaconnect", "Extracts the payload from a Kafka Connect envelope.")
             .describe(
-                "Reads an envelope `{\"schema\": …, \"payload\": {…}}` in a field, as JSON text or as structured data, \
-                 and makes its payload `.Payload.After` of a record with the operation `create`. A key with such an \
-                 envelope becomes its payload, any other key stays, and so do the metadata.",
+                "Reads an envelope `{\"schema\": …, \"payload\": {…}}` in a field, as JSON text or as structured \
+                 data. Its payload becomes `.Payload.After` of the record, and the operation `create`. A key with \
+                 such an envelope becomes its payload; any other key, and the metadata, stay unchanged.",
             )
-            .with(field_parameter("The field that holds the envelope.", &[".Payload"]))
+            .with(field_parameter("The field with the envelope.", &[".Payload"]))
             .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }

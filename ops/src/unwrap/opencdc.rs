@@ -1,4 +1,4 @@
-//! `unwrap.opencdc`: takes a record out of a field of another.
+//! `unwrap.opencdc`: replaces a record with the one in a field.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use anabranch_graph::value::{Object, Value};
 use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
 use crate::prototype::Prototype;
 
-/// The kind, for the registry.
+/// Returns the `unwrap.opencdc` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("unwrap.opencdc", "Takes a record out of a field of another.")
+    let specification = Specification::builtin("unwrap.opencdc", "Replaces a record with the one in a field.")
         .describe(
-            "Replaces a record by the one that a field holds, as JSON text or as structured data: its operation, \
-             metadata, key and payload. Only the position stays. `operation`, `metadata` and `payload` must be there; \
-             a text in `key`, `before` or `after` is base64 of raw data, what is null or missing is absent. Metadata \
-             keys that start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`.",
+            "Replaces a record with the one in a field, as JSON text or as structured data: its operation, metadata, \
+             key and payload. Only the position stays. `operation`, `metadata` and `payload` are required. A text in \
+             `key`, `before` or `after` is the base64 of raw data; null or missing means absent. Metadata keys that \
+             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`.",
         )
-        .with(field_parameter("The field that holds the record.", &[".Key", ".Payload"]))
+        .with(field_parameter("The field with the record.", &[".Key", ".Payload"]))
         .with_all(shared::processor());
     crate::prototype::kind(specification, configure)
 }

@@ -1,7 +1,7 @@
-//! Reading small files that a running service reads again: tokens, certificates, keys.
+//! Reads small files that a running service reads repeatedly: tokens, certificates, keys.
 //!
-//! Whatever stands at the path, the read ends: a pipe without a writer is not waited for, a device is not read, and no
-//! more is read than a bound.
+//! Reading always ends, whatever is at the path: it does not wait for the writer of a pipe, does not read devices, and
+//! reads only up to a limit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -10,12 +10,13 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file for reading. Does not wait for the writer of a pipe, and opens no device.
+/// Opens a regular file for reading. Does not wait for the writer of a pipe, and does not open devices.
 ///
 /// # Errors
-/// [`ErrorKind::IsADirectory`] and [`ErrorKind::InvalidInput`] where it is something else, and those of the system.
+/// [`ErrorKind::IsADirectory`] or [`ErrorKind::InvalidInput`] if the path is not a regular file, and errors of the
+/// system.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Asked first as well: to open a device may have an effect of its own.
+    // Also check before opening: opening a device may have side effects.
     check(&fs::metadata(path)?)?;
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -31,7 +32,7 @@ fn check(metadata: &fs::Metadata) -> io::Result<()> {
     }
 }
 
-/// The content of a regular file of at most `limit` bytes. Blocks for the file system only.
+/// Returns the content of a regular file of at most `limit` bytes. Blocks only for the file system.
 ///
 /// # Errors
 /// Those of [`open_regular`], and [`ErrorKind::FileTooLarge`].
@@ -44,12 +45,12 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         return Err(too_large());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    // It may grow meanwhile, and some files of the system say that they are empty.
+    // The file may grow meanwhile, and some special files report a length of zero.
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// The same of a file that holds text.
+/// Returns the content of a text file, like [`read_regular`].
 ///
 /// # Errors
 /// Those of [`read_regular`], and [`ErrorKind::InvalidData`].

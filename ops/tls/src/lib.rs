@@ -1,6 +1,6 @@
-//! TLS: whom a connection trusts, and what it shows of itself.
+//! TLS configuration: trusted certificates and own certificates.
 //!
-//! Files are PEM, and are read when a configuration is made of them: whoever changes them makes a new one.
+//! Files are in PEM format and are read when a configuration is built. After a change of the files, build a new one.
 
 mod file;
 mod words;
@@ -22,70 +22,70 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 use x509_cert::time::Time;
 
-/// The largest file with certificates or a key: the authorities of a whole system have a quarter of a mebibyte.
+/// Maximum size of a file with certificates or a key: the roots of a whole system take a quarter of a mebibyte.
 const LARGEST: u64 = 16 << 20;
 
-/// Which servers are trusted.
+/// Servers to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Any: the connection is encrypted, and that is all.
+    /// Any server: the connection is only encrypted.
     Anything,
-    /// One whose certificate a trusted authority signed.
+    /// Servers with a certificate from a trusted authority.
     Chain,
-    /// That, and the certificate is for this host.
+    /// Servers with a certificate from a trusted authority for their host name.
     ChainAndName,
-    /// With the authorities of a file instead of the system's.
+    /// Like the inner value, with the authorities in a file instead of those of the system.
     Roots(Box<Trust>, PathBuf),
-    /// One that shows the first certificate of a file, under whatever name.
+    /// A server with the first certificate of a file, under any name.
     Certificate(PathBuf),
 }
 
-/// A certificate with those that lead to its authority, and its private key: what one side shows the other.
+/// A certificate with its chain and its private key, which one side presents to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// File with the certificates, its own first.
+    /// File with the certificates, the own one first.
     pub certificates: PathBuf,
-    /// File with the key, which has no passphrase.
+    /// File with the key, without a passphrase.
     pub key: PathBuf,
 }
 
-/// Why TLS cannot be spoken.
+/// Error in a TLS configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read, or holds no certificate.
+    /// The file cannot be read, or contains no certificate.
     #[error("the certificate in {}: {why}", .path.display())]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The file cannot be read, or holds no key that can be used.
+    /// The file cannot be read, or contains no usable key.
     #[error("the private key in {}: {why}", .path.display())]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The key is not that of the certificate.
+    /// The key does not match the certificate.
     #[error(
         "the private key in {} and the certificate in {}: {}",
         .identity.key.display(), .identity.certificates.display(), words::of(.error)
     )]
     Pair {
-        /// Both.
+        /// Both files.
         identity: Identity,
-        /// What is wrong with them.
+        /// The reason.
         error: Error,
     },
-    /// No file is named and the system has none.
+    /// No file is configured and the system has no root certificates.
     #[error("this system has no root certificates; name a file with them")]
     NoRoots,
-    /// The versions of TLS do not fit.
+    /// The TLS versions are incompatible.
     #[error("{}", words::of(.0))]
     Tls(#[from] Error),
-    /// The authorities are of no use.
+    /// The certificates of the authorities are unusable.
     #[error("the certificates of the authorities cannot be used")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
@@ -93,17 +93,17 @@ pub enum TlsError {
 pub use file::{open_regular, read_regular, read_regular_text};
 pub use words::{said, within};
 
-/// When a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From then on.
+    /// Start of the period.
     pub from: SystemTime,
-    /// Until then.
+    /// End of the period.
     pub until: SystemTime,
 }
 
 impl Trust {
-    /// With the authorities of this file; who trusts any server needs none.
+    /// Uses the authorities in this file. [`Trust::Anything`] stays unchanged, because it needs none.
     pub fn with_roots(self, path: impl Into<PathBuf>) -> Trust {
         match self {
             Trust::Anything => Trust::Anything,
@@ -111,10 +111,10 @@ impl Trust {
         }
     }
 
-    /// How TLS is spoken to a server that is trusted so, with what is shown to one that asks for it.
+    /// Builds the configuration of a client, with the identity for servers that request one.
     ///
     /// # Errors
-    /// [`TlsError`] where the files are of no use.
+    /// [`TlsError`] if the files are unusable.
     pub fn client(self, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (trust, path) = match self {
@@ -153,10 +153,10 @@ impl Trust {
 }
 
 impl Identity {
-    /// How TLS is spoken to clients. Nothing is asked of them.
+    /// Builds the configuration of a server, which requests no certificates from clients.
     ///
     /// # Errors
-    /// [`TlsError`] where the files are of no use.
+    /// [`TlsError`] if the files are unusable.
     pub fn server(&self) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (certificates, key) = self.read()?;
@@ -167,11 +167,11 @@ impl Identity {
         made.map_err(|error| TlsError::Pair { identity: self.clone(), error })
     }
 
-    /// When its own certificate is valid. Nothing else looks at that: a server shows one that has expired, and clients
-    /// refuse it.
+    /// Returns the validity period of the own certificate. A server presents an expired certificate without an error,
+    /// and clients reject it.
     ///
     /// # Errors
-    /// [`TlsError`] where the file is of no use.
+    /// [`TlsError`] if the file is unusable.
     pub fn validity(&self) -> Result<Validity, TlsError> {
         let path = &self.certificates;
         let unreadable =
@@ -193,7 +193,7 @@ impl Identity {
     }
 }
 
-/// The certificates of a file; there is one at least.
+/// Returns the certificates in a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     const NONE: &str = "it holds none";
     let broken = |why: String| TlsError::Certificate { path: path.into(), why };
@@ -204,7 +204,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if found.is_empty() { Err(broken(NONE.to_owned())) } else { Ok(found) }
 }
 
-/// The authorities, and the certificates of a file as they are.
+/// Returns the authorities, and the certificates in a file unchanged.
 fn roots(path: Option<PathBuf>) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
@@ -226,23 +226,23 @@ fn roots(path: Option<PathBuf>) -> Result<(RootCertStore, Vec<CertificateDer<'st
     Ok((roots, named))
 }
 
-/// What is checked of a server's certificate.
+/// Checks of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checks {
     Nothing,
-    /// That it is the one that was named.
+    /// Checks that the certificate is the configured one.
     Sameness,
     Chain,
     ChainAndName,
 }
 
-/// Checks as much as is asked for.
+/// Verifier that performs the configured checks.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    /// What checks the chain.
+    /// Verifier of the certificate chain.
     inner: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates that the user named: a server that shows one of them is the one that is meant.
+    /// Configured certificates: a server that presents one of them is trusted.
     named: Vec<CertificateDer<'static>>,
     checks: Checks,
 }
@@ -264,11 +264,11 @@ impl ServerCertVerifier for Verifier {
             (None, _) => return Err(CertificateError::ApplicationVerificationFailure.into()),
         };
         match inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last, so everything else is as it should be.
+            // The name is checked last, so all other checks passed.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !by_name => Ok(ServerCertVerified::assertion()),
-            // A certificate that signed itself, which the verifier takes for an authority only.
+            // A self-signed certificate, which the verifier accepts only as an authority.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.named.contains(end_entity) => {
                 if by_name {
                     verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;

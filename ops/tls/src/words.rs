@@ -1,13 +1,13 @@
 //! Error messages for TLS.
 //!
-//! The errors of the library name its own types and show bytes as lists of numbers: no user can do anything with that.
+//! The errors of the library contain its own type names and lists of byte values, which do not help users.
 
 use std::io;
 
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, Error};
 
-/// What went wrong with a connection over TLS, in words; the system's message where it has nothing to do with TLS.
+/// Returns the message for an error of a TLS connection; if TLS is not the reason, the system's message.
 pub fn said(error: &io::Error) -> String {
     match error.get_ref() {
         Some(cause) => within(cause).unwrap_or_else(|| error.to_string()),
@@ -15,14 +15,14 @@ pub fn said(error: &io::Error) -> String {
     }
 }
 
-/// The message for a TLS error, if one is among the causes of an error.
+/// Returns the message for a TLS error, if one is among the causes of an error.
 pub fn within(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(error) = cause.downcast_ref::<Error>() {
             return Some(of(error));
         }
-        // An error of the system that wraps another one does not name it as its cause.
+        // An I/O error that wraps another one does not return it as its source.
         let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if let Some(words) = wrapped.and_then(|wrapped| within(wrapped)) {
             return Some(words);
@@ -32,7 +32,7 @@ pub fn within(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// What went wrong, in words.
+/// Returns the message for a TLS error.
 pub(crate) fn of(error: &Error) -> String {
     let words = match error {
         Error::InvalidCertificate(error) => return of_certificate(error),
@@ -82,7 +82,7 @@ fn of_certificate(error: &CertificateError) -> String {
     words.to_owned()
 }
 
-/// The name of a variant, which says the reason, as words: `UnhandledCriticalExtension`, `unhandled critical extension`.
+/// Returns the name of a variant as words: `UnhandledCriticalExtension` becomes `unhandled critical extension`.
 fn named(variant: &str) -> String {
     let mut words = String::new();
     for letter in variant.chars().take_while(char::is_ascii_alphabetic) {
@@ -114,7 +114,7 @@ fn of_alert(alert: AlertDescription) -> &'static str {
     }
 }
 
-/// Why nothing can be read out of a file of certificates or keys; `none` where it has no such part.
+/// Returns the message for an error in a PEM file. `none` is the message if it has no suitable section.
 pub(crate) fn of_pem(error: &pem::Error, none: &str) -> String {
     match error {
         pem::Error::NoItemsFound => none.to_owned(),

@@ -1,21 +1,21 @@
-//! The memory that one guest may take: all its memories and all its tables together.
+//! Memory limit of a guest, over all its memories and tables together.
 //!
-//! Wasmtime's own limits are for each memory and each table, and a module may have a hundred of both. Globals and
-//! segments are not counted: a module has as many as its file says, a million of 16 bytes at most. There is no garbage
-//! collected heap and there are no shared memories: the engine is built without them.
+//! The limits of Wasmtime apply to each memory and each table, and a module may have a hundred of both. Globals and
+//! segments do not count: their number is fixed by the file, at most a million of 16 bytes. The engine is built without
+//! a garbage-collected heap and without shared memories.
 
 use wasmtime::{ResourceLimiter, Result};
 
-/// Bytes of an element of a table: a pointer, twice, since a table that grows is copied to a larger place.
+/// Bytes of a table element: two pointers, because a growing table is copied.
 const ELEMENT: usize = 2 * size_of::<usize>();
 
-/// Counts what a guest takes.
+/// Counts the memory of a guest.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
-    /// Bytes that were granted. Growth that fails after it was granted stays counted.
+    /// Granted bytes. Growth that fails after it was granted still counts.
     taken: usize,
-    /// Something was refused since the last command began.
+    /// True if growth was refused since the last command began.
     refused: bool,
 }
 
@@ -24,19 +24,19 @@ impl Budget {
         Budget { limit, taken: 0, refused: false }
     }
 
-    /// A command begins.
+    /// Resets the refusal at the start of a command.
     pub(crate) fn forget(&mut self) {
         self.refused = false;
     }
 
-    /// Addition to the reason why the guest ended.
+    /// Returns the addition to the reason why the guest ended.
     pub(crate) fn reason(&self) -> Option<String> {
         let mebibytes = self.limit as f64 / f64::from(1 << 20);
         self.refused.then(|| format!("it wanted more memory than `processors.max-memory` allows, {mebibytes} MiB"))
     }
 
     fn grow(&mut self, from: usize, to: usize, maximum: Option<usize>, unit: usize) -> bool {
-        // Growth beyond a maximum of its own fails anyway; it says nothing about the limit and takes nothing.
+        // Growth beyond the object's own maximum fails anyway and takes no memory.
         if maximum.is_some_and(|maximum| to > maximum) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! The five calls of the module `conduit`, each `(ptr, len) -> size or code`.
+//! The five host functions of the module `conduit`, each `(ptr, len) -> size or code`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::egress::Refusal;
 use crate::guest::{Death, Gone, State};
 use crate::wasi::memory;
 
-/// Error codes, which are above every size.
+/// Error codes, which are greater than every size.
 mod code {
     pub(super) const NO_MORE_COMMANDS: u32 = 0xFFFF_FFFE;
     pub(super) const UNKNOWN_RESPONSE: u32 = 0xFFFF_FFFC;
@@ -31,14 +31,14 @@ mod code {
     pub(super) const EGRESS_TIMEOUT: u32 = 0xFFFF_FFF2;
     pub(super) const EGRESS_TOO_LARGE: u32 = 0xFFFF_FFF1;
     pub(super) const EGRESS_TRANSPORT: u32 = 0xFFFF_FFF0;
-    /// The lowest of them all.
+    /// The lowest error code.
     pub(super) const FIRST: u32 = u32::MAX - 100;
 }
 
-/// How long the registry of schemas may take.
+/// Time limit for the schema registry.
 const REGISTRY: Duration = Duration::from_secs(30);
 
-/// Answers that did not fit, each with the request it answers, by call.
+/// Answers that did not fit, each with its request, by function.
 #[derive(Default)]
 pub(crate) struct Parked([Option<(Vec<u8>, Vec<u8>)>; 3]);
 
@@ -103,7 +103,7 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     if !state.outstanding {
         return Err(wasmtime::Error::msg("it answered without a command"));
     }
-    // An empty record is two bytes there and some hundred here.
+    // An empty record takes two bytes in the message and about a hundred here.
     if records(&memory[range.clone()]).saturating_mul(size_of::<Record>()) > state.limits.memory {
         let text = "it answered with more records than the memory of `processors.max-memory` holds";
         return Err(wasmtime::Error::msg(text));
@@ -120,8 +120,8 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     Ok(told)
 }
 
-/// How many records a response has, those of splits counted one by one. One that is no message has those before the
-/// place where it stops being one.
+/// Counts the records of a response, including each piece of a split. If the message is malformed, counts those before
+/// the error.
 fn records(response: &[u8]) -> usize {
     let mut count = 0;
     fields(response, 5, |processed| {
@@ -133,7 +133,7 @@ fn records(response: &[u8]) -> usize {
     count
 }
 
-/// Calls `each` with every field of this number that has bytes.
+/// Calls `each` with every length-delimited field of this number.
 fn fields(mut message: &[u8], number: u32, mut each: impl FnMut(&[u8])) {
     let mut next = || -> Option<(u32, Option<&[u8]>)> {
         let (key, wire_type) = decode_key(&mut message).ok()?;
@@ -158,8 +158,8 @@ fn fields(mut message: &[u8], number: u32, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// A call whose answer takes the place of its request. An answer that is too long is kept for the next call, which
-/// comes with the request, zeros after it, in a longer buffer.
+/// Executes a call whose answer replaces its request in the buffer. An answer that is too long is kept for the next
+/// call, in which the guest repeats the request in a longer buffer, padded with zeros.
 fn exchange(mut caller: Caller<'_, State>, at: u32, length: u32, call: usize, answer: Answer) -> Result<u32> {
     let (memory, state) = memory(&mut caller)?;
     let Some(buffer) = range(memory, at, length).map(|range| &mut memory[range]) else {

@@ -1,4 +1,4 @@
-//! The directory of guests: which there are, and what each says it is.
+//! The directory of guests and their specifications.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,26 +21,26 @@ use crate::guest::{Guest, Limits, Setting};
 use crate::module;
 use crate::operator::Kind;
 
-/// How long a guest may take to say what it is, compiled already.
+/// Time limit for the specification of a compiled guest.
 const SPECIFY: Duration = Duration::from_secs(5);
 
-/// How guests are loaded and run.
+/// Settings for loading and running guests.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where compiled code is kept; `None` = nowhere.
+    /// Directory of the compiled code; `None` for no cache.
     pub cache: Option<PathBuf>,
-    /// What each of them may use.
+    /// Resource limits of each guest.
     pub limits: Limits,
-    /// What they may reach at most.
+    /// Upper limit of the network access of each guest.
     pub ceiling: Ceiling,
 }
 
-/// What a directory holds.
+/// Content of a directory.
 #[derive(Default)]
 pub struct Found {
-    /// The processors, those of one name from the oldest version to the newest.
+    /// The processors; versions of the same name are in ascending order.
     pub operators: Vec<Arc<dyn OperatorKind>>,
-    /// Files that are none, with the reason, and processors of which there are two.
+    /// Unusable files with the reason, and processors that exist twice.
     pub refused: Vec<(PathBuf, String)>,
 }
 
@@ -50,9 +50,9 @@ struct Loaded {
     module: Module,
 }
 
-/// Loads every `.wasm` file of a directory, as many at a time as there are processors; a directory that is not there
-/// holds none. A large guest that is not in the cache takes half a minute: `compiling` is told of it before, with its
-/// size in bytes.
+/// Loads every `.wasm` file of a directory, as many at a time as there are CPUs. A missing directory is empty.
+/// Compiling a large guest that is not cached takes half a minute: `compiling` is called before, with its path and size
+/// in bytes.
 pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Found {
     let mut found = Found::default();
     let mut paths: Vec<PathBuf> = match fs::read_dir(directory) {
@@ -97,7 +97,7 @@ pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usiz
     let mut kinds = Vec::new();
     for ((name, version), mut same) in by_identity {
         if same.len() == 1 {
-            // What is no version is older than any.
+            // Invalid versions sort before valid ones.
             let order = semver::Version::parse(&version).ok();
             let kind = |loaded: Loaded| {
                 Arc::new(Kind::new(loaded.specification, loaded.module, options.limits, ceiling.clone()))
@@ -105,7 +105,7 @@ pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usiz
             kinds.extend(same.pop().map(|loaded| (name, order, kind(loaded))));
             continue;
         }
-        // Which of them is meant cannot be told.
+        // The files are ambiguous.
         let names: Vec<String> = same.iter().map(|loaded| loaded.path.display().to_string()).collect();
         let reason = format!("{name}@{version} is in several files: {}", names.join(", "));
         found.refused.extend(same.into_iter().map(|loaded| (loaded.path, reason.clone())));
@@ -120,8 +120,8 @@ fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) +
     let module = module::compile(&wasm, options.cache.as_deref(), || compiling(path, wasm.len()))?;
     let mut specification = specify(&module, options.limits)?;
     if specification.parameters.is_empty() {
-        // The first guests declare none, whatever they take.
-        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Given to the processor as it is."));
+        // The first guests declare no parameters and accept any.
+        specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Passed to the processor unchanged."));
     }
     if module.imports().any(|import| (import.module(), import.name()) == ("conduit", "http_request")) {
         specification.parameters.extend(egress::parameters());
@@ -129,7 +129,7 @@ fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) +
     Ok(Loaded { path: path.to_owned(), specification, module })
 }
 
-/// Asks a guest what it is.
+/// Requests the specification of a guest.
 fn specify(module: &Module, limits: Limits) -> Result<Specification, String> {
     let node = Str::from_static("init-processor");
     let schemas = Arc::new(MemoryRegistry::new());
@@ -140,7 +140,7 @@ fn specify(module: &Module, limits: Limits) -> Result<Specification, String> {
         Response::Error(error) => return Err(format!("it does not say what it is: {}", error.message)),
         _ => return Err("it answers the question what it is with something else".to_owned()),
     };
-    // Nothing depends on what it says to this.
+    // The answer does not matter.
     let _ = guest.ask(Request::Teardown(Empty {}));
     if given.name.trim().is_empty() {
         return Err("it has no name".to_owned());

@@ -1,9 +1,8 @@
-//! HTTP requests of guests: none, unless the processor's settings name the host and the service lets processors
-//! reach it.
+//! HTTP requests of guests. They are allowed only if the processor's settings name the host and the service permits it.
 //!
-//! What a guest may reach is a list of [`Place`]s. A request to another one is refused, and so are redirects and
-//! names that lead to this machine or its neighbours; addresses are looked at when they are connected to. Proxies
-//! from the environment are not used.
+//! A guest may reach a list of [`Place`]s. Requests to other places are rejected, and so are redirects and names that
+//! resolve to this machine or its local network; addresses are checked when the connection is made. Proxies from the
+//! environment are not used.
 
 mod call;
 mod place;
@@ -22,25 +21,25 @@ const ALLOW: &str = "sdk.egress.allow";
 const TIMEOUT: &str = "sdk.egress.timeout";
 const MOST: &str = "sdk.egress.maxResponseBytes";
 const SECRETS: &str = "sdk.egress.secretRefs";
-/// What settings begin with that are ours and not the guest's.
+/// Prefix of the settings that are for the service and not for the guest.
 pub(crate) const PREFIX: &str = "sdk.egress.";
 
-/// What the service lets processors reach at most.
+/// Upper limit of the network access of all processors.
 #[derive(Clone, Debug, Default)]
 pub struct Ceiling {
-    /// Whether there may be any requests.
+    /// True if requests are allowed at all.
     pub enabled: bool,
-    /// Only these places; `None` = any.
+    /// Allowed places; `None` = any.
     pub places: Option<Vec<Place>>,
-    /// The names of secrets that may be used; `None` = any, where `places` does not name hosts.
+    /// Names of allowed secrets; `None` = any, unless `places` names hosts.
     pub secrets: Option<Vec<String>>,
-    /// Longest time of a request.
+    /// Maximum time of a request.
     pub timeout: Option<Duration>,
-    /// Most bytes of an answer.
+    /// Maximum size of an answer in bytes.
     pub response_bytes: Option<u64>,
 }
 
-/// What one processor may reach.
+/// Network access of one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Egress {
     pub(crate) places: Vec<Place>,
@@ -49,30 +48,29 @@ pub(crate) struct Egress {
     pub(crate) response_bytes: u64,
 }
 
-/// What became of what a processor asked for.
+/// Result of a processor's request for network access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Granted {
-    /// `None` = no requests.
+    /// Granted access; `None` = no requests.
     pub(crate) egress: Option<Egress>,
-    /// What was asked for and is not let through.
+    /// Requested parts that are not granted.
     pub(crate) refused: Vec<String>,
 }
 
-/// The settings by which a processor asks for egress.
+/// Returns the parameters for network access.
 pub(crate) fn parameters() -> [Parameter; 4] {
     [
-        Parameter::new(ALLOW, ParameterKind::Text, "Hosts it may send HTTP requests to, with commas between them."),
-        Parameter::new(TIMEOUT, ParameterKind::Duration, "Longest time of one of its HTTP requests.")
-            .default_value("30s"),
-        Parameter::new(MOST, ParameterKind::Bytes, "Most bytes of an HTTP answer it gets.").default_value("4194304"),
-        Parameter::new(SECRETS, ParameterKind::Text, "Names of secrets it may have sent as Authorization."),
+        Parameter::new(ALLOW, ParameterKind::Text, "Hosts that it may send HTTP requests to, separated by commas."),
+        Parameter::new(TIMEOUT, ParameterKind::Duration, "Time limit of an HTTP request.").default_value("30s"),
+        Parameter::new(MOST, ParameterKind::Bytes, "Maximum size of an HTTP answer.").default_value("4194304"),
+        Parameter::new(SECRETS, ParameterKind::Text, "Names of secrets that it may send as Authorization."),
     ]
 }
 
-/// Reads what a processor asks for, and takes from it what the ceiling does not let through.
+/// Reads the requested network access and removes the parts above the limit.
 ///
 /// # Errors
-/// A setting that is none.
+/// Fails if a setting is invalid.
 pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Granted, Diagnostics> {
     let entries = |name: &str| -> Vec<String> {
         let text = arguments.text(name).map_or("", |text| text.as_str());
@@ -117,7 +115,7 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     }
     let mut secrets: BTreeSet<String> = entries(SECRETS).into_iter().collect();
     let none = Vec::new();
-    // A ceiling that names hosts but no secrets lets none out.
+    // If the limit names hosts but no secrets, no secrets are allowed.
     if let Some(most) = ceiling.secrets.as_ref().or(ceiling.places.is_some().then_some(&none)) {
         secrets.retain(|secret| {
             let kept = most.contains(secret);

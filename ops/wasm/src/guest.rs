@@ -1,4 +1,4 @@
-//! One running guest: a thread that is inside `_start` for as long as the guest lives.
+//! A running guest: a thread that runs `_start` for the whole life of the guest.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -21,19 +21,19 @@ use crate::module::engine;
 use crate::output::{Output, level};
 use crate::wasi::{self, Exit};
 
-/// More than the stack that wasmtime lets a guest use, for the calls of ours below it.
+/// Stack of the thread: more than wasmtime lets a guest use, for the host functions that it calls.
 const STACK: usize = 4 << 20;
-/// How long a guest may take to end after its last command.
+/// Time limit for the end of a guest after its last command.
 const LAST: Duration = Duration::from_secs(2);
 
 const COOKIE: &str = "3stnegqd0x02axggy0vrc4izjeq2zik6g7somyb3ye4vy5iivvjm5s1edppl5oja";
 
-/// What a guest may use.
+/// Resource limits of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest time for one command, the records of one call; `None` = no limit.
+    /// Time limit of one command, which handles the records of one call; `None` = unlimited.
     pub time: Option<Duration>,
-    /// Bytes of all its memories and tables together, and of the records of one answer as they are held here.
+    /// Maximum number of bytes of all its memories and tables, and of the decoded records of one answer.
     pub memory: usize,
 }
 
@@ -43,7 +43,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a guest does not answer, now or ever.
+/// Reason why a guest no longer answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Death {
     #[error("the processor did not answer within {0:?}")]
@@ -58,13 +58,13 @@ pub(crate) enum Death {
     Unstartable(String),
 }
 
-/// The last words of a guest.
+/// Returns the last output of a guest.
 fn last_words(said: &Option<String>) -> String {
     said.as_ref().map(|said| format!(": {said}")).unwrap_or_default()
 }
 
 impl Death {
-    /// The stable code of the fault.
+    /// Returns the stable code of the fault.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Death::TimedOut(_) => "wasm_timeout",
@@ -76,15 +76,15 @@ impl Death {
     }
 }
 
-/// A guest that is no more.
+/// Error of a guest that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     pub(crate) death: Death,
-    /// Whether it had been given the command: then the command may be the reason.
+    /// True if the guest had received the command, so that the command may be the reason.
     pub(crate) took_command: bool,
 }
 
-/// What the calls of a guest work on.
+/// State of a guest for the host functions.
 pub(crate) struct State {
     pub(crate) node: Str,
     /// Encoded commands.
@@ -92,32 +92,32 @@ pub(crate) struct State {
     pub(crate) replies: Sender<Result<CommandResponse, Gone>>,
     /// A command that did not fit into the guest's buffer.
     pub(crate) waiting: Option<Bytes>,
-    /// A command was handed over and is not answered.
+    /// True if a command was passed to the guest and is not answered.
     pub(crate) outstanding: bool,
     pub(crate) parked: Parked,
     pub(crate) schemas: Arc<dyn SchemaRegistry>,
-    /// What it may reach; `None` = nothing.
+    /// Network access; `None` = no requests.
     pub(crate) network: Option<Arc<Network>>,
     pub(crate) runtime: Option<tokio::runtime::Handle>,
     pub(crate) memory: Option<Memory>,
     pub(crate) environment: Vec<String>,
     pub(crate) output: Output,
-    /// When calls that wait have to give up; `None` = never.
+    /// Deadline of blocking calls; `None` = never.
     pub(crate) deadline: Option<Instant>,
     pub(crate) limits: Limits,
-    /// Nobody waits for the guest any more.
+    /// True if the result of the guest is no longer awaited.
     pub(crate) abandoned: Arc<AtomicBool>,
     budget: Budget,
 }
 
 impl State {
-    /// How long a call may wait, at most `most`.
+    /// Returns how long a call may block, at most `most`.
     pub(crate) fn patience(&self, most: Duration) -> Duration {
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(most, |left| left.min(most))
     }
 
-    /// A command begins.
+    /// Resets the limits at the start of a command.
     pub(crate) fn begin(&mut self) {
         self.deadline = self.limits.time.map(|time| Instant::now() + time);
         self.output.forget();
@@ -129,24 +129,24 @@ impl State {
     }
 }
 
-/// What a guest is started with.
+/// Settings of a guest at its start.
 pub(crate) struct Setting<'a> {
-    /// What it is called in the log.
+    /// Name in the log.
     pub(crate) node: &'a Str,
     pub(crate) schemas: Arc<dyn SchemaRegistry>,
     pub(crate) network: Option<Arc<Network>>,
     pub(crate) limits: Limits,
 }
 
-/// A guest that commands can be given to. When it is dropped, the guest is told that there are no more; one that does
-/// not end then is stopped.
+/// A guest that accepts commands. On drop, the guest is told that there are no more; if it does not end then, it is
+/// stopped.
 pub(crate) struct Guest {
-    /// `None` once there are no more.
+    /// Channel of commands; `None` after the last one.
     commands: Option<Sender<Bytes>>,
     replies: Receiver<Result<CommandResponse, Gone>>,
     limits: Limits,
     abandoned: Arc<AtomicBool>,
-    /// It said why it is gone, or is given up.
+    /// True if the guest reported why it ended, or was given up.
     over: bool,
 }
 
@@ -194,26 +194,26 @@ impl Guest {
         Ok(Guest { commands: Some(commands), replies, limits, abandoned, over: false })
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Death> {
         self.ask_within(request, self.limits.time)
     }
 
-    /// The same with another limit, if that is less.
+    /// Like `ask`, with a shorter time limit.
     pub(crate) fn ask_within(&mut self, request: Request, time: Option<Duration>) -> Result<Response, Death> {
         let command = CommandRequest { request: Some(request) }.encode_to_vec().into();
         let time = self.limits.time.into_iter().chain(time).min();
         self.give(command, time).map_err(|gone| gone.death)
     }
 
-    /// The same with a command that is encoded already.
+    /// Like `ask`, with an encoded command.
     pub(crate) fn ask_encoded(&mut self, command: Bytes) -> Result<Response, Gone> {
         self.give(command, self.limits.time)
     }
 
     fn give(&mut self, command: Bytes, time: Option<Duration>) -> Result<Response, Gone> {
         if let Some(commands) = &self.commands {
-            // A guest that is gone said why before.
+            // A guest that has ended reports why.
             let _ = commands.send(command);
         }
         let reply = match time {
@@ -245,7 +245,7 @@ impl Drop for Guest {
         if !self.over && matches!(self.replies.recv_timeout(LAST), Ok(Err(_))) {
             return;
         }
-        // It is looked at when the guest next runs code of its own; calls of ours end by themselves.
+        // The guest checks this when it runs its own code; host functions end by themselves.
         self.abandoned.store(true, Ordering::Release);
         if let Ok(engine) = engine() {
             engine.increment_epoch();
@@ -263,12 +263,12 @@ fn linker() -> Result<&'static Linker<State>, String> {
     made.as_ref().map_err(Clone::clone)
 }
 
-/// A text with what else there is to say.
+/// Appends further messages to a text.
 fn with(text: String, more: impl IntoIterator<Item = String>) -> String {
     more.into_iter().fold(text, |text, more| format!("{text}; {more}"))
 }
 
-/// The life of the thread.
+/// Runs the guest on its thread.
 fn live(module: &Module, state: State) {
     let replies = state.replies.clone();
     let unstartable = |text| Gone { death: Death::Unstartable(text), took_command: false };
@@ -280,7 +280,7 @@ fn live(module: &Module, state: State) {
         }
     };
     store.limiter(|state| &mut state.budget);
-    // The epoch moves when any guest is abandoned.
+    // The epoch advances when any guest is abandoned.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|context| match context.data().abandoned.load(Ordering::Acquire) {
         true => Err(Trap::Interrupt.into()),

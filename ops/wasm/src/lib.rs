@@ -1,9 +1,9 @@
-//! Processors in WebAssembly, on wasmtime.
+//! Processors in WebAssembly, based on wasmtime.
 //!
-//! A guest is a WASI command: its `_start` asks for commands and answers each one before it asks for the next. It
-//! runs on a thread of its own (`guest`), sees five calls of ours (`calls`) and as much of WASI as a program without
-//! files needs (`wasi`); `budget` counts the memory it takes. `directory` finds guests and learns what they are, `module` compiles them once, `operator`
-//! is the processor in a pipeline, `egress` the network as far as a guest may reach it.
+//! A guest is a WASI command: its `_start` requests commands and answers each one before it requests the next. It runs
+//! on its own thread (`guest`), and sees five host functions (`calls`) and as much of WASI as a program without files
+//! needs (`wasi`). `budget` limits its memory. `directory` finds guests and their specifications, `module` compiles
+//! them once, `operator` is the processor in a pipeline, and `egress` is the network access of guests.
 
 mod budget;
 mod calls;

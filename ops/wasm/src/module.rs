@@ -1,4 +1,4 @@
-//! Compiled modules: one engine, and a cache on disk, since a large guest takes half a minute to compile.
+//! Compiled modules: one engine, and a cache on disk, because compiling a large guest takes half a minute.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, DirBuilder, Permissions};
@@ -15,10 +15,10 @@ use rustix::process::Uid;
 use sha2::{Digest as _, Sha256};
 use wasmtime::{Config, Engine, Module};
 
-/// How long what nobody loads stays in the cache.
+/// Time after which unused code is removed from the cache.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The engine of this process.
+/// Returns the engine of this process.
 pub(crate) fn engine() -> Result<&'static Engine, String> {
     static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
     let made = ENGINE.get_or_init(|| {
@@ -29,13 +29,13 @@ pub(crate) fn engine() -> Result<&'static Engine, String> {
     made.as_ref().map_err(Clone::clone)
 }
 
-/// Compiles a module, or takes it from `cache`, a directory that is made if it is not there. A cache that cannot be
-/// used is no error. `compiling` is called before what may take long.
+/// Compiles a module, or loads it from `cache`, a directory that is created if it is missing. An unusable cache is not
+/// an error. Calls `compiling` before compiling, which may take long.
 pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce()) -> Result<Module, String> {
     compile_as(rustix::process::geteuid(), wasm, cache, compiling)
 }
 
-/// The same as this user.
+/// Like [`compile`], as this user.
 fn compile_as(user: Uid, wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce()) -> Result<Module, String> {
     let engine = engine()?;
     let Some(cache) = cache else {
@@ -61,7 +61,7 @@ fn compile_as(user: Uid, wasm: &[u8], cache: Option<&Path>, compiling: impl FnOn
     Ok(module)
 }
 
-/// Opens the cache, or makes it.
+/// Opens or creates the cache.
 fn directory(cache: &Path, user: Uid) -> Result<OwnedFd, String> {
     DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|error| error.to_string())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -69,7 +69,7 @@ fn directory(cache: &Path, user: Uid) -> Result<OwnedFd, String> {
     private(&directory, user).map(|()| directory)
 }
 
-/// Checks that nobody but this user can have written a file or directory, and nobody else can read it.
+/// Checks that a file or directory belongs to this user and that no other user can read or write it.
 fn private(opened: &OwnedFd, user: Uid) -> Result<(), String> {
     let stat = rustix::fs::fstat(opened).map_err(|error| error.to_string())?;
     if stat.st_uid != user.as_raw() {
@@ -85,7 +85,7 @@ fn private(opened: &OwnedFd, user: Uid) -> Result<(), String> {
     }
 }
 
-/// Removes what was not loaded for long: code of older versions of a guest, or for another build of this program.
+/// Removes code that was not loaded for long: that of older versions of a guest, or of another build of this program.
 fn prune(cache: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -97,26 +97,27 @@ fn prune(cache: &Path) {
     }
 }
 
-/// A compiled module is machine code: it is taken only from a file and a directory that belong to us and that nobody
-/// else can write or read. Both are checked as they are opened, so it does not matter who can rename the directories
-/// above them.
+/// Loads a compiled module. It is machine code, so its file and directory must belong to this user, and no other user
+/// may be able to read or write them. Both are checked after opening, so it does not matter who can rename the parent
+/// directories.
 #[allow(unsafe_code, reason = "there is no safe way to load compiled code")]
 fn cached(engine: &Engine, directory: &OwnedFd, name: &str, user: Uid) -> Option<Module> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
     private(&file, user).ok()?;
     let file = fs::File::from(file);
-    // Its time is when it was last of use. One that cannot be set only makes it compile again some day.
+    // The modification time is that of the last use. If it cannot be set, the module is compiled again some day.
     let _ = file.set_modified(SystemTime::now());
-    // SAFETY: the file came out of `Module::serialize` of this engine's configuration (its hash is in the name), was
-    // moved into place whole, and only our user can have changed it. Wasmtime checks its own header besides.
+    // SAFETY: the file was written by `Module::serialize` of an engine with this configuration (its hash is in the
+    // name), and was moved into place as a whole. Only this user can have changed it. Wasmtime also checks its own
+    // header.
     unsafe { Module::deserialize_open_file(engine, file) }.ok()
 }
 
 fn keep(module: &Module, cache: &Path, path: &Path) -> Result<(), String> {
     let code = module.serialize().map_err(|error| format!("{error:#}"))?;
     let write = || -> std::io::Result<()> {
-        // Made with mode 0600.
+        // The file is created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(cache)?;
         file.as_file().set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(&code)?;

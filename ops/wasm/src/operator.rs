@@ -19,16 +19,17 @@ use wasmtime::Module;
 use crate::egress::{self, Ceiling, Granted, Network};
 use crate::guest::{Death, Gone, Guest, Limits, Setting};
 
-/// A call takes no more than this of records, unless a single one is larger: the guest needs a multiple of it.
+/// Maximum size in bytes of the records of one call, unless a single record is larger: the guest needs a multiple of
+/// it.
 const CALL_BYTES: usize = 4 << 20;
-/// After this many deaths in one strip the guest itself is broken, not its records.
+/// Number of deaths within one strip after which the guest is at fault and not its records.
 const DEATHS: usize = 8;
-/// Calls in a row that may leave all their records undone.
+/// Maximum number of consecutive calls that leave all their records unprocessed.
 const STALLS: usize = 3;
-/// How long a guest may take to close what it opened.
+/// Time limit for the teardown of a guest.
 const TEARDOWN: Duration = Duration::from_secs(5);
 
-/// A kind of processor that is a module.
+/// A processor kind that is implemented by a module.
 pub(crate) struct Kind {
     specification: Specification,
     module: Module,
@@ -49,7 +50,7 @@ impl OperatorKind for Kind {
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
         let granted = egress::granted(arguments, &self.ceiling)?;
-        // Defaults are the guest's to fill in: it gets what was written.
+        // The guest applies defaults itself: it receives only the written settings.
         let default = |name: &str| self.specification.parameter(name).and_then(|p| p.default.as_ref());
         let settings = arguments
             .iter_shown()
@@ -84,7 +85,7 @@ impl ConfiguredOperator for Configured {
     }
 }
 
-/// A guest that is ready for records.
+/// Starts and configures a guest.
 fn begin(configured: &Configured, host: &Host, network: &Option<Arc<Network>>) -> Result<Guest, Fault> {
     let fault = |death: Death| Fault::fatal(death.code(), death);
     let setting = Setting {
@@ -104,7 +105,7 @@ fn begin(configured: &Configured, host: &Host, network: &Option<Arc<Network>>) -
     }
 }
 
-/// What an error message of a guest says; some give only a number.
+/// Returns the text of a guest's error; some have only a number.
 fn message(error: &wire::Error) -> String {
     if error.message.is_empty() { format!("error code {}", error.code) } else { error.message.clone() }
 }
@@ -154,7 +155,7 @@ impl Wasm {
         Ok(Wasm { configured: configured.clone(), host: host.clone(), network, guest })
     }
 
-    /// Works through the rows. An error ends it: the row from which on nothing is decided, and why.
+    /// Processes the rows. On an error, returns the first row without a decision, and the reason.
     fn strip(
         &mut self,
         rows: &mut [(usize, &mut Record)],
@@ -178,7 +179,7 @@ impl Wasm {
                         decisions.push((rows[at].0, Decision::Fail(fault)));
                         at += 1;
                     } else if took_command {
-                        // One of these did it: the next guest gets them one by one.
+                        // One of these rows is the cause: send them one by one to the next guest.
                         alone_until = at + count;
                     }
                     continue;
@@ -226,9 +227,9 @@ impl Wasm {
     }
 }
 
-/// The command that gives as many of these rows as one call takes, and the message of each of those.
+/// Encodes the command with as many of these rows as one call takes; also returns the message of each row.
 fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, Vec<Bytes>) {
-    // The number of bytes before the records is known after them.
+    // The length before the records is known only after them.
     const HEAD: usize = 11;
     let mut out = vec![0; HEAD];
     let mut one = Vec::new();
@@ -253,7 +254,7 @@ fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, Vec<Bytes>) {
     (out.slice(from..), sent)
 }
 
-/// What a guest made of a row that was sent so, `None` if it left it undone.
+/// Applies a guest's result to a row; `sent` is the encoded row. Returns `None` if the guest left it unprocessed.
 fn decide(result: ProcessedRecord, sent: &Bytes, row: &mut Record) -> Option<Result<Decision, DecodeError>> {
     let enter = |bytes: &Bytes, row: &Record| decode_answer(bytes, sent, row);
     let decided = match result.outcome? {

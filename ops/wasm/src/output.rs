@@ -1,23 +1,23 @@
-//! What guests print: lines for the log, with the level they were printed at.
+//! Output of guests: log lines with their level.
 
 use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::line::{Level, read_line};
 
-/// Longer lines are cut into several.
+/// Maximum length of a line; longer ones are split.
 const LONGEST: usize = 64 << 10;
-/// What is kept of a line to say why a guest ended.
+/// Maximum number of characters of a line that are kept to explain the end of a guest.
 const SAID: usize = 500;
-/// Of lines of the service.
+/// Log target of these lines.
 const TARGET: &str = "anabranch::processor";
 
-/// What a guest prints to.
+/// Output streams of a guest.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     Output,
     Error,
 }
 
-/// Splits what a guest writes to standard output and error into lines.
+/// Splits standard output and error of a guest into lines.
 pub(crate) struct Output {
     node: Str,
     rest: [Vec<u8>; 2],
@@ -29,7 +29,7 @@ impl Output {
         Output { node, rest: [Vec::new(), Vec::new()], said: None }
     }
 
-    /// Takes a piece of a stream.
+    /// Adds bytes to a stream.
     pub(crate) fn write(&mut self, stream: Stream, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             for part in piece.chunks(LONGEST) {
@@ -43,7 +43,7 @@ impl Output {
         }
     }
 
-    /// Writes what no line break ended.
+    /// Writes the rest without a line break.
     pub(crate) fn flush(&mut self) {
         for stream in [Stream::Output, Stream::Error] {
             let line = std::mem::take(&mut self.rest[stream as usize]);
@@ -51,7 +51,7 @@ impl Output {
         }
     }
 
-    /// The first error that was printed since it was last forgotten.
+    /// Returns the first error that was printed since the last reset.
     pub(crate) fn said(&self) -> Option<&str> {
         self.said.as_deref()
     }
@@ -63,7 +63,7 @@ impl Output {
     fn line(&mut self, stream: Stream, line: &[u8]) {
         let Some(line) = read_line(line) else { return };
         let (node, text) = (&self.node, &line.text);
-        // Text without a level on standard error is what a runtime says as it breaks down.
+        // Text without a level on standard error usually comes from a crashing runtime.
         let level = line.level.unwrap_or(match stream {
             Stream::Output => Level::Info,
             Stream::Error => Level::Warn,
@@ -71,7 +71,7 @@ impl Output {
         let grave = level == Level::Error || matches!((stream, line.level), (Stream::Error, None));
         match &mut self.said {
             said @ None if grave => *said = Some(text.chars().take(SAID).collect()),
-            // `panicked at FILE:LINE:COLUMN:`, and on the next line why.
+            // The message follows `panicked at FILE:LINE:COLUMN:` on the next line.
             Some(said) if said.ends_with(':') && said.len() < SAID => {
                 said.push(' ');
                 said.extend(text.chars().take(SAID));
@@ -88,7 +88,7 @@ impl Output {
     }
 }
 
-/// The level of the log, in the guests' words.
+/// Returns the log level by its name for guests.
 pub(crate) fn level() -> &'static str {
     use tracing::Level;
     if tracing::enabled!(target: TARGET, Level::TRACE) {

@@ -1,5 +1,5 @@
-//! WASI preview 1 for a program without arguments, files and sockets: clocks, randomness, environment, and output
-//! that goes to the log. Everything else answers that the descriptor is not open.
+//! WASI preview 1 for a program without arguments, files and sockets: clocks, randomness, environment, and output to
+//! the log. All other calls return that the descriptor is not open.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -17,20 +17,20 @@ const FAULT: i32 = 21;
 const INVAL: i32 = 28;
 const SPIPE: i32 = 70;
 
-/// Parts of one `fd_write` that are looked at, and bytes that are taken of them. A guest writes what is left by another
-/// call: between calls it can be interrupted, in them it cannot.
+/// Maximum number of buffers of one `fd_write`, and of bytes written from them. The guest writes the rest with another
+/// call. It can be interrupted between calls, but not during one.
 const PARTS: u32 = 1024;
 const AT_ONCE: u32 = 1 << 20;
 
-/// A guest that sleeps for long is given up after no more than this.
+/// Maximum sleep before checking whether the guest was given up.
 const NAP: Duration = Duration::from_millis(200);
 
-/// The guest called `proc_exit`.
+/// Error for a guest that called `proc_exit`.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("exit code {0}")]
 pub(crate) struct Exit(pub(crate) i32);
 
-/// The memory of a guest and its state.
+/// Returns the memory of a guest and its state.
 pub(crate) fn memory<'a>(caller: &'a mut Caller<'_, State>) -> Result<(&'a mut [u8], &'a mut State)> {
     let memory = match caller.data().memory {
         Some(memory) => memory,
@@ -44,7 +44,7 @@ pub(crate) fn memory<'a>(caller: &'a mut Caller<'_, State>) -> Result<(&'a mut [
     Ok(memory.data_and_store_mut(caller))
 }
 
-/// Calls on descriptors that never are open, by name and parameters (`i` 32 bits, `I` 64).
+/// Calls on descriptors that are never open, by name and parameter types (`i` for 32 bits, `I` for 64).
 const CLOSED: &[(&str, &str)] = &[
     ("fd_advise", "iIIi"),
     ("fd_allocate", "iII"),
@@ -178,7 +178,7 @@ fn describe(caller: &mut C<'_>, fd: u32, at: u32, stat: &[u8]) -> Result<i32> {
     Ok(done(put(memory(caller)?.0, at, stat)))
 }
 
-/// Nanoseconds of the wall clock (0) or of one that never goes back.
+/// Returns the nanoseconds of the wall clock (0) or of a monotonic clock.
 fn now(clock: u32) -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let time = match clock {
@@ -226,7 +226,7 @@ fn fd_write(mut caller: C<'_>, fd: u32, vectors: u32, count: u32, written: u32) 
     Ok(done(put(memory, written, &total.to_le_bytes())))
 }
 
-/// Sleeps until the first clock, but no longer than somebody waits for the guest; descriptors are ready at once.
+/// Sleeps until the first clock event, but only as long as the guest is awaited; descriptors are ready immediately.
 fn poll_oneoff(mut caller: C<'_>, input: u32, output: u32, count: u32, stored: u32) -> Result<i32> {
     const SUBSCRIPTION: u32 = 48;
     const EVENT: u32 = 32;

@@ -1,12 +1,12 @@
-//! What goes wrong.
+//! Errors of processors.
 
 use std::any::Any;
 use std::fmt;
 
-/// Why a processor cannot be configured, or a record cannot be processed.
+/// Error of the configuration of a processor, or of a record.
 ///
-/// Any error converts into it, so that `?` works on everything; the message then holds its sources too. It does
-/// not implement [`std::error::Error`] itself, which would be at odds with that.
+/// Any error converts into it, so that `?` works on everything; the message then includes the sources. It does not
+/// implement [`std::error::Error`] itself, because that would conflict with this conversion.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     pub(crate) code: u32,
@@ -14,23 +14,23 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Error { code: 0, message: message.into() }
     }
 
-    /// Says first what was being done: `what: message`.
+    /// Adds a description of the failed action to the message: `what: message`.
     #[must_use]
     pub fn context(self, what: impl fmt::Display) -> Self {
         Error { message: format!("{what}: {}", self.message), ..self }
     }
 
-    /// What is wrong.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The error of the host that it came from, if it came from one.
+    /// Returns the error of the host, if this error comes from it.
     pub fn host(&self) -> Option<HostError> {
         (self.code != 0).then_some(HostError(self.code))
     }
@@ -62,7 +62,7 @@ impl<E: std::error::Error + 'static> From<E> for Error {
     }
 }
 
-/// What the host answers to a call instead of a result.
+/// Error code that a host function returns instead of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostError(pub(crate) u32);
 
@@ -103,10 +103,10 @@ host_errors! {
 }
 
 impl HostError {
-    /// The lowest result that is an error; all below are sizes.
+    /// The lowest result that is an error; lower results are sizes.
     pub(crate) const LOWEST: u32 = 0xFFFF_FF9B;
 
-    /// The number of the error.
+    /// Returns the number of the error.
     pub const fn code(self) -> u32 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The guest's side of the protocol: a command, then its response, until there are no more commands.
+//! The guest's side of the protocol: receives a command and sends its response, until there are no more commands.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::schema::Codec;
 use crate::specification::Specification;
 use crate::wire::{Command, Response};
 
-/// What the commands are for; one implementation per kind of processor.
+/// Stages of a processor's life; one implementation per kind of processor.
 pub(crate) trait Stages {
     fn specification(&self) -> Specification;
     fn declare(&self, declarations: &mut Declarations);
@@ -21,7 +21,7 @@ pub(crate) trait Stages {
     fn teardown(&mut self) -> Result<(), Error>;
 }
 
-/// A processor, once it is configured.
+/// A processor; `None` before it is configured.
 #[derive(Debug)]
 pub(crate) struct Configured<P>(Option<P>);
 
@@ -63,7 +63,7 @@ impl<P: Processor> Stages for Configured<P> {
     }
 
     fn teardown(&mut self) -> Result<(), Error> {
-        // It may come before `configure` succeeded.
+        // The teardown may come before `configure` succeeded.
         self.0.as_mut().map_or(Ok(()), P::teardown)
     }
 }
@@ -106,7 +106,7 @@ where
 pub(crate) struct Guest<'s> {
     stages: &'s mut dyn Stages,
     pub(crate) codec: Codec,
-    /// Records of the last response, whose memory the next command takes.
+    /// Records of the last response; the next command reuses their memory.
     pub(crate) spare: Vec<Record>,
 }
 
@@ -137,7 +137,7 @@ impl<'s> Guest<'s> {
         }
     }
 
-    /// Takes back the records of a response that is written.
+    /// Keeps the records of a written response, to reuse their memory.
     pub(crate) fn keep(&mut self, response: Response) {
         if let Response::Process(outputs) = response {
             let single = |output| if let Ok(Output::Single(record)) = output { Some(record) } else { None };
@@ -211,11 +211,11 @@ impl<'s> Guest<'s> {
             match before.map(|_| outputs.next()) {
                 Err(error) => results.push(Err(error)),
                 Ok(Some(result)) => results.push(result),
-                // Without a result for one record there is none for those after it.
+                // If one record has no result, later ones have none either.
                 Ok(None) => return results,
             }
         }
-        // More results than records: the host has to see that.
+        // There are more results than records: pass them on, so that the host reports it.
         results.extend(outputs);
         results
     }

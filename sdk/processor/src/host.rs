@@ -1,4 +1,4 @@
-//! Calls of the host, and the protocol of the buffers that they share.
+//! Host functions, and their protocol for shared buffers.
 
 #[cfg(target_arch = "wasm32")]
 mod imports;
@@ -12,10 +12,10 @@ use stand_in as calls;
 
 use crate::error::HostError;
 
-/// A host that cannot make up its mind about a size is broken.
+/// Maximum number of attempts: a host that keeps changing the size is broken.
 const MOST_TRIES: usize = 4;
 
-/// Waits for the next command; `buffer` then holds it, and grows where it must.
+/// Waits for the next command and returns it. `buffer` holds it and grows if necessary.
 pub(crate) fn next_command(buffer: &mut Vec<u8>) -> Result<&[u8], HostError> {
     for _ in 0..MOST_TRIES {
         let size = size(calls::command_request(buffer))?;
@@ -27,7 +27,7 @@ pub(crate) fn next_command(buffer: &mut Vec<u8>) -> Result<&[u8], HostError> {
     Err(HostError::INTERNAL)
 }
 
-/// Hands over the response to the command.
+/// Sends the response to the command.
 pub(crate) fn respond(response: &mut [u8]) -> Result<(), HostError> {
     match calls::command_response(response) {
         0 => Ok(()),
@@ -47,8 +47,8 @@ pub(crate) fn http_request(request: Vec<u8>) -> Result<Vec<u8>, HostError> {
     in_out(calls::http_request, request)
 }
 
-/// The host writes the response over the request. Where it does not fit, it is given once more with room: the
-/// request, then zeros, by which the host knows that this is the same call.
+/// Makes a call whose response overwrites the request. If the response does not fit, the call is repeated with a larger
+/// buffer: the request and zeros after it, which tells the host that it is the same call.
 fn in_out(call: fn(&mut [u8]) -> u32, mut buffer: Vec<u8>) -> Result<Vec<u8>, HostError> {
     for _ in 0..MOST_TRIES {
         let size = size(call(&mut buffer))?;

@@ -1,6 +1,6 @@
-//! Write a processor of record-streaming pipelines in Rust, test it as any other crate, and run it as WebAssembly.
+//! Write processors of record-streaming pipelines in Rust, test them like any other crate, and run them as WebAssembly.
 //!
-//! `anabranch processors new NAME` makes a crate with everything below. A processor without parameters is a function:
+//! `anabranch processors new NAME` creates a crate with everything below. A processor without parameters is a function:
 //!
 //! ```no_run
 //! use anabranch_processor::{Error, Record, Specification, run_fn};
@@ -13,7 +13,7 @@
 //! }
 //! ```
 //!
-//! Any other implements [`Processor`], and derives its [`Parameters`]:
+//! All others implement [`Processor`] and derive their [`Parameters`]:
 //!
 //! ```no_run
 //! use anabranch_processor::{Error, Output, Parameters, Processor, Record, Reference, Specification, log, run};
@@ -54,25 +54,24 @@
 //!
 //! # From the crate to the pipeline
 //!
-//! `cargo build --release --target wasm32-wasip1` makes a module, which is put into the directory `processors` of the
-//! service and used as `standalone:upper`. [`testing`] runs the processor without WebAssembly. A module is small with
+//! `cargo build --release --target wasm32-wasip1` builds a module. Put it into the directory `processors` of the service
+//! and use it as `standalone:upper`. [`testing`] runs the processor without WebAssembly. For a small module, set
 //! `opt-level = "s"`, `lto = true`, `codegen-units = 1`, `panic = "abort"` and `strip = true`.
 //!
-//! Rules that the host relies on: nothing is opened in [`Processor::configure`]; the same record may be processed
-//! twice; an error belongs to one record. A panic ends the module: it fails all records of its batch.
+//! The host relies on these rules: [`Processor::configure`] opens no resources; the same record may be processed twice;
+//! an error concerns a single record. A panic ends the module and fails all records of its batch.
 //!
 //! # Other hosts
 //!
-//! Modules speak the processor protocol that the service shares with others, and run in those too. Metadata keys have
-//! other prefixes there (`opencdc.` and `conduit.` for `recfmt.` and `svc.`); the crate translates them in both
-//! directions, so that a processor knows only the names in [`metadata`], and [`Reference`] takes both. Other text in
-//! settings is left as it is.
+//! Other services use the same processor protocol, so modules run there too. Metadata keys have other prefixes there
+//! (`opencdc.` and `conduit.` for `recfmt.` and `svc.`). The crate translates them in both directions, so that a
+//! processor uses only the names in [`metadata`]; [`Reference`] accepts both. Other text in settings is unchanged.
 //!
 //! # Logging
 //!
-//! Everything logged by the crate [`log`], which is exported here, goes to the log of the service with its key-value
-//! pairs, from the level on that the service has set for processors. A line costs more than most of what is done to a
-//! record: use `trace` for what is said per record.
+//! The service logs everything that you log with the crate [`log`], which is re-exported here, including key-value
+//! pairs, from the level on that is set for processors. A line costs more than most other work on a record: use `trace`
+//! for lines per record.
 
 mod error;
 mod guest;
@@ -106,25 +105,25 @@ pub use value::{Map, Value};
 
 use guest::{Configured, Function, Guest, Stages};
 
-/// By which a host says that it is one.
+/// Environment variable by which a host identifies itself.
 const COOKIE: (&str, &str) =
     ("CONDUIT_MAGIC_COOKIE", "3stnegqd0x02axggy0vrc4izjeq2zik6g7somyb3ye4vy5iivvjm5s1edppl5oja");
 
-/// Runs a processor until its host has no more commands: the whole of `main`.
+/// Runs a processor until its host has no more commands. This is the whole body of `main`.
 ///
-/// Where there is no host it says so on standard error, and ends the program with code 1.
+/// Without a host, prints an error to standard error and exits with code 1.
 pub fn run<P: Processor>() {
     run_stages(&mut Configured::<P>::default());
 }
 
-/// Runs a function as a processor without parameters: the whole of `main`.
+/// Runs a function as a processor without parameters. This is the whole body of `main`.
 ///
-/// The function gives back a [`Record`], an optional one (`None` is filtered), a list of them, or an [`Output`].
+/// The function returns a [`Record`], an optional one (`None` filters the record), a list of records, or an [`Output`].
 pub fn run_fn<O: Into<Output>>(specification: Specification, function: impl FnMut(Record) -> Result<O, Error>) {
     run_stages(&mut Function { specification, function });
 }
 
-/// The id of the processor in its pipeline; `test` outside of a host.
+/// Returns the id of the processor in its pipeline; `test` without a host.
 pub fn processor_id() -> String {
     std::env::var("CONDUIT_PROCESSOR_ID").unwrap_or_else(|_| "test".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Log lines to the host: an object in JSON per line on standard output.
+//! Sends log lines to the host: one JSON object per line on standard output.
 
 use std::io::Write as _;
 
@@ -7,13 +7,13 @@ use log::{Level, LevelFilter, Metadata, Record};
 
 const LEVEL: &str = "CONDUIT_LOG_LEVEL";
 
-/// Sends the lines of the crate `log` to the host, from the level on that the host asks for.
+/// Installs a logger that sends the lines of the crate `log` to the host, from the host's level on.
 pub(crate) fn install() {
     static LOGGER: Logger = Logger;
     let wanted = std::env::var(LEVEL).unwrap_or_default();
     let level = level(&wanted);
     log::set_max_level(level.unwrap_or(LevelFilter::Debug));
-    // Fails where a processor set a logger of its own.
+    // Fails if the processor has set its own logger.
     let _ = log::set_logger(&LOGGER);
     if level.is_none() && !wanted.is_empty() {
         log::warn!("unknown log level {wanted:?}: logging from debug on");
@@ -27,7 +27,7 @@ fn level(name: &str) -> Option<LevelFilter> {
         "info" => LevelFilter::Info,
         "warn" => LevelFilter::Warn,
         "error" => LevelFilter::Error,
-        // Graver than anything that is logged.
+        // More severe than any logged level.
         "fatal" | "panic" | "disabled" => LevelFilter::Off,
         _ => return None,
     })
@@ -42,7 +42,7 @@ impl log::Log for Logger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            // Nobody is left to be told.
+            // If writing fails, there is no other place to report it.
             let _ = std::io::stdout().write_all(&line(record));
         }
     }

@@ -1,20 +1,19 @@
-//! Metadata keys, and how they are spelled on the other side of the boundary.
+//! Metadata keys, and their names in the protocol.
 //!
-//! A processor sees the keys below. Hosts and guests exchange them under the two prefixes of the processor
-//! protocol, so that one module runs in every host of the protocol; the change of prefix happens where records
-//! are decoded and encoded, and nowhere else.
+//! A processor sees the keys below. Hosts and guests exchange them with the two prefixes of the processor protocol, so
+//! that a module runs in every host of the protocol. Prefixes are converted only where records are decoded and encoded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::text::same;
 
-/// Metadata of a record, in the order of their keys.
+/// Metadata of a record, in key order.
 pub type Metadata = BTreeMap<String, String>;
 
-/// When the record was made, in nanoseconds since 1970.
+/// Time of the record's creation, in nanoseconds since 1970.
 pub const CREATED_AT: &str = "recfmt.createdAt";
-/// When the record was read, in nanoseconds since 1970.
+/// Time when the record was read, in nanoseconds since 1970.
 pub const READ_AT: &str = "recfmt.readAt";
 /// The collection (table, topic, …) that the record belongs to.
 pub const COLLECTION: &str = "recfmt.collection";
@@ -29,10 +28,10 @@ pub const PAYLOAD_SCHEMA_VERSION: &str = "recfmt.payload.schema.version";
 /// Id of the source that read the record: `pipeline:connector`.
 pub const SOURCE_CONNECTOR_ID: &str = "svc.source.connector.id";
 
-/// Our prefix, and the one on the wire.
+/// The prefixes for processors, and those in the protocol.
 const PREFIXES: [(&str, &str); 2] = [("recfmt.", "opencdc."), ("svc.", "conduit.")];
 
-/// The key as processors see it, of a key as it crosses the boundary.
+/// Returns the key for processors of a key in the protocol.
 pub(crate) fn ours(wire: &str) -> Cow<'_, str> {
     for (ours, theirs) in PREFIXES {
         if let Some(rest) = wire.strip_prefix(theirs) {
@@ -42,7 +41,7 @@ pub(crate) fn ours(wire: &str) -> Cow<'_, str> {
     Cow::Borrowed(wire)
 }
 
-/// Whether a key as processors see it is the one that crosses the boundary so.
+/// Returns `true` if `wire` is the name of the key `ours` in the protocol.
 pub(crate) fn is_ours(ours: &str, wire: &[u8]) -> bool {
     for (prefix, theirs) in PREFIXES {
         if let Some(rest) = after(wire, theirs) {
@@ -52,7 +51,7 @@ pub(crate) fn is_ours(ours: &str, wire: &[u8]) -> bool {
     same(ours.as_bytes(), wire)
 }
 
-/// The key as it crosses the boundary, of a key as processors see it: a prefix, and what follows it.
+/// Returns the key in the protocol of a key for processors: a prefix and the rest.
 pub(crate) fn wire(ours: &str) -> (&'static str, &str) {
     for (prefix, theirs) in PREFIXES {
         // Most keys differ in the first byte, and comparing more is a call in a module.
@@ -65,7 +64,7 @@ pub(crate) fn wire(ours: &str) -> (&'static str, &str) {
     ("", ours)
 }
 
-/// What follows the prefix.
+/// Returns the rest of the key after the prefix.
 fn after<'k>(key: &'k [u8], prefix: &str) -> Option<&'k [u8]> {
     let (head, rest) = key.split_at_checked(prefix.len())?;
     same(head, prefix.as_bytes()).then_some(rest)

@@ -1,4 +1,4 @@
-//! What a processor is.
+//! The trait of processors.
 
 use crate::error::Error;
 use crate::parameters::Parameters;
@@ -10,61 +10,61 @@ use crate::specification::Specification;
 /// The host calls, in this order: [`configure`](Processor::configure), [`open`](Processor::open),
 /// [`process_batch`](Processor::process_batch) any number of times, [`teardown`](Processor::teardown).
 pub trait Processor: Sized {
-    /// Its parameters; `()` for none.
+    /// Parameters of the processor; `()` for none.
     type Parameters: Parameters;
 
-    /// What it says about itself. The parameters are added to it.
+    /// Returns the description of the processor; the parameters are added to it.
     fn specification() -> Specification;
 
-    /// Makes it of its parameters, whose defaults are filled in and whose validations have passed. Opens nothing:
-    /// that is for [`open`](Processor::open).
+    /// Creates the processor from its parameters, with defaults filled in and validations passed. Must not open
+    /// resources: that is for [`open`](Processor::open).
     ///
     /// # Errors
-    /// What is wrong with the parameters together.
+    /// Fails if the combination of parameters is invalid.
     fn configure(parameters: Self::Parameters) -> Result<Self, Error>;
 
-    /// Prepares for records.
+    /// Prepares for records, for example by opening resources.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Fails if the processor cannot start.
     fn open(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Processes a record. Has to be idempotent: after a restart the same records may come again.
+    /// Processes a record. Must be idempotent: after a restart, the same records may be processed again.
     ///
     /// # Errors
-    /// Why the record cannot be processed; the other records of its batch are not concerned.
+    /// Fails if the record cannot be processed; other records of the batch are not affected.
     fn process(&mut self, record: Record) -> Result<Output, Error>;
 
-    /// Processes the records that came together, for processors that gain by that. The results are those of the
-    /// records in the same places; records without a result come again.
+    /// Processes the records of a batch, for processors that benefit from it. Returns the results in the order of the
+    /// records; records without a result are sent again.
     fn process_batch(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
         records.into_iter().map(|record| self.process(record)).collect()
     }
 
-    /// Closes what was opened.
+    /// Closes open resources.
     ///
     /// # Errors
-    /// What could not be closed.
+    /// Fails if a resource cannot be closed.
     fn teardown(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// What became of a record.
+/// Outcome of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// This record goes on.
+    /// The record continues in the pipeline.
     Single(Record),
-    /// These records go on in place of the one; the host takes none at all as a filtered record.
+    /// These records replace the record; for the host, an empty list filters it.
     Many(Vec<Record>),
-    /// Nothing goes on; the record is done with.
+    /// The record is filtered: it is acknowledged and not delivered.
     Filtered,
 }
 
 impl Output {
-    /// The records that go on.
+    /// Returns the records that continue.
     pub fn into_records(self) -> Vec<Record> {
         match self {
             Output::Single(record) => vec![record],
@@ -95,7 +95,7 @@ impl From<Vec<Record>> for Output {
 }
 
 impl From<Option<Record>> for Output {
-    /// `None` is filtered.
+    /// `None` filters the record.
     fn from(record: Option<Record>) -> Self {
         record.map_or(Output::Filtered, Output::Single)
     }

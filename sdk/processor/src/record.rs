@@ -3,54 +3,54 @@
 use crate::metadata::{self, Metadata};
 use crate::value::{Map, Value};
 
-/// A record on its way through a pipeline.
+/// A record in a pipeline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// Where the source read it; opaque.
+    /// Position in the source; opaque.
     pub position: Vec<u8>,
-    /// What happened to the data.
+    /// Kind of change.
     pub operation: Operation,
-    /// Facts about the record; the keys of general meaning are in [`metadata`](crate::metadata).
+    /// Facts about the record. Common keys are in [`metadata`](crate::metadata).
     pub metadata: Metadata,
-    /// What identifies the data.
+    /// Identity of the data.
     pub key: Data,
     /// The data before and after the change.
     pub payload: Change,
 }
 
 impl Record {
-    /// A record of the operation `create` with this data, for tests and for records that a processor makes.
+    /// Creates a record with the operation `create`, for tests and for records that a processor creates.
     pub fn create(after: impl Into<Data>) -> Self {
         Record { payload: Change { before: Data::Absent, after: after.into() }, ..Record::default() }
     }
 
-    /// The collection that the record belongs to.
+    /// Returns the collection of the record.
     pub fn collection(&self) -> Option<&str> {
         self.metadata.get(metadata::COLLECTION).map(String::as_str)
     }
 
-    /// Puts the record into a collection.
+    /// Sets the collection of the record.
     pub fn set_collection(&mut self, collection: impl Into<String>) {
         self.metadata.insert(metadata::COLLECTION.to_owned(), collection.into());
     }
 }
 
-/// What happened to the data of a record.
+/// Kind of change of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// The data are new.
+    /// The data is new.
     #[default]
     Create,
-    /// The data were changed.
+    /// The data was changed.
     Update,
-    /// The data were deleted.
+    /// The data was deleted.
     Delete,
-    /// The data were there when the source began.
+    /// The data already existed when the source started.
     Snapshot,
 }
 
 impl Operation {
-    /// Its name, as in JSON.
+    /// Returns the name, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Operation::Create => "create",
@@ -66,7 +66,7 @@ impl Operation {
             .find(|operation| operation.as_str() == name)
     }
 
-    /// The number on the wire.
+    /// Returns the number in the protocol.
     pub(crate) const fn number(self) -> u64 {
         match self {
             Operation::Create => 1,
@@ -96,26 +96,26 @@ impl std::fmt::Display for Operation {
 /// The data before and after a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// The data before; absent for new data.
+    /// Data before the change; absent for new data.
     pub before: Data,
-    /// The data after; absent for deleted data.
+    /// Data after the change; absent for deleted data.
     pub after: Data,
 }
 
 /// Data of a record: the key, or one side of the payload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Data {
-    /// No data; not the same as no bytes.
+    /// No data, which differs from empty data.
     #[default]
     Absent,
-    /// Bytes of a format that the pipeline does not know.
+    /// Bytes in a format unknown to the pipeline.
     Raw(Vec<u8>),
     /// Named fields.
     Structured(Map),
 }
 
 impl Data {
-    /// The bytes, if the data are raw.
+    /// Returns the bytes of raw data.
     pub fn as_raw(&self) -> Option<&[u8]> {
         match self {
             Data::Raw(bytes) => Some(bytes),
@@ -123,7 +123,7 @@ impl Data {
         }
     }
 
-    /// The fields, if the data are structured.
+    /// Returns the fields of structured data.
     pub fn as_structured(&self) -> Option<&Map> {
         match self {
             Data::Structured(map) => Some(map),
@@ -131,7 +131,7 @@ impl Data {
         }
     }
 
-    /// The fields to be changed, if the data are structured.
+    /// Returns the fields of structured data for changes.
     pub fn as_structured_mut(&mut self) -> Option<&mut Map> {
         match self {
             Data::Structured(map) => Some(map),
@@ -139,7 +139,7 @@ impl Data {
         }
     }
 
-    /// Name of the kind, as messages print it.
+    /// Returns the name of the kind, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Data::Absent => "absent",

@@ -14,11 +14,11 @@ pub use parse::ReferenceError;
 
 /// A reference to a part of a record, usable as the type of a parameter.
 ///
-/// It starts with `.Position`, `.Operation`, `.Metadata`, `.Key`, `.Payload.Before` or `.Payload.After`; every
-/// further part names a key, as `.name` or `["any text"]`. Metadata have one level, lists cannot be indexed.
-/// Metadata keys may be written as they are on the wire too, so settings made for other hosts mean the same.
+/// It starts with `.Position`, `.Operation`, `.Metadata`, `.Key`, `.Payload.Before` or `.Payload.After`. Each further
+/// part names a key, as `.name` or `["any text"]`. Metadata has one level, and lists cannot be indexed. Metadata keys
+/// may also have their names in the protocol, so that settings written for other hosts have the same meaning.
 ///
-/// Reading and deleting never create anything, and what fails leaves the record as it was.
+/// Reading and deleting never create anything. A failed operation leaves the record unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     text: String,
@@ -33,7 +33,7 @@ enum Target {
     Entry(String),
     Payload,
     Data(Side),
-    /// The keys are never empty.
+    /// Never without keys.
     Field(Side, Vec<String>),
 }
 
@@ -66,21 +66,21 @@ impl Reference {
     /// Parses a reference.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// Fails if the text is not a reference.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
         parse::target(text).map(|target| Reference { text: text.to_owned(), target })
     }
 
-    /// The text that was parsed.
+    /// Returns the parsed text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The value there; `None` where there is none. Fields are borrowed, everything else is copied: the position
-    /// and raw data as bytes, an operation as its name, structured data and metadata as maps.
+    /// Returns the value, or `None` if it is missing. Fields are borrowed, everything else is copied: the position and
+    /// raw data as bytes, an operation as its name, structured data and metadata as maps.
     ///
     /// # Errors
-    /// Something on the way is no map.
+    /// Fails if a part of the path is not a map.
     pub fn get<'r>(&self, record: &'r Record) -> Result<Option<Cow<'r, Value>>, Error> {
         let owned = |value: Value| Ok(Some(Cow::Owned(value)));
         match &self.target {
@@ -123,12 +123,12 @@ impl Reference {
         }
     }
 
-    /// Puts a value there, and makes the maps that are missing on the way. Null in a metadata entry deletes it,
-    /// as data it makes them absent; text and bytes become raw data, a map becomes structured data.
+    /// Sets the value, and creates missing maps of the path. Null deletes a metadata entry and makes data absent. Text
+    /// and bytes become raw data, a map becomes structured data.
     ///
     /// # Errors
-    /// The part is read-only (`.Position`, `.Payload`), does not take such a value, or something on the way is no
-    /// map.
+    /// Fails if the part is read-only (`.Position`, `.Payload`) or does not accept this value, or if a part of the path
+    /// is not a map.
     pub fn set(&self, record: &mut Record, value: impl Into<Value>) -> Result<(), Error> {
         let value = value.into();
         match &self.target {
@@ -171,7 +171,7 @@ impl Reference {
                 };
             }
             Target::Field(side, keys) => {
-                // Fails here or not at all.
+                // This is the only step that can fail.
                 self.get(record)?;
                 let data = side.of_mut(record);
                 if let Data::Absent = data {
@@ -196,10 +196,10 @@ impl Reference {
         Ok(())
     }
 
-    /// Removes what is there, and says whether anything was.
+    /// Deletes the value; returns whether it existed.
     ///
     /// # Errors
-    /// The part cannot be deleted (`.Position`, `.Operation`), or something on the way is no map.
+    /// Fails if the part cannot be deleted (`.Position`, `.Operation`), or if a part of the path is not a map.
     pub fn delete(&self, record: &mut Record) -> Result<bool, Error> {
         match &self.target {
             Target::Position | Target::Operation => Err(self.refused("be deleted")),
@@ -214,10 +214,10 @@ impl Reference {
         }
     }
 
-    /// Gives a field or metadata entry another name beside the old one, and says whether there was one.
+    /// Renames a field or metadata entry within its map; returns whether it existed.
     ///
     /// # Errors
-    /// The part has no name of its own, the new name is taken, or something on the way is no map.
+    /// Fails if the part cannot be renamed, the new name exists already, or a part of the path is not a map.
     pub fn rename(&self, record: &mut Record, name: &str) -> Result<bool, Error> {
         match &self.target {
             Target::Entry(key) => {
@@ -292,7 +292,7 @@ fn data_value(data: &Data) -> Value {
     }
 }
 
-/// The map that holds the field, if it is there, and the key in it.
+/// Returns the map that contains the field, if it exists, and the key in it.
 fn parent<'r, 'k>(data: &'r mut Data, keys: &'k [String]) -> Option<(&'r mut Map, &'k str)> {
     let mut map = data.as_structured_mut()?;
     let (last, parents) = keys.split_last()?;

@@ -1,13 +1,13 @@
-//! Schemas: the calls of the registry, and the decoding and encoding of records that carry a schema.
+//! Schemas: calls of the registry, and decoding and encoding of records with a schema.
 //!
-//! Where the metadata of a record name the schema of its key or payload, raw Avro data are decoded before the
-//! processor sees them, and structured data are encoded after it. Users of the processor switch these steps by
+//! If the metadata of a record names the schema of its key or payload, raw Avro data is decoded before the processor
+//! sees it, and structured data is encoded afterwards. Users of the processor enable these steps with
 //! `sdk.schema.decode.key.enabled`, `sdk.schema.decode.payload.enabled`, `sdk.schema.encode.key.enabled` and
-//! `sdk.schema.encode.payload.enabled`, all `true` by default.
+//! `sdk.schema.encode.payload.enabled`; the default is `true`.
 //!
-//! Changed data are encoded with their schema as long as they fit it. Where they do not, a schema is inferred from
-//! them and becomes a new version under the same subject. A processor that names another schema in the metadata
-//! gets that one, and its data must fit it.
+//! Changed data is encoded with its schema if it fits. Otherwise, a schema is inferred from the data and registered as
+//! a new version of the subject. If a processor names another schema in the metadata, that schema is used, and the data
+//! must fit it.
 
 mod avro;
 mod codec;
@@ -18,32 +18,32 @@ use crate::{host, wire};
 
 pub(crate) use codec::Codec;
 
-/// An Avro schema of the registry.
+/// An Avro schema in the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The subject.
+    /// Subject of the schema.
     pub subject: String,
-    /// The version within the subject, from 1 on.
+    /// Version within the subject, from 1 on.
     pub version: i32,
-    /// The id within the registry.
+    /// Id within the registry.
     pub id: i32,
-    /// The schema itself, in JSON.
+    /// Text of the schema, in JSON.
     pub text: String,
 }
 
-/// Registers an Avro schema; the same schema under the same subject gives the version that is there.
+/// Registers an Avro schema. If the subject already has the same schema, returns that version.
 ///
 /// # Errors
-/// [`HostError::INVALID_SCHEMA`](crate::HostError::INVALID_SCHEMA), or what is wrong with the registry.
+/// [`HostError::INVALID_SCHEMA`](crate::HostError::INVALID_SCHEMA), or an error of the registry.
 pub fn create(subject: &str, text: &str) -> Result<Schema, Error> {
     Ok(wire::schema_answer(&host::create_schema(wire::create_schema(subject, text))?)?)
 }
 
-/// Looks a schema up.
+/// Returns a schema.
 ///
 /// # Errors
 /// [`HostError::SUBJECT_NOT_FOUND`](crate::HostError::SUBJECT_NOT_FOUND),
-/// [`HostError::VERSION_NOT_FOUND`](crate::HostError::VERSION_NOT_FOUND), or what is wrong with the registry.
+/// [`HostError::VERSION_NOT_FOUND`](crate::HostError::VERSION_NOT_FOUND), or an error of the registry.
 pub fn get(subject: &str, version: i32) -> Result<Schema, Error> {
     Ok(wire::schema_answer(&host::get_schema(wire::get_schema(subject, version))?)?)
 }

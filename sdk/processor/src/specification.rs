@@ -1,10 +1,10 @@
-//! What a processor says about itself.
+//! Descriptions of processors.
 
 use std::collections::BTreeMap;
 
 use crate::parameters::Validation;
 
-/// What a processor says about itself.
+/// Description of a processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Specification {
     pub(crate) name: String,
@@ -16,8 +16,8 @@ pub struct Specification {
 }
 
 impl Specification {
-    /// The name by which pipelines refer to the processor, unique together with the version, which is a semantic
-    /// version and changes whenever the behaviour does.
+    /// Creates a description. Pipelines refer to the processor by `name`; name and version together must be unique.
+    /// `version` is a semantic version; change it whenever the behaviour changes.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Specification {
             name: name.into(),
@@ -29,25 +29,26 @@ impl Specification {
         }
     }
 
-    /// What it does, in one line.
+    /// Sets the summary, one line.
     #[must_use]
     pub fn summary(self, summary: impl Into<String>) -> Self {
         Specification { summary: summary.into(), ..self }
     }
 
-    /// What it does at length; may be Markdown.
+    /// Sets the description; may be Markdown.
     #[must_use]
     pub fn description(self, description: impl Into<String>) -> Self {
         Specification { description: description.into(), ..self }
     }
 
-    /// Who wrote it.
+    /// Sets the author.
     #[must_use]
     pub fn author(self, author: impl Into<String>) -> Self {
         Specification { author: author.into(), ..self }
     }
 
-    /// The parameters, by name. Before the processor runs, only those that [`crate::testing`] shows are there.
+    /// Returns the parameters by name. Before the processor runs, only the specification of [`crate::testing`] contains
+    /// them.
     pub fn parameters(&self) -> &BTreeMap<String, Parameter> {
         &self.parameters
     }
@@ -56,22 +57,22 @@ impl Specification {
 /// A parameter, as hosts and their users see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The text that stands for no text; empty without a default.
+    /// Default text for a missing value; empty if there is no default.
     pub default: String,
-    /// What it is for; may be Markdown.
+    /// Description; may be Markdown.
     pub description: String,
-    /// The kind of its values.
+    /// Kind of its values.
     pub kind: ParameterKind,
-    /// What values have to meet.
+    /// Rules for its values.
     pub validations: Vec<Validation>,
 }
 
-/// The kind of the values of a parameter.
+/// Kind of the values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
     /// Text.
     String,
-    /// A whole number.
+    /// An integer.
     Int,
     /// A number.
     Float,
@@ -84,7 +85,7 @@ pub enum ParameterKind {
 }
 
 impl ParameterKind {
-    /// The number on the wire.
+    /// Returns the number in the protocol.
     pub(crate) const fn number(self) -> u64 {
         match self {
             ParameterKind::String => 1,

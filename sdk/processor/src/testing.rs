@@ -1,7 +1,7 @@
-//! Tests of processors without WebAssembly.
+//! Tests processors without WebAssembly.
 //!
-//! Everything takes the way that it takes in a pipeline: settings are validated, records are encoded, decoded and
-//! encoded again. Schemas live in memory, each test thread has a registry of its own.
+//! Everything works as in a pipeline: settings are validated, and records are encoded, decoded and encoded again.
+//! Schemas are in memory; each test thread has its own registry.
 //!
 //! ```
 //! use anabranch_processor::{Error, Output, Processor, Record, Specification, testing};
@@ -41,7 +41,7 @@ use crate::schema::Codec;
 use crate::specification::Specification;
 use crate::wire::{Command, Response, command_side};
 
-/// What answers the HTTP requests of a test.
+/// Function that answers the HTTP requests of a test.
 pub type Respond = dyn FnMut(&http::Request) -> Result<http::Response, HostError>;
 
 /// A processor that runs in a test.
@@ -54,7 +54,7 @@ pub struct Running<P: Processor> {
 /// Configures and opens a processor with these settings.
 ///
 /// # Errors
-/// What is wrong with the settings, or why it cannot be opened.
+/// Fails if the settings are invalid, or the processor cannot be opened.
 pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Error> {
     let mut running = Running { stages: Configured::default(), codec: None, spare: Vec::new() };
     let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -63,10 +63,10 @@ pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Erro
     Ok(running)
 }
 
-/// What hosts learn about a processor, its parameters included.
+/// Returns the description of a processor as hosts see it, including its parameters.
 ///
 /// # Errors
-/// The name is empty, the version is no semantic version, or a default does not pass its own validations.
+/// Fails if the name is empty, the version is not a semantic version, or a default violates its own validations.
 pub fn specification<P: Processor>() -> Result<Specification, Error> {
     let mut declarations = Declarations::default();
     P::Parameters::declare("", &mut declarations);
@@ -78,7 +78,7 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
     if !is_semantic(&specification.version) {
         return Err(Error::new(format!("{:?} is no semantic version such as v1.2.3", specification.version)));
     }
-    // A parameter that is required has to be given to see the defaults of the others, so only these are judged.
+    // Missing required parameters are not errors here: only the defaults of the others are checked.
     let mut settings = Settings::default();
     let _ = P::Parameters::read("", &mut settings);
     let wrong = settings.problems().iter().find(|problem| !problem.ends_with(REQUIRED));
@@ -88,7 +88,7 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
     }
 }
 
-/// Answers the HTTP requests of this test thread; without it they are refused.
+/// Answers the HTTP requests of this test thread. Without it, requests are rejected.
 pub fn respond(respond: impl FnMut(&http::Request) -> Result<http::Response, HostError> + 'static) {
     stand_in::respond_with(Box::new(respond));
 }
@@ -99,17 +99,17 @@ pub fn reset() {
 }
 
 impl<P: Processor> Running<P> {
-    /// What becomes of each of these records, which come in one batch.
+    /// Processes these records as one batch.
     pub fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
         let response = self.command(&Command::Process(records));
         let outputs = response.and_then(|bytes| Ok(command_side::outputs(body(&bytes)?)?));
         outputs.unwrap_or_else(|error| vec![Err(error)])
     }
 
-    /// What becomes of one record.
+    /// Processes one record.
     ///
     /// # Errors
-    /// Why it could not be processed, or that there was not one result.
+    /// Fails if the record cannot be processed, or if there is not exactly one result.
     pub fn process_one(&mut self, record: Record) -> Result<Output, Error> {
         let mut outputs = self.process(vec![record]);
         match outputs.len() {
@@ -118,23 +118,23 @@ impl<P: Processor> Running<P> {
         }
     }
 
-    /// The processor itself.
+    /// Returns the processor.
     ///
     /// # Errors
-    /// Never, once it was started.
+    /// Never fails after the processor was started.
     pub fn processor(&mut self) -> Result<&mut P, Error> {
         self.stages.get()
     }
 
-    /// Ends it.
+    /// Tears the processor down.
     ///
     /// # Errors
-    /// What it could not close.
+    /// Fails if the processor cannot close a resource.
     pub fn teardown(mut self) -> Result<(), Error> {
         self.command(&Command::Teardown).map(drop)
     }
 
-    /// The bytes of the response, if it is no error.
+    /// Returns the bytes of the response, unless it is an error.
     fn command(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
         let mut guest = Guest::new(&mut self.stages);
         guest.codec = self.codec.take().unwrap_or_default();
@@ -157,7 +157,7 @@ fn body(response: &[u8]) -> Result<&[u8], Error> {
     Ok(command_side::response(response)?.1)
 }
 
-/// `v` may stand first.
+/// Checks for a semantic version, with an optional leading `v`.
 fn is_semantic(version: &str) -> bool {
     let version = version.strip_prefix('v').unwrap_or(version);
     let core = version.split(['-', '+']).next().unwrap_or_default();

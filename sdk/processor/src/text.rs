@@ -1,7 +1,7 @@
-//! Comparing text.
+//! Comparison of text.
 
-/// Whether both are the same. In a module `==` is a call that takes one byte at a time, and the keys of metadata are
-/// long.
+/// Returns `true` if both are equal. In a module, `==` is a call that compares one byte at a time, and metadata keys
+/// are long.
 #[inline]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && same_length(a, b)
@@ -11,7 +11,7 @@ fn same_length(a: &[u8], b: &[u8]) -> bool {
     if a.len() < 8 {
         return a.iter().eq(b);
     }
-    // Eight bytes at a time; the last eight may overlap those before them.
+    // Compare eight bytes at a time; the last eight may overlap those before them.
     let (words_a, words_b) = (a.chunks_exact(8), b.chunks_exact(8));
     a.last_chunk::<8>() == b.last_chunk() && words_a.zip(words_b).all(|(a, b)| a.first_chunk::<8>() == b.first_chunk())
 }

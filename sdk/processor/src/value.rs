@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// The fields of structured data, in the order of their names.
+/// The fields of structured data, in name order.
 pub type Map = BTreeMap<String, Value>;
 
 /// A value in structured data.
 ///
-/// Between processors values travel as JSON does: a [`Value::Int`] becomes a 64-bit float (exact up to 2⁵³) and
-/// [`Value::Bytes`] become base64 text. Data with a schema travel encoded, and keep both as they are.
+/// Between processors, values are encoded like JSON: a [`Value::Int`] becomes a 64-bit float (exact up to 2⁵³) and
+/// [`Value::Bytes`] become base64 text. Data with a schema is encoded with it and keeps both types.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// No value.
     #[default]
     Null,
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number; numbers of data without a schema arrive as [`Value::Float`].
+    /// An integer. Numbers of data without a schema arrive as [`Value::Float`].
     Int(i64),
     /// A 64-bit floating-point number.
     Float(f64),
@@ -31,7 +31,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The text, if it is text.
+    /// Returns the text, if the value is text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if the value is one.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Value::Int(number) => Some(number as f64),
@@ -48,7 +48,7 @@ impl Value {
         }
     }
 
-    /// The whole number, if it is one: also a float without fraction in the range of exact whole floats (±2⁵³).
+    /// Returns the integer, if the value is one; also a float without fraction in the range of exact integers (±2⁵³).
     pub fn as_i64(&self) -> Option<i64> {
         const EXACT: f64 = 9_007_199_254_740_992.0;
         match *self {
@@ -58,7 +58,7 @@ impl Value {
         }
     }
 
-    /// True or false, if it is one of them.
+    /// Returns the boolean, if the value is one.
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
             Value::Bool(value) => Some(value),
@@ -66,7 +66,7 @@ impl Value {
         }
     }
 
-    /// The elements, if it is a list.
+    /// Returns the elements, if the value is a list.
     pub fn as_list(&self) -> Option<&[Value]> {
         match self {
             Value::List(list) => Some(list),
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The fields, if it is a map.
+    /// Returns the fields, if the value is a map.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -82,7 +82,7 @@ impl Value {
         }
     }
 
-    /// The fields to be changed, if it is a map.
+    /// Returns the fields for changes, if the value is a map.
     pub fn as_map_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// Name of the type, as messages print it.
+    /// Returns the name of the type, for messages.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -140,7 +140,7 @@ impl From<serde_json::Value> for Value {
 }
 
 impl From<Value> for serde_json::Value {
-    /// Bytes become base64 text; numbers that JSON lacks (NaN, infinities) become null.
+    /// Converts to JSON: bytes become base64 text, and numbers that JSON lacks (NaN, infinities) become null.
     fn from(value: Value) -> Self {
         match value {
             Value::Null => serde_json::Value::Null,
@@ -155,7 +155,7 @@ impl From<Value> for serde_json::Value {
     }
 }
 
-/// Standard alphabet with padding, RFC 4648 § 4.
+/// Encodes base64 in the standard alphabet with padding (RFC 4648 § 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! The messages of the processor protocol in protobuf, written and read without intermediate structures.
+//! Protobuf messages of the processor protocol, written and read without intermediate structures.
 
 mod command;
 mod read;

@@ -1,4 +1,4 @@
-//! Partitions of sources: what was read of them, is stored and acknowledged, and whose they are.
+//! Partitions of sources: what was read of them, is stored and acknowledged, and whether they are revoked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,33 +12,33 @@ use super::{State, World};
 use crate::oracle::{Copy, Fate};
 use crate::scenario::mix;
 
-/// So long after a partition was revoked at the latest nothing more of it is acknowledged: five seconds, and the time
-/// of a commit and of the attempts to acknowledge it.
+/// Time after which a revoked partition gets no acknowledgements any more: five seconds, the duration of a commit, and
+/// the retries of its acknowledgement.
 const REVOKED: Duration = Duration::from_secs(15);
 
 /// A partition of a source.
 pub struct Lane {
-    /// Its id.
+    /// Id.
     pub id: LaneId,
     /// Index of the source.
     pub source: usize,
-    /// What must become of each row.
+    /// The required outcome of each row.
     pub fates: Vec<Fate>,
     /// The next row to read in this run.
     pub next: u32,
-    /// Rows that are stored as settled.
+    /// Number of rows that are stored as settled.
     pub stored: u32,
-    /// Rows that the source was told of.
+    /// Number of rows that are acknowledged.
     pub acked: u32,
-    /// Rows read in this run, with those that were read again.
+    /// Number of rows read in this run, including rows that were read again.
     read: usize,
     /// Positions read in this run and not acknowledged.
     unacked: VecDeque<Position>,
-    /// Since when the partition is somebody else's.
+    /// Time at which the partition was revoked.
     revoked: Option<Instant>,
-    /// It is ours again, and waits to be told where it goes on.
+    /// Whether the partition is assigned again and waits for the position to resume from.
     returning: bool,
-    /// It came back in this run, and rows are read again: those of both times may be on their way.
+    /// Whether the partition came back in this run and its rows are read again. Both copies of a row can be in flight.
     pub(super) again: bool,
 }
 
@@ -64,7 +64,7 @@ impl Lane {
         (self.revoked, self.returning, self.again, self.read) = (None, false, false, 0);
     }
 
-    /// How many rows a mark stands for; `None` where count and position do not agree.
+    /// Returns the number of rows that a mark covers; `None` if its count and position do not match.
     pub fn rows_upto(&self, mark: &Mark) -> Option<u32> {
         let row = row_of(&mark.position)?;
         let rows = mark.seq as u32;
@@ -73,12 +73,12 @@ impl Lane {
     }
 }
 
-/// Where rows are looked at from when a lane goes back to a mark: all of them where it goes back at all.
+/// Returns the first row to check when a lane moves to a mark: row 0 if the lane goes back.
 fn lane_start(lane: &Lane, mark: &Mark) -> u32 {
     lane.rows_upto(mark).filter(|upto| *upto < lane.stored).map_or(lane.stored, |_| 0)
 }
 
-/// The position of a row, or the one after it that comes without a record.
+/// Returns the position of a row, or the one after it that comes without a record.
 pub fn position(lane: usize, row: u32, kind: u8) -> Position {
     let [a, b, c, d] = row.to_be_bytes();
     Position::copy_from(&[lane as u8, a, b, c, d, kind])
@@ -89,14 +89,14 @@ fn row_of(position: &Position) -> Option<u32> {
     Some(u32::from_be_bytes([a, b, c, d]))
 }
 
-/// The record of a row.
+/// Returns the record of a row.
 pub fn first(lane: usize, row: u32) -> Copy {
     let id = mix(lane as u64 + 1, u64::from(row) + 1);
     Copy { id, mark: (id % 3) as u8 }
 }
 
 impl World {
-    /// A partition is somebody else's.
+    /// Revokes a partition.
     pub fn revoked(&self, lane: usize) -> Partition {
         let mut state = self.lock();
         state.note(|| format!("lane {lane} is somebody else's"));
@@ -109,7 +109,7 @@ impl World {
         partition
     }
 
-    /// So many rows more of a lane are read, of this weight each.
+    /// Counts rows that are read of a lane, with this weight each.
     pub fn holds(&self, lane: usize, rows: usize, weight: usize) {
         let mut state = self.lock();
         state.lanes[lane].read += rows;
@@ -117,24 +117,24 @@ impl World {
         let Some(progress) = state.progress.clone().filter(|_| scenario.held_bytes < 1 << 20) else { return };
         let settled: u64 = progress.lanes().iter().map(|lane| lane.settled).sum();
         let open = state.lanes.iter().map(|lane| lane.read).sum::<usize>() - settled as usize;
-        // Each source may fill what is free, with a last row that is larger.
+        // Each source can fill the free space and add one larger row.
         let most = scenario.sources.len() * (scenario.held_bytes + weight);
         if open * weight > most {
             self.broken(&mut state, || format!("{open} rows of {weight} bytes are held, {most} bytes may be"));
         }
     }
 
-    /// The marks of all lanes.
+    /// Returns the marks of all lanes.
     pub fn marks(&self) -> BTreeMap<LaneId, Mark> {
         self.lock().marks.clone()
     }
 
-    /// What transactional destinations had confirmed.
+    /// Returns the confirmations of transactional destinations.
     pub fn receipts(&self) -> Vec<Receipt> {
         self.lock().receipts.clone()
     }
 
-    /// Marks are stored.
+    /// Stores marks.
     pub fn store(&self, moves: &[(LaneId, Mark)], receipts: &[Receipt]) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -148,7 +148,7 @@ impl World {
             };
             let mut before = state.lanes[lane].stored;
             if state.shelves.iter().any(|shelf| shelf.went_back && shelf.marks.get(id) == Some(mark)) {
-                // The source resumes where such a destination stands; no other one may have less.
+                // The source resumes from the marks of such a destination; no other destination may have less.
                 before = before.min(lane_start(&state.lanes[lane], mark));
             }
             let Some(upto) = state.lanes[lane].rows_upto(mark).filter(|upto| *upto >= before) else {
@@ -165,12 +165,12 @@ impl World {
         }
     }
 
-    /// Positions are read.
+    /// Adds positions that are read.
     pub fn read(&self, lane: usize, positions: impl IntoIterator<Item = Position>) {
         self.lock().lanes[lane].unacked.extend(positions);
     }
 
-    /// A partition that came back goes on after a mark.
+    /// Resumes a returned partition after a mark.
     pub fn goes_on(&self, lane: usize, mark: Option<&Mark>) {
         let mut state = self.lock();
         state.note(|| format!("lane {lane} goes on after {mark:?}"));
@@ -188,7 +188,7 @@ impl World {
         at.unacked.clear();
     }
 
-    /// A source is told that positions are safe.
+    /// Acknowledges positions to a source.
     pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
         let mut state = self.lock();
         if state.told_fenced {
@@ -198,7 +198,7 @@ impl World {
         let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
             return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
         };
-        // Beside threads that work the clock runs on, and says nothing of how long it took.
+        // With threads, the paused clock advances independently of the work, so its times mean nothing.
         let late = lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) && !self.scenario.has_threads();
         if late && !lane.returning {
             return self.broken(&mut state, || format!("{positions:?} are somebody else's for long"));
@@ -222,35 +222,35 @@ impl World {
 }
 
 impl State {
-    /// Whether everything that was read was acknowledged, and no source has more.
+    /// Returns `true` if everything that was read is acknowledged, and no source has more.
     pub fn all_told(&self) -> bool {
         self.lanes.iter().all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
     }
 
-    /// A row that is stored as settled and is not safe.
+    /// Returns a row that is stored as settled but not durable.
     pub fn unsafe_row(&self) -> Option<(usize, u32)> {
         let rows = self.lanes.iter().enumerate().flat_map(|(at, lane)| (0..lane.stored).map(move |row| (at, row)));
         rows.into_iter().find(|(lane, row)| !self.is_durable(&self.lanes[*lane].fates[*row as usize], &[]))
     }
 
-    /// As [`State::all_told`], without the partitions that are somebody else's.
+    /// Like [`State::all_told`], without revoked partitions.
     pub fn nothing_to_do(&self) -> bool {
         let mut ours = self.lanes.iter().filter(|lane| lane.revoked.is_none());
         ours.all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
     }
 
-    /// Lanes with positions that were read and not acknowledged.
+    /// Returns lanes with positions that were read and not acknowledged.
     pub fn untold(&self) -> Vec<usize> {
         let untold = |lane: &usize| !self.lanes[*lane].unacked.is_empty() && self.lanes[*lane].revoked.is_none();
         (0..self.lanes.len()).filter(untold).collect()
     }
 
-    /// Whether rows were read more than once in this run.
+    /// Returns `true` if rows were read more than once in this run.
     pub fn reads_again(&self) -> bool {
         self.lanes.iter().any(|lane| lane.again)
     }
 
-    /// A partition that was somebody else's is ours again.
+    /// Assigns a revoked partition again.
     pub fn returns(&mut self, lane: usize) -> Partition {
         self.note(|| format!("lane {lane} comes back"));
         let lane = &mut self.lanes[lane];

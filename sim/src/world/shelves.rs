@@ -1,4 +1,4 @@
-//! Destinations: what may arrive at them, in which order, and what of it is durable; letters and their names.
+//! Destinations: what may arrive, in which order, and what of it is durable; dead letters and their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,31 +10,31 @@ use super::{HashMap, State, World};
 use crate::oracle::Fate;
 use crate::scenario::mix;
 
-/// What arrived at a destination.
+/// The contents of a destination.
 #[derive(Default)]
 pub struct Shelf {
-    /// Where each copy that may arrive comes from: lane, row, and place in the order of the lane.
+    /// The origin of each copy that may arrive: lane, row, and index in the order of the lane.
     arrivals: HashMap<u64, (usize, u32, usize)>,
-    /// How often each copy is there.
+    /// Number of durable instances of each copy.
     pub durable: HashMap<u64, u32>,
-    /// What its transactions stored.
+    /// The marks that its transactions stored.
     pub marks: BTreeMap<LaneId, Mark>,
-    /// Its transactions: what each put down, and the marks before it.
+    /// Its transactions: the ids that each one stored, and the marks before it.
     pub transactions: Vec<(Vec<u64>, BTreeMap<LaneId, Mark>)>,
-    /// It lost transactions at some time.
+    /// Whether it has lost transactions.
     pub went_back: bool,
-    /// Copies that it lost and that did not come again.
+    /// Copies that it lost and that have not arrived again.
     lost: BTreeSet<u64>,
-    /// It lost transactions in this run.
+    /// Whether it lost transactions in this run.
     pub went_back_now: bool,
-    /// Accepted and not flushed: a crash may lose each.
+    /// Copies that are accepted and not flushed; a crash can lose each of them.
     unsynced: Vec<u64>,
-    /// How often each copy was put down in this run, and how often that was uncertain.
+    /// Number of writes of each copy in this run, and number of those with an unknown outcome.
     put: HashMap<u64, (u32, u32)>,
-    /// Latest place in the order of each lane that was given in this run, and that was put down.
+    /// Latest index in the order of each lane that was presented in this run, and that was written.
     latest: BTreeMap<usize, usize>,
     latest_put: BTreeMap<usize, usize>,
-    /// Calls so far, in all runs.
+    /// Number of calls in all runs.
     pub calls: u64,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Shelf]) 
 }
 
 impl Shelf {
-    /// The process is gone; each row that was only accepted is lost or not.
+    /// Ends the process. Each row that was only accepted is lost or not.
     pub(super) fn end_run(&mut self, salt: u64) {
         for id in std::mem::take(&mut self.unsynced) {
             if mix(salt, id).is_multiple_of(2) {
@@ -84,8 +84,7 @@ impl Shelf {
 }
 
 impl World {
-    /// The rows that a destination is given, before anything becomes of them. `shelf` is the number of the
-    /// destination.
+    /// Checks the rows that a destination receives, before it handles them. `shelf` is the index of the destination.
     pub fn presented<'a>(&self, shelf: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
         let mut state = self.lock();
         for (id, at_position) in ids.iter().zip(positions) {
@@ -118,7 +117,7 @@ impl World {
         }
     }
 
-    /// A destination puts a copy down: durable, or only accepted. `uncertain`: nobody is told.
+    /// Writes a copy to a destination: durable, or only accepted. `uncertain`: the caller does not learn the outcome.
     pub fn put(&self, shelf: usize, id: u64, durable: bool, uncertain: bool) {
         let mut state = self.lock();
         let at = &mut state.shelves[shelf];
@@ -127,7 +126,7 @@ impl World {
         *times += 1;
         *uncertainly += u32::from(uncertain);
         let twice = *times > *uncertainly + 1;
-        // Only a call that fails on some of its rows may leave them behind those that follow.
+        // Only a call that fails for some of its rows may write them after later rows.
         let known = state.shelves[shelf].arrivals.get(&id).copied();
         let again = known.is_some_and(|(lane, ..)| state.lanes[lane].again);
         let ordered = state.scenario.sinks[shelf].partial == 0 && !again;
@@ -148,7 +147,7 @@ impl World {
         }
     }
 
-    /// A transactional destination loses its latest transactions, at most so many; each lane keeps a mark.
+    /// Makes a transactional destination lose at most `most` of its latest transactions. Each lane keeps a mark.
     pub fn goes_back(&self, shelf: usize, most: u64) {
         let mut state = self.lock();
         let at = &mut state.shelves[shelf];
@@ -168,12 +167,12 @@ impl World {
         }
     }
 
-    /// A destination was flushed.
+    /// Flushes a destination.
     pub fn flushed(&self, shelf: usize) {
         self.lock().shelves[shelf].sync();
     }
 
-    /// A letter is put down.
+    /// Writes a dead letter.
     pub fn put_letter(&self, node: &str, id: u64, key: &[u8], durable: bool) {
         let mut state = self.lock();
         let letters = state.scenario.sinks.len();
@@ -201,7 +200,7 @@ impl World {
         }
     }
 
-    /// What a transactional destination is told along with rows.
+    /// Checks the marks that a transactional destination receives together with rows.
     pub fn told(&self, shelf: usize, ids: &[u64], marks: &[(LaneId, Mark)]) {
         let mut state = self.lock();
         let state = &mut *state;
@@ -218,17 +217,17 @@ impl World {
 }
 
 impl State {
-    /// What destinations confirmed and lost: until a run notices, nobody can know that it is gone.
+    /// Returns what destinations confirmed and lost. Until a run notices the loss, it counts as present.
     pub(super) fn confirmed(&self) -> Vec<(usize, u64)> {
         let lost = |(at, shelf): (usize, &Shelf)| shelf.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>();
         self.shelves.iter().enumerate().flat_map(lost).collect()
     }
 
-    /// Whether a fate has come true, `given` counting as delivered.
+    /// Returns `true` if an outcome has come true; `given` counts as delivered.
     pub(super) fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {
             Fate::Delivered(sink, id) => self.shelves[*sink].durable.contains_key(id) || given.contains(&(*sink, *id)),
-            // It refuses the row when it sees it, and what it is told holds for the rows that it takes.
+            // The destination refuses this row, and the marks are valid for the rows that it accepts.
             Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
             Fate::Letter(node, id, _) => {
                 self.shelves.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
@@ -239,8 +238,8 @@ impl State {
         }
     }
 
-    /// As [`State::is_durable`], but only for what concerns one destination and what never came to any: where there are
-    /// several, its marks say nothing about the others.
+    /// Like [`State::is_durable`], but only for one destination and for what reaches no destination: with several
+    /// destinations, the marks of one say nothing about the others.
     fn is_complete_at(&self, shelf: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {
             Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != shelf => true,
@@ -250,7 +249,7 @@ impl State {
         }
     }
 
-    /// Whether so many letters may be due within a window of a lane.
+    /// Returns `true` if a window of a lane can have more dead letters than the threshold.
     pub fn may_exceed(&self, window: u64, threshold: u64) -> bool {
         self.lanes.iter().any(|lane| {
             let letters: Vec<u64> = lane.fates.iter().map(most_letters).collect();
@@ -258,7 +257,7 @@ impl State {
         })
     }
 
-    /// Whether more letters were written in this run within a window of a lane.
+    /// Returns `true` if more dead letters than the threshold were written within a window of a lane in this run.
     pub fn exceeded(&self, window: u64, threshold: u64) -> bool {
         self.letters_in_run.iter().any(|(lane, row)| {
             let within =
@@ -277,7 +276,7 @@ fn most_letters(fate: &Fate) -> u64 {
     }
 }
 
-/// How many copies end delivered, in a letter, filtered; `None` where that is not certain.
+/// Returns the numbers of copies that end delivered, dead-lettered, and filtered; `None` if they are not certain.
 pub fn leaves(fate: &Fate) -> Option<[u64; 3]> {
     match fate {
         Fate::Delivered(..) => Some([1, 0, 0]),

@@ -1,4 +1,4 @@
-//! The body of a request, with which the request is complete.
+//! A request body that reports when it is complete.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use hyper::body::{Frame, Incoming, SizeHint};
 
 use super::seats::Seat;
 
-/// A body that tells the seat when all of it is there: until then the service waits for the client, and not the client for
-/// the service.
+/// A body that informs its seat when it is complete: until then the service waits for the client, and after it the
+/// client waits for the service.
 pub(super) struct Asked {
     body: Incoming,
     seat: Option<Arc<Seat>>,
@@ -24,7 +24,7 @@ impl Asked {
         asked
     }
 
-    /// Tells the seat once, when nothing more comes.
+    /// Informs the seat once, when the body has ended.
     fn look(&mut self) {
         if self.body.is_end_stream() {
             self.complete();

@@ -1,10 +1,11 @@
 //! Open connections, and the choice of the one to close if there are too many.
 //!
-//! Connections of authenticated callers and all others are counted apart, so that no number of others takes the API away.
-//! A connection counts as authenticated from its first request with the token on. When the others are too many, the one
-//! that keeps the service waiting longest is closed for the next: first one of the address with the most of them. When one
-//! address has too many, its oldest makes room for its newest, whatever its age: many clients that come at once do not keep
-//! out the probe that comes after them. A connection that is being answered is never closed for another.
+//! Connections of authenticated callers are counted separately from all others, so that others cannot use up the
+//! connections of the API. A connection counts as authenticated from its first request with the token. If there are too
+//! many others, the service closes the one that has kept it waiting longest, starting with the address that has the
+//! most connections. If one address has too many, its oldest connection is closed for its newest, regardless of age: a
+//! burst of clients does not keep out a probe that comes after them. A connection is never closed while its request is
+//! being answered.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,20 +16,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Most connections that no request with the token came over.
+/// Maximum number of connections without a request that had the token.
 pub(super) const OTHERS: usize = 256;
-/// Most of these from one address.
+/// Maximum number of these from one address.
 pub(super) const OTHERS_OF_ONE: usize = 192;
-/// Most connections of authenticated callers. With the others this is a bound on open files: a pipeline must not lack them.
+/// Maximum number of connections of authenticated callers. Together with the others this limits open files, which
+/// pipelines need.
 pub(super) const AUTHENTICATED: usize = 256;
-/// A connection over which nothing came for so long, although a request is awaited, may be closed for another.
+/// A connection that waits for a request and was silent for this long may be closed for another.
 const SILENT: Duration = Duration::from_millis(250);
-/// One whose request is not complete after this may be closed for another, even if more of it comes.
+/// A connection whose request is not complete after this time may be closed for another, even if data still arrives.
 const SLOW: Duration = Duration::from_secs(5);
-/// One whose client has taken nothing for so long may be closed for another.
+/// A connection whose client has received nothing for this long may be closed for another.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// How many connections there may be.
+/// Maximum numbers of connections.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     others: usize,
@@ -53,7 +55,7 @@ struct Book {
     limits: Limits,
     seats: BTreeMap<u64, Entry>,
     next: u64,
-    /// Connections that were closed for others and not told of, and an address with the most of them.
+    /// Connections that were closed for others and not logged yet.
     closed: u64,
 }
 
@@ -65,27 +67,27 @@ struct Entry {
     leave: Arc<Notify>,
 }
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
-    /// A request is awaited, or the rest of one.
+    /// The service waits for a request, or for the rest of one.
     Waits {
-        /// Since when.
+        /// Start of the wait.
         since: Instant,
-        /// When bytes came last, or since when.
+        /// When bytes last arrived, or the start of the wait.
         heard: Instant,
     },
-    /// A request is being answered.
+    /// The service is answering a request.
     Answers,
-    /// The client does not take what is written.
+    /// The client does not receive what is written.
     Stalls {
-        /// Since when.
+        /// Start of the wait.
         since: Instant,
     },
 }
 
 impl Entry {
-    /// How long it has kept the service waiting, where that is long enough to be closed for another.
+    /// Returns how long the connection has kept the service waiting, if that is long enough to close it for another.
     fn overdue(&self, now: Instant) -> Option<Duration> {
         let waited = |since: Instant| now.saturating_duration_since(since);
         let (since, overdue) = match self.does {
@@ -97,7 +99,7 @@ impl Entry {
     }
 }
 
-/// The seat of one connection; dropping it frees it.
+/// The seat of one connection; dropping it frees the seat.
 #[derive(Debug)]
 pub(crate) struct Seat {
     book: Arc<Mutex<Book>>,
@@ -106,13 +108,13 @@ pub(crate) struct Seat {
 }
 
 fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    // Every change is whole.
+    // Every change is complete before a panic could happen.
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Seats {
-    /// For a process that may have so many files open: half of them at most are connections, one quarter those of
-    /// authenticated callers.
+    /// Creates seats for a process with this limit of open files. At most half of the files are used for connections,
+    /// and a quarter for those of authenticated callers.
     pub(super) fn within(files: u64) -> Self {
         let quarter = usize::try_from(files / 4).unwrap_or(usize::MAX).max(4);
         let others = OTHERS.min(quarter);
@@ -124,18 +126,19 @@ impl Seats {
         Seats { book: Arc::new(Mutex::new(Book { limits, ..Book::default() })) }
     }
 
-    /// Closes a connection that is overdue, where there is one: there are no files left.
+    /// Closes an overdue connection, if there is one, because the process has no files left.
     pub(super) fn close_one(&self, now: Instant) {
         locked(&self.book).close_one(false, None, now);
     }
 
-    /// Whether one more connection may be accepted; closes one that is overdue for it.
+    /// Returns `true` if another connection may be accepted; closes an overdue one if necessary.
     pub(super) fn has_room(&self, now: Instant) -> bool {
         let mut book = locked(&self.book);
         book.count(false) < book.limits.others || book.close_one(false, None, now)
     }
 
-    /// A seat for a connection that was accepted. `None`: its address has too many, and all of them are being answered.
+    /// Returns a seat for an accepted connection, or `None` if its address has too many connections that are all being
+    /// answered.
     pub(super) fn take(&self, peer: IpAddr, now: Instant) -> Option<Seat> {
         let mut book = locked(&self.book);
         let of_peer = book.seats.values().filter(|entry| !entry.authenticated && entry.peer == peer).count();
@@ -151,8 +154,8 @@ impl Seats {
         Some(Seat { book: self.book.clone(), number, leave })
     }
 
-    /// How many connections were closed for others since this was last asked, with the address that most of those come
-    /// from that are open now.
+    /// Returns the number of connections that were closed for others since the last call, and the address that has the
+    /// most open connections.
     pub(super) fn take_closed(&self) -> Option<(u64, Option<IpAddr>)> {
         let mut book = locked(&self.book);
         let closed = std::mem::take(&mut book.closed);
@@ -165,8 +168,8 @@ impl Book {
         self.seats.values().filter(|entry| entry.authenticated == authenticated).count()
     }
 
-    /// The address with the most connections that are not authenticated, of those with one that is overdue if `now` is
-    /// given.
+    /// Returns the address with the most unauthenticated connections. If `now` is given, only addresses with an overdue
+    /// connection count.
     fn most(&self, now: Option<Instant>) -> Option<IpAddr> {
         let mut counts = BTreeMap::<IpAddr, (usize, bool)>::new();
         for entry in self.seats.values().filter(|entry| !entry.authenticated) {
@@ -178,7 +181,7 @@ impl Book {
         eligible.max_by_key(|(_, (count, _))| *count).map(|(peer, _)| peer)
     }
 
-    /// Closes the connection that is overdue longest: of one address, or of the one with the most.
+    /// Closes the connection that is overdue longest: of `peer`, or of the address with the most connections.
     fn close_one(&mut self, authenticated: bool, peer: Option<IpAddr>, now: Instant) -> bool {
         let peer = if authenticated { None } else { peer.or_else(|| self.most(Some(now))) };
         let candidates = self
@@ -191,7 +194,7 @@ impl Book {
         true
     }
 
-    /// Closes the connection of `peer` that was accepted first of those that are neither authenticated nor being answered.
+    /// Closes the oldest connection of `peer` that is neither authenticated nor being answered.
     fn close_oldest(&mut self, peer: IpAddr) -> bool {
         let may_go = |entry: &Entry| !entry.authenticated && entry.peer == peer && entry.does != Does::Answers;
         let Some(number) = self.seats.iter().find(|(_, entry)| may_go(entry)).map(|(number, _)| *number) else {
@@ -215,8 +218,8 @@ impl Seat {
         self.leave.notified().await;
     }
 
-    /// A request came over it with the token. It counts with those of authenticated callers from now on, if there is room
-    /// among them.
+    /// Marks the connection as authenticated after a request with the token, if there is room among the authenticated
+    /// ones.
     pub(crate) fn authenticated(&self) {
         let mut book = locked(&self.book);
         if book.count(true) >= book.limits.authenticated && !book.close_one(true, None, Instant::now()) {
@@ -227,22 +230,22 @@ impl Seat {
         }
     }
 
-    /// The head of a request is there. The client has time for its body from now on.
+    /// Records that the head of a request is complete. The time for its body starts.
     pub(super) fn awaits_body(&self) {
         self.change(|_, now| Does::Waits { since: now, heard: now });
     }
 
-    /// A request is complete, and is being answered.
+    /// Records that a request is complete and is being answered.
     pub(super) fn answers(&self) {
         self.change(|_, _| Does::Answers);
     }
 
-    /// The answer is made.
+    /// Records that the response is complete.
     pub(super) fn answered(&self) {
         self.change(|_, now| Does::Waits { since: now, heard: now });
     }
 
-    /// Bytes came.
+    /// Records that bytes arrived.
     pub(super) fn heard(&self) {
         self.change(|does, now| match does {
             Does::Waits { since, .. } => Does::Waits { since, heard: now },
@@ -250,7 +253,7 @@ impl Seat {
         });
     }
 
-    /// The client takes nothing more for now.
+    /// Records that the client does not receive data.
     pub(super) fn stalls(&self) {
         self.change(|does, now| match does {
             Does::Waits { .. } => Does::Stalls { since: now },
@@ -258,7 +261,7 @@ impl Seat {
         });
     }
 
-    /// The client has taken something.
+    /// Records that the client received data.
     pub(super) fn written(&self) {
         self.change(|does, now| match does {
             Does::Stalls { .. } => Does::Waits { since: now, heard: now },

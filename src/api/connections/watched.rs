@@ -1,4 +1,4 @@
-//! A stream whose use its seat is told of, and on which no write waits for ever.
+//! A stream that reports its activity to its seat and limits the time of writes.
 
 use std::io;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::seats::Seat;
 
-/// How long a client may take nothing of what is written to it. One that takes some has this time again.
+/// Time limit for a client that receives nothing. The limit starts again whenever it receives data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The stream of a connection. Under TLS it is what TLS reads and writes.
+/// The stream of a connection. With TLS, it carries the encrypted bytes.
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: TcpStream,
     seat: Arc<Seat>,
-    /// Until when the client may take nothing; made when that is needed first.
+    /// Deadline of a client that receives nothing; created when first needed.
     patience: Option<Pin<Box<Sleep>>>,
     stalls: bool,
 }
@@ -30,7 +30,7 @@ impl Watched {
         Watched { stream, seat, patience: None, stalls: false }
     }
 
-    /// Outcome of a write.
+    /// Records the result of a write.
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if std::mem::take(&mut self.stalls) {

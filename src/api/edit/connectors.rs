@@ -1,4 +1,4 @@
-//! Connectors that are made, changed and deleted.
+//! Endpoints that create, change and delete connectors.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(delete_connector))
 }
 
-/// A connector to be made.
+/// A connector to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewConnector {
-    /// Its id in the pipeline. Left out: one is chosen.
+    /// Its id in the pipeline. Absent: the service chooses one.
     #[serde(default)]
     id: Option<String>,
     #[serde(rename = "type")]
@@ -42,7 +42,7 @@ struct NewConnector {
     config: ConnectorConfig,
 }
 
-/// A connector to be checked.
+/// A connector to validate.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CheckedConnector {
@@ -52,20 +52,20 @@ struct CheckedConnector {
     config: ConnectorConfig,
 }
 
-/// What is set of a connector. A setting that is `***` stays as it is.
+/// The new configuration of a connector. A setting with the value `***` keeps its value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangedConnector {
-    /// Left out: the plugin stays.
+    /// Absent: the plugin stays.
     #[serde(default)]
     plugin: String,
     config: ConnectorConfig,
 }
 
-/// Makes a connector
+/// Create a connector
 #[utoipa::path(
     post, path = "/v1/connectors", tag = "connectors", request_body = NewConnector,
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error),
@@ -86,13 +86,13 @@ async fn create_connector(State(view): Shared, Body(given): Body<NewConnector>) 
     the_connector(&view, &format!("{pipeline_id}:{id}")).await.map(Json)
 }
 
-/// Checks a connector
+/// Validate a connector
 ///
-/// Its plugin and its settings are looked at; nothing is opened.
+/// Checks its plugin and its settings. Opens nothing.
 #[utoipa::path(
     post, path = "/v1/connectors/validate", tag = "connectors", request_body = CheckedConnector,
-    responses((status = 200, description = "Nothing is wrong with it", body = Done),
-              (status = 400, description = "What is wrong with it", body = Error)),
+    responses((status = 200, description = "It has no errors", body = Done),
+              (status = 400, description = "It has errors", body = Error)),
 )]
 async fn validate_connector(State(view): Shared, Body(given): Body<CheckedConnector>) -> Answer<Done> {
     let CheckedConnector { role, plugin, config } = given;
@@ -102,11 +102,11 @@ async fn validate_connector(State(view): Shared, Body(given): Body<CheckedConnec
     Ok(Json(Done {}))
 }
 
-/// Changes a connector
+/// Change a connector
 #[utoipa::path(
     put, path = "/v1/connectors/{id}", tag = "connectors", request_body = ChangedConnector,
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It", body = Connector),
+    responses((status = 200, description = "The connector", body = Connector),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`connector.not_found`", body = Error)),
@@ -133,13 +133,13 @@ async fn update_connector(
     the_connector(&view, &id).await.map(Json)
 }
 
-/// Deletes a connector
+/// Delete a connector
 ///
-/// The position of a source is set aside: it is deleted with the pipeline.
+/// The position of a source is set aside until the pipeline is deleted.
 #[utoipa::path(
     delete, path = "/v1/connectors/{id}", tag = "connectors",
     params(("id" = String, Path, description = "`pipeline:connector`")),
-    responses((status = 200, description = "It is gone", body = Done),
+    responses((status = 200, description = "It is deleted", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, `connector.has_parts`",
                body = Error),
               (status = 404, description = "`connector.not_found`", body = Error)),

@@ -1,4 +1,4 @@
-//! Processors that are made, changed and deleted.
+//! Endpoints that create, change and delete processors.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
         .routes(routes!(delete_processor))
 }
 
-/// A processor to be made; it comes after the others.
+/// A processor to create. It is appended to the others.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewProcessor {
-    /// Its id in the pipeline or connector. Left out: one is chosen.
+    /// Its id in the pipeline or connector. Absent: the service chooses one.
     #[serde(default)]
     id: Option<String>,
     plugin: String,
@@ -42,14 +42,14 @@ struct NewProcessor {
     config: GivenProcessor,
 }
 
-/// What is set of a processor. A setting that is `***` stays as it is.
+/// The new configuration of a processor. A setting with the value `***` keeps its value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangedProcessor {
-    /// Left out: the plugin stays.
+    /// Absent: the plugin stays.
     #[serde(default)]
     plugin: String,
-    /// For which records it is; empty: for all. Left out: it stays.
+    /// Condition on records; empty: all records. Absent: it stays.
     #[serde(default)]
     condition: Option<String>,
     config: GivenProcessor,
@@ -60,16 +60,16 @@ struct ChangedProcessor {
 struct GivenProcessor {
     #[serde(default)]
     settings: Settings,
-    /// How many run in parallel; 0: one.
+    /// Number of parallel workers; 0 means one.
     #[serde(default, deserialize_with = "number")]
     #[schema(value_type = Option<String>)]
     workers: Option<u64>,
 }
 
-/// Makes a processor
+/// Create a processor
 #[utoipa::path(
     post, path = "/v1/processors", tag = "processors", request_body = NewProcessor,
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`pipeline.not_found`, `connector.not_found`", body = Error),
@@ -105,11 +105,11 @@ async fn create_processor(State(view): Shared, Body(given): Body<NewProcessor>) 
     the_processor(&view, &id).await
 }
 
-/// Changes a processor
+/// Change a processor
 #[utoipa::path(
     put, path = "/v1/processors/{id}", tag = "processors", request_body = ChangedProcessor,
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It", body = Processor),
+    responses((status = 200, description = "The processor", body = Processor),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`, or it has errors",
                body = Error),
               (status = 404, description = "`processor.not_found`", body = Error)),
@@ -140,11 +140,11 @@ async fn update_processor(
     the_processor(&view, &id).await
 }
 
-/// Deletes a processor
+/// Delete a processor
 #[utoipa::path(
     delete, path = "/v1/processors/{id}", tag = "processors",
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
-    responses((status = 200, description = "It is gone", body = Done),
+    responses((status = 200, description = "It is deleted", body = Done),
               (status = 400, description = "`pipeline.running`, `pipeline.declared_in_file`", body = Error),
               (status = 404, description = "`processor.not_found`", body = Error)),
 )]
@@ -171,7 +171,7 @@ async fn pipeline_of_processor(view: &View, id: &str) -> Result<String, ApiError
     found.map(|pipeline| pipeline.id.to_string()).ok_or_else(|| missing("processor", id, "processor.not_found"))
 }
 
-/// The processors among which it stands, and where.
+/// Returns the list that contains the processor, and its index.
 fn processor_in<'a>(
     pipeline: &'a mut StoredPipeline,
     id: &str,

@@ -1,4 +1,4 @@
-//! What an inspection sends: one JSON object per frame.
+//! The frames of an inspection: one JSON object per frame.
 
 use anabranch_graph::exec::{Glimpse, Place};
 use anabranch_graph::fault::Fault;
@@ -9,16 +9,16 @@ use serde_json::json;
 
 use crate::api::error::{ApiError, Error};
 
-/// How records are written.
+/// JSON format of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As everywhere here, with the place, and frames about what is not shown.
+    /// The format of all other endpoints, with the place, and with frames about skipped records.
     Own,
-    /// As JSON of the protocol's messages, and nothing but records.
+    /// The JSON encoding of the connector protocol's messages, and only records.
     Protobuf,
 }
 
-/// A record. O(its size).
+/// Returns the frame of a record. O(its size).
 pub(super) fn record(form: Form, glimpse: &Glimpse, places: &[Place]) -> Result<Message, Fault> {
     let mut out = Vec::with_capacity(glimpse.record.weight() + 128);
     out.extend_from_slice(b"{\"result\":");
@@ -74,22 +74,22 @@ fn data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// So many records passed and were not shown.
+/// Returns the frame that reports skipped records.
 pub(super) fn dropped(records: u64) -> Message {
     text(&json!({ "dropped": records }))
 }
 
-/// For so many records the condition gave no verdict, or they cannot be written as JSON.
+/// Returns the frame that reports records for which the condition failed or that cannot be written as JSON.
 pub(super) fn failed(records: u64, message: &str) -> Message {
     text(&json!({ "failed": records, "message": message }))
 }
 
-/// How the pipeline is.
+/// Returns the frame with the status of the pipeline.
 pub(super) fn status(status: &impl serde::Serialize) -> Message {
     text(&json!({ "status": status }))
 }
 
-/// Why the inspection ends.
+/// Returns the frame with the reason why the inspection ends.
 pub(super) fn error(error: ApiError) -> Message {
     text(&json!({ "error": Error::of(error) }))
 }

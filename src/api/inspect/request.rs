@@ -1,4 +1,4 @@
-//! What an inspection is to show, and where that is in the pipeline as it is now.
+//! The request of an inspection, and its places in the current pipeline.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::api::error::{ApiError, Kind};
 use crate::dead_letters::filter::{ConditionError, condition_of_client};
 use crate::pipelines::Pipeline;
 
-/// Records a second, where nothing else is asked for.
+/// Default number of records per second.
 const USUAL: u32 = 100;
-/// Most records a second.
+/// Maximum number of records per second.
 const MOST: u32 = 1000;
 
 /// The query of a request.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Asked {
-    /// Id of a connector or processor, or `dead-letter-queue`; left out: behind all sources. Where several have the
-    /// same id: `source:ID`, `processor:ID` or `destination:ID`.
+    /// Id of a connector or processor, or `dead-letter-queue`; default: after all sources. If several have the same id:
+    /// `source:ID`, `processor:ID` or `destination:ID`.
     at: Option<String>,
-    /// Left out: behind the node, before a destination and the dead-letter queue.
+    /// Default: after the node, but before a destination and the dead-letter queue.
     #[param(inline)]
     side: Option<AskedSide>,
-    /// A condition; left out: all records.
+    /// A condition; default: all records.
     #[serde(rename = "where")]
     condition: Option<String>,
-    /// Most records a second; 100 if not given.
+    /// Maximum records per second; default: 100.
     #[param(minimum = 1, maximum = 1000)]
     sample: Option<u32>,
 }
@@ -44,14 +44,14 @@ enum AskedSide {
     After,
 }
 
-/// Where to look.
+/// The place to inspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum At {
     Sources,
     Node { id: Str, connector: Option<bool>, side: Option<Side> },
 }
 
-/// What an inspection is to show.
+/// A validated request of an inspection.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) pipeline: Str,
@@ -90,14 +90,15 @@ impl Request {
         Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second })
     }
 
-    /// `id` is that of the pipeline and that of the connector.
+    /// Creates a request from `id`, which consists of the ids of the pipeline and the connector.
     pub(super) fn of_connector(view: &View, id: &str) -> Result<Self, ApiError> {
         let connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
         Request::of_part(view, id, None, true, connector)
             .ok_or_else(|| missing(view, "connector", id, "connector.not_found"))
     }
 
-    /// `id` is that of the pipeline, of the connector where the processor has one, and of the processor.
+    /// Creates a request from `id`, which consists of the ids of the pipeline, of the connector if the processor has
+    /// one, and of the processor.
     pub(super) fn of_processor(view: &View, id: &str, side: Side) -> Result<Self, ApiError> {
         Request::of_part(view, id, Some(side), false, |place| place.station == Station::Processor)
             .ok_or_else(|| missing(view, "processor", id, "processor.not_found"))
@@ -110,7 +111,7 @@ impl Request {
         connector: bool,
         is_meant: impl Fn(&Place) -> bool,
     ) -> Option<Self> {
-        // Ids may hold colons: the parts are told apart by what there is.
+        // Ids may contain colons, so the parts are matched against existing ids.
         view.control.all().into_iter().find_map(|(pipeline, _)| {
             let part = id.strip_prefix(pipeline.as_str())?.strip_prefix(':')?;
             let compiled = view.control.compiled(&pipeline)?;
@@ -121,13 +122,13 @@ impl Request {
         })
     }
 
-    /// The places of the pipeline as it is now.
+    /// Returns the places in the current pipeline.
     pub(super) fn places(&self, pipeline: &Pipeline) -> Result<Vec<Place>, ApiError> {
         let all = places(&pipeline.compiled.stages);
         let At::Node { id, connector, side } = &self.at else {
             return Ok(all.into_iter().filter(|place| place.station == Station::Source).collect());
         };
-        // As other paths have it, the id may begin with that of the pipeline.
+        // The id may begin with the id of the pipeline, as in other paths.
         let own = id.strip_prefix(self.pipeline.as_str()).and_then(|rest| rest.strip_prefix(':'));
         let is_connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
         let of = |id: &str, kind: Option<Station>| -> Vec<Place> {
@@ -137,7 +138,7 @@ impl Request {
                     && connector.is_none_or(|connector| connector == is_connector(place))
             };
             let found: Vec<Place> = all.iter().filter(fits).cloned().collect();
-            // A connector and a processor may have the same id: the first that has the side is meant.
+            // A connector and a processor may have the same id: the first one with the requested side is used.
             let station = found.iter().find(|place| side.is_none_or(|side| place.side == side)).map(|p| p.station);
             let station = station.or(found.first().map(|place| place.station));
             found.into_iter().filter(|place| Some(place.station) == station).collect()
@@ -154,7 +155,7 @@ impl Request {
             found = named.unwrap_or_default();
         }
         let Some(last) = found.last() else { return Err(self.no_such_node(id, pipeline, &all)) };
-        // Behind the node, where it has two sides.
+        // After the node, if it has two sides.
         let side = side.unwrap_or(last.side);
         match found.iter().find(|place| place.side == side) {
             Some(place) => Ok(vec![place.clone()]),
@@ -182,7 +183,7 @@ impl Request {
     }
 }
 
-/// A condition, compiled on a thread for expressions of clients.
+/// Compiles a condition on a thread for expressions of clients.
 async fn compiled(text: &str) -> Result<CompiledCondition, ApiError> {
     condition_of_client(text).await.map_err(|error| {
         let what = match &error {

@@ -19,44 +19,44 @@ use crate::api::error::{ApiError, Kind};
 use crate::api::status::StatusNow;
 use crate::service::lifecycle::Seen;
 
-/// How often the client is asked whether it is there.
+/// Time between two pings to the client.
 const PING: Duration = Duration::from_secs(54);
-/// A client that was not heard of for so long is gone; so is one that does not take a frame in that time.
+/// A client that was silent for this long, or does not receive a frame within this time, is considered gone.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How often it is told what was not shown.
+/// Time between two reports of skipped records.
 const ACCOUNT: Duration = Duration::from_secs(1);
-/// A record from this weight on is written on another thread: signals and timers live on this one.
+/// A record of at least this weight is written on another thread, because this one handles signals and timers.
 const HEAVY: usize = 64 << 10;
-/// How long a last frame may take.
+/// Time limit of a last frame.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Why an inspection ended.
 enum End {
     /// The client is gone.
     Gone,
-    /// The client said that it goes.
+    /// The client closed the websocket.
     Farewell,
     /// The service ends.
     Closing,
-    /// There is nothing more to show.
+    /// The inspection cannot continue.
     Error(ApiError),
 }
 
-/// Says why nothing is shown, and ends.
+/// Sends an error and closes the websocket.
 pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
     let code = if matches!(error.kind, Kind::ResourceExhausted) { close_code::AGAIN } else { close_code::POLICY };
     let close = CloseFrame { code, reason: error.reason.into() };
     let last = async {
         socket.send(frame::error(error)).await?;
         socket.send(Message::Close(Some(close))).await?;
-        // Until the client has closed too: what it was sent last might not reach it otherwise.
+        // Waits until the client has closed too: otherwise the last frame might not reach it.
         while let Some(Ok(_)) = socket.recv().await {}
         Ok::<_, axum::Error>(())
     };
     let _ = timeout(LAST, last).await;
 }
 
-/// Shows records until the client goes, the service ends, or there is nothing left to look at.
+/// Streams records until the client leaves, the service ends, or the place does not exist any more.
 pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, seat: Seat) {
     let end = match Showing::begin(view, request, form) {
         Ok(mut showing) => showing.run(&mut socket, seat).await,
@@ -64,7 +64,7 @@ pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, f
     };
     match end {
         End::Gone => {}
-        // The answer to it goes out while the last is read.
+        // The library sends the close frame while this reads.
         End::Farewell => drop(timeout(LAST, async { while let Some(Ok(_)) = socket.recv().await {} }).await),
         End::Closing => {
             let close = CloseFrame { code: close_code::AWAY, reason: "the service is stopping".into() };
@@ -88,7 +88,7 @@ impl<'a> Showing<'a> {
     fn begin(view: &'a View, request: &'a Request, form: Form) -> Result<Self, ApiError> {
         let id = &request.pipeline;
         let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
-        // What it is now is told first.
+        // The current status is sent first.
         seen.mark_changed();
         let places = Self::places(view, request)?;
         let inspection = Self::look(&taps, request, &places);
@@ -149,7 +149,7 @@ impl<'a> Showing<'a> {
         ApiError::new(Kind::NotFound, "pipeline.not_found", what)
     }
 
-    /// The pipeline does something else, and may be another one.
+    /// Handles a change of the status; the pipeline may be another one.
     fn changed(&mut self) -> Result<Vec<Message>, ApiError> {
         let seen = self.seen.borrow_and_update().clone();
         let places = Self::places(self.view, self.request)?;
@@ -163,7 +163,7 @@ impl<'a> Showing<'a> {
         })
     }
 
-    /// What was not shown.
+    /// Returns frames that report skipped records.
     fn account(&self) -> Vec<Message> {
         let dropped = self.inspection.take_left_out();
         let unjudged = self.inspection.take_unjudged();
@@ -198,7 +198,7 @@ impl<'a> Showing<'a> {
     }
 }
 
-/// A client that takes nothing for so long is gone.
+/// Sends frames. Breaks if the client is gone or receives nothing for [`SILENCE`].
 async fn send(socket: &mut WebSocket, frames: Vec<Message>) -> ControlFlow<()> {
     for frame in frames {
         match timeout(SILENCE, socket.send(frame)).await {

@@ -12,7 +12,7 @@ use metrics_process::Collector;
 /// A metric.
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    /// What is counted or measured, and in which unit.
+    /// What it counts or measures, and its unit.
     pub(super) help: &'static str,
     pub(super) labels: &'static [Label],
     kind: Kind,
@@ -21,7 +21,7 @@ pub(super) struct Metric {
 /// A label of a metric.
 pub(super) struct Label {
     pub(super) name: &'static str,
-    /// What its value is.
+    /// Meaning of its value.
     pub(super) meaning: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl Label {
         Label { name, meaning }
     }
 
-    /// Its line in the documentation.
+    /// Returns its row in the documentation.
     #[cfg(test)]
     pub(super) fn row(&self) -> String {
         format!("| `{}` | {} |", self.name, self.meaning)
@@ -38,7 +38,7 @@ impl Label {
 }
 
 impl Metric {
-    /// The help text with the meaning of the labels.
+    /// Returns the help text with the meaning of the labels.
     pub(super) fn full_help(&self) -> String {
         let labels: Vec<String> = self.labels.iter().map(|it| format!("{} ({})", it.name, it.meaning)).collect();
         match labels.len() {
@@ -48,7 +48,7 @@ impl Metric {
         }
     }
 
-    /// Its line in the documentation.
+    /// Returns its row in the documentation.
     #[cfg(test)]
     pub(super) fn row(&self) -> String {
         let kind = match self.kind {
@@ -64,15 +64,15 @@ impl Metric {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Grows.
+    /// Only increases.
     Counter,
-    /// Grows, in seconds.
+    /// Only increases, in seconds.
     Seconds,
-    /// Goes up and down; that of several is their sum.
+    /// Goes up and down; several values are combined as their sum.
     Sum,
-    /// Goes up and down; that of several is the largest.
+    /// Goes up and down; several values are combined as their maximum.
     Oldest,
-    /// Times by bucket.
+    /// Histogram of durations.
     Times,
 }
 
@@ -96,7 +96,7 @@ pub(super) const fn times(name: &'static str, labels: &'static [Label], help: &'
     Metric { name, help, labels, kind: Kind::Times }
 }
 
-/// What a value is about: of a pipeline, of a part of it, or of neither.
+/// The labels of a value: the pipeline, if any, and further labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Labels {
     pipeline: Option<Str>,
@@ -124,7 +124,7 @@ impl Labels {
     }
 }
 
-/// Values by metric and what they are about.
+/// Values by metric and labels.
 #[derive(Default)]
 pub(super) struct Samples {
     values: BTreeMap<(&'static str, Labels), f64>,
@@ -132,22 +132,22 @@ pub(super) struct Samples {
 }
 
 const METADATA: Metadata<'static> = Metadata::new("anabranch", Level::INFO, None);
-/// Told as gauges, since the exporter's counters are whole numbers.
+/// Exposed as a gauge, because the counters of the exporter are whole numbers.
 const PROCESS_SECONDS: &str = "process_cpu_seconds_total";
 
 impl Samples {
-    /// Adds a value; one about the same as another is joined with it.
+    /// Adds a value; combines it with an existing value for the same labels.
     pub(super) fn add(&mut self, metric: &Metric, labels: Labels, value: f64) {
         let all = self.values.entry((metric.name, labels)).or_default();
         *all = if metric.kind == Kind::Oldest { all.max(value) } else { *all + value };
     }
 
-    /// Adds times; those about the same as others are joined with them.
+    /// Adds durations; combines them with existing ones for the same labels.
     pub(super) fn add_times(&mut self, metric: &Metric, labels: Labels, times: &Distribution) {
         self.times.entry((metric.name, labels)).or_default().join(times);
     }
 
-    /// The text for Prometheus, with what there is to say about the process.
+    /// Returns the text for Prometheus, with the metrics of the process.
     pub(super) fn exposed(&self, metrics: &[&Metric]) -> String {
         let recorder = PrometheusBuilder::new().build_recorder();
         for metric in metrics {
@@ -182,7 +182,7 @@ impl Samples {
         text
     }
 
-    /// A histogram: the exporter makes none of counts that are there already.
+    /// Writes a histogram, because the exporter cannot build one from existing counts.
     fn expose_times(&self, metric: &Metric, text: &mut String) {
         let name = metric.name;
         let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} histogram", metric.full_help());

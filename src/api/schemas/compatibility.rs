@@ -1,4 +1,4 @@
-//! Which schemas may follow each other under a subject.
+//! Compatibility between the schemas of a subject.
 
 use anabranch_graph::schema::SchemaVersion;
 use anabranch_graph::text::Str;
@@ -6,7 +6,7 @@ use anabranch_ops_avro::can_read;
 
 use crate::settings::Compatibility;
 
-/// The versions that a new one is compared with.
+/// Returns the versions that a new one is compared with.
 pub(super) fn concerned<V>(level: Compatibility, mut versions: Vec<V>) -> Vec<V> {
     if !level.is_transitive() {
         versions.drain(..versions.len().saturating_sub(1));
@@ -14,7 +14,8 @@ pub(super) fn concerned<V>(level: Compatibility, mut versions: Vec<V>) -> Vec<V>
     versions
 }
 
-/// What keeps a schema from reading earlier ones, or from being read by them, as the level asks; empty: nothing.
+/// Returns the violations of a level: versions that the schema cannot read, or that cannot read its data. Empty if
+/// there are none.
 pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[(SchemaVersion, Str)]) -> Vec<String> {
     let mut found = Vec::new();
     for (version, written) in earlier {
@@ -32,7 +33,7 @@ pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[(SchemaVersio
     found
 }
 
-/// The text without white space between its parts: schemas that differ in nothing else are equal.
+/// Removes white space between tokens: schemas that differ only in it are equal.
 pub(super) fn compact(text: &str) -> String {
     let mut quoted = false;
     let mut escaped = false;

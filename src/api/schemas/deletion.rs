@@ -1,4 +1,4 @@
-//! Deleting versions and subjects: first so that they are not shown, then for good.
+//! Endpoints that delete versions and subjects: first softly, then permanently.
 
 use anabranch_graph::schema::SchemaError;
 use anabranch_graph::text::Str;
@@ -15,7 +15,7 @@ fn how(query: &Query) -> Deletion {
 }
 
 impl Registry {
-    /// Refuses to delete what other schemas refer to.
+    /// Refuses to delete versions that other schemas refer to.
     async fn is_free(&self, subject: &Str, entries: &[Entry]) -> Result<(), Refusal> {
         for entry in entries {
             let referring = self.store.referring(subject, entry.version).await?;
@@ -29,14 +29,14 @@ impl Registry {
 
 /// Delete a subject
 ///
-/// Its versions are not shown any more, but found by records that name them; deleted again with `permanent`, they are
-/// gone. Their numbers are not given again.
+/// Its versions are not listed any more, but records that name them still find them. A second deletion with `permanent`
+/// removes them. Their numbers are not assigned again.
 #[utoipa::path(
     delete, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("permanent" = Option<bool>, Query, description = "For good; it must have been deleted before")),
-    responses((status = 200, description = "The versions that were deleted", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40404`: it is deleted; `40405`: it must be deleted before that", body = RegistryError),
+           ("permanent" = Option<bool>, Query, description = "Delete permanently; requires an earlier soft deletion")),
+    responses((status = 200, description = "Numbers of the deleted versions", body = Vec<u32>, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40404`: already soft-deleted; `40405`: not soft-deleted yet", body = RegistryError),
               (status = 422, description = "`42206`: a schema refers to it", body = RegistryError)),
 )]
 pub(super) async fn delete_subject(
@@ -67,16 +67,16 @@ pub(super) async fn delete_subject(
 
 /// Delete a version of a subject
 ///
-/// It is not shown any more, but found by records that name it; deleted again with `permanent`, it is gone. Its number is
-/// not given again.
+/// It is not listed any more, but records that name it still find it. A second deletion with `permanent` removes it.
+/// Its number is not assigned again.
 #[utoipa::path(
     delete, path = "/subjects/{subject}/versions/{version}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
-           ("permanent" = Option<bool>, Query, description = "For good; it must have been deleted before")),
-    responses((status = 200, description = "Its number", body = u32, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40401`: no such subject; `40402`: no such version; `40406`: it is deleted; `40407`: it must be deleted before that", body = RegistryError),
-              (status = 422, description = "`42202`: no version; `42206`: a schema refers to it", body = RegistryError)),
+           ("permanent" = Option<bool>, Query, description = "Delete permanently; requires an earlier soft deletion")),
+    responses((status = 200, description = "Number of the deleted version", body = u32, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40401`: no such subject; `40402`: no such version; `40406`: already soft-deleted; `40407`: not soft-deleted yet", body = RegistryError),
+              (status = 422, description = "`42202`: invalid version; `42206`: a schema refers to it", body = RegistryError)),
 )]
 pub(super) async fn delete_version(
     State(registry): Shared,
@@ -90,7 +90,7 @@ pub(super) async fn delete_version(
         return Err(SchemaError::SubjectNotFound(subject).into());
     }
     let entry = match version.as_str() {
-        // The latest of those that it can mean.
+        // The latest version that this kind of deletion applies to.
         "latest" | "-1" => {
             let mut meant = entries.iter().rev().filter(|entry| entry.deleted == (how == Deletion::Gone));
             meant.next().copied().ok_or_else(|| Refusal::from(SchemaError::SubjectNotFound(subject.clone())))?

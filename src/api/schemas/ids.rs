@@ -1,4 +1,4 @@
-//! Schemas by their numbers, and where they are used.
+//! Endpoints for schemas by id, and for the subjects that use them.
 
 use anabranch_graph::schema::{SchemaError, SchemaId};
 use anabranch_graph::text::Str;
@@ -13,7 +13,7 @@ use crate::api::error::RegistryError;
 use crate::api::query::Query;
 use crate::store::{Entry, Reference};
 
-/// Where a schema is used.
+/// A subject and version that use a schema.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SchemaUse)]
 pub(super) struct Use {
@@ -21,18 +21,18 @@ pub(super) struct Use {
     version: u32,
 }
 
-/// A schema without where it is used.
+/// A schema without its subjects.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SchemaText)]
 pub(super) struct Text {
     /// Its text.
     schema: String,
-    /// What it refers to.
+    /// Its references.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     references: Vec<Reference>,
 }
 
-/// The kinds of schemas that are understood
+/// List the supported types of schemas
 #[utoipa::path(
     get, path = "/schemas/types", tag = "schema registry",
     responses((status = 200, description = "`AVRO`", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json")),
@@ -42,16 +42,16 @@ pub(super) async fn types() -> Media<[&'static str; 1]> {
 }
 
 fn id(text: &str) -> Result<SchemaId, Refusal> {
-    // What is no id is the id of nothing.
+    // A text that is not a valid id belongs to no schema.
     text.parse().map_err(|_| SchemaError::SchemaNotFound(format!("id {text}").into()).into())
 }
 
-/// A schema by its number
+/// Get a schema by id
 #[utoipa::path(
     get, path = "/schemas/ids/{id}", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1"),
-           ("format" = Option<String>, Query, description = "`resolved`: with the types that it refers to in it")),
-    responses((status = 200, description = "It", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1"),
+           ("format" = Option<String>, Query, description = "`resolved`: with references resolved")),
+    responses((status = 200, description = "The schema", body = Text, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn by_id(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Text> {
@@ -59,11 +59,11 @@ pub(super) async fn by_id(State(registry): Shared, Path(text): Path<String>, que
     Ok(Media(Text { schema: text_for(&document, &query).to_string(), references: document.references }))
 }
 
-/// The text of a schema by its number
+/// Get the text of a schema by id
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/schema", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "The schema itself", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "The text of the schema", body = Value, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn text_by_id(
@@ -74,11 +74,11 @@ pub(super) async fn text_by_id(
     Ok(plain(&text_for(&registry.store.document(id(&text)?).await?, &query)))
 }
 
-/// The subjects that have a schema
+/// List the subjects with a schema
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/subjects", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "Their names", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "Names of the subjects", body = Vec<String>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn subjects_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Str>> {
@@ -87,11 +87,11 @@ pub(super) async fn subjects_of(State(registry): Shared, Path(text): Path<String
     Ok(Media(subjects))
 }
 
-/// The versions that have a schema
+/// List the versions with a schema
 #[utoipa::path(
     get, path = "/schemas/ids/{id}/versions", tag = "schema registry",
-    params(("id" = String, Path, description = "Its number from 1")),
-    responses((status = 200, description = "They", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
+    params(("id" = String, Path, description = "Id of the schema, from 1")),
+    responses((status = 200, description = "The versions", body = Vec<Use>, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40403`: no such schema", body = RegistryError)),
 )]
 pub(super) async fn versions_of(State(registry): Shared, Path(text): Path<String>, query: Query) -> Answer<Vec<Use>> {

@@ -1,4 +1,4 @@
-//! The compatibility level of all subjects, and of single ones.
+//! Endpoints for the global compatibility level, and for the levels of subjects.
 
 use anabranch_graph::schema::SchemaError;
 use anabranch_graph::text::Str;
@@ -14,9 +14,9 @@ use crate::api::query::Query;
 use crate::settings::Compatibility;
 use crate::store::Store;
 
-/// The compatibility level that was set for a subject, or for all.
+/// Returns the compatibility level that was set for a subject, or the global level that was set.
 pub(super) async fn set(store: &Store, subject: Option<&Str>) -> Result<Option<Compatibility>, SchemaError> {
-    // One that is not understood was set by a later version of this program.
+    // An unknown level was set by a later version of this program.
     Ok(store.level(subject).await?.and_then(|level| parse(&level)))
 }
 
@@ -31,7 +31,7 @@ pub(super) struct CompatibilityLevel {
     compatibility_level: &'static str,
 }
 
-/// A level that somebody asks for, or that is so.
+/// A compatibility level in a request or response.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = CompatibilityAsked, example = json!({ "compatibility": "BACKWARD" }))]
 pub(super) struct Level {
@@ -39,7 +39,7 @@ pub(super) struct Level {
     compatibility: String,
 }
 
-/// A level that was taken back, in the two ways in which clients read it.
+/// The level before its removal, under both names that clients read.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CompatibilityDeleted)]
 pub(super) struct Former {
@@ -65,22 +65,22 @@ async fn asked(store: &Store, subject: Option<&Str>, body: &Bytes) -> Answer<Lev
     Ok(Media(Level { compatibility: level.as_str().to_owned() }))
 }
 
-/// The compatibility level
+/// Get the global compatibility level
 #[utoipa::path(
     get, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level of all subjects without one of their own", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The level of all subjects without their own level", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn level(State(registry): Shared) -> Answer<CompatibilityLevel> {
     Ok(shown(registry.level_of_all().await?))
 }
 
-/// The compatibility level of a subject
+/// Get the compatibility level of a subject
 #[utoipa::path(
     get, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Where it has none, answer the level of all subjects")),
-    responses((status = 200, description = "Its level", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40408`: it has no level of its own", body = RegistryError)),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Return the global level if none is set for the subject")),
+    responses((status = 200, description = "The level of the subject", body = CompatibilityLevel, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40408`: no level is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn subject_level(
     State(registry): Shared,
@@ -95,12 +95,12 @@ pub(super) async fn subject_level(
     }
 }
 
-/// Set the compatibility level
+/// Set the global compatibility level
 #[utoipa::path(
     put, path = "/config", tag = "schema registry",
     request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: no compatibility level", body = RegistryError)),
+    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
 pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Level> {
     let _one_at_a_time = registry.changing.lock().await;
@@ -109,13 +109,13 @@ pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Le
 
 /// Set the compatibility level of a subject
 ///
-/// The subject need not be there yet.
+/// The subject does not have to exist yet.
 #[utoipa::path(
     put, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42203`: no compatibility level", body = RegistryError)),
+    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
 pub(super) async fn set_subject_level(
     State(registry): Shared,
@@ -126,10 +126,10 @@ pub(super) async fn set_subject_level(
     asked(&registry.store, Some(&subject.into()), &body).await
 }
 
-/// Go back to the compatibility level of the settings
+/// Reset the global compatibility level to that of the settings
 #[utoipa::path(
     delete, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level that it was", body = Former, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The level before the reset", body = Former, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn delete_level(State(registry): Shared) -> Answer<Former> {
     let _one_at_a_time = registry.changing.lock().await;
@@ -138,12 +138,12 @@ pub(super) async fn delete_level(State(registry): Shared) -> Answer<Former> {
     Ok(Former::of(former))
 }
 
-/// Take back the compatibility level of a subject
+/// Remove the compatibility level of a subject
 #[utoipa::path(
     delete, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
-    responses((status = 200, description = "The level that it had", body = Former, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40408`: it has no level of its own", body = RegistryError)),
+    responses((status = 200, description = "The level before its removal", body = Former, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40408`: no level is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn delete_subject_level(State(registry): Shared, Path(subject): Path<String>) -> Answer<Former> {
     let _one_at_a_time = registry.changing.lock().await;

@@ -1,4 +1,4 @@
-//! The mode of the registry, which is only read: it can always be written.
+//! Endpoints for the mode of the registry, which is always `READWRITE`.
 
 use axum::body::Bytes;
 use axum::extract::Path;
@@ -11,7 +11,7 @@ use super::{Answer, Media};
 use crate::api::error::RegistryError;
 use crate::api::query::Query;
 
-/// Whether the registry can be written.
+/// The mode of the registry.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = RegistryMode)]
 pub(super) struct Mode {
@@ -26,22 +26,22 @@ impl Mode {
     }
 }
 
-/// Whether the registry can be written
+/// Get the mode of the registry
 #[utoipa::path(
     get, path = "/mode", tag = "schema registry",
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
 pub(super) async fn mode() -> Media<Mode> {
     Mode::only()
 }
 
-/// Whether a subject can be written
+/// Get the mode of a subject
 #[utoipa::path(
     get, path = "/mode/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
-           ("defaultToGlobal" = Option<bool>, Query, description = "Answer for all subjects")),
-    responses((status = 200, description = "It can", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 404, description = "`40409`: no subject has a mode of its own", body = RegistryError)),
+           ("defaultToGlobal" = Option<bool>, Query, description = "Return the mode of the registry")),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 404, description = "`40409`: no mode is set for the subject", body = RegistryError)),
 )]
 pub(super) async fn subject_mode(Path(subject): Path<String>, query: Query) -> Answer<Mode> {
     if query.is_set("defaultToGlobal") {
@@ -50,12 +50,12 @@ pub(super) async fn subject_mode(Path(subject): Path<String>, query: Query) -> A
     Err(Refusal::no_mode_of(&subject))
 }
 
-/// Set whether the registry can be written
+/// Set the mode of the registry
 #[utoipa::path(
     put, path = "/mode", tag = "schema registry",
     request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: the mode is always `READWRITE`", body = RegistryError)),
 )]
 pub(super) async fn set_mode(body: Bytes) -> Answer<Mode> {
     let Mode { mode } = refusal::parse(&body)?;
@@ -65,13 +65,13 @@ pub(super) async fn set_mode(body: Bytes) -> Answer<Mode> {
     Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42204, "the mode of this registry is always READWRITE"))
 }
 
-/// Set whether a subject can be written
+/// Set the mode of a subject
 #[utoipa::path(
     put, path = "/mode/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
     request_body(content = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "It is so", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
-              (status = 422, description = "`42204`: it always can", body = RegistryError)),
+    responses((status = 200, description = "The mode", body = Mode, content_type = "application/vnd.schemaregistry.v1+json"),
+              (status = 422, description = "`42204`: the mode is always `READWRITE`", body = RegistryError)),
 )]
 pub(super) async fn set_subject_mode(body: Bytes) -> Answer<Mode> {
     set_mode(body).await

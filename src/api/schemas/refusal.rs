@@ -1,4 +1,4 @@
-//! Errors of the registry, with the numbers that clients of the protocol know.
+//! Errors of the registry, with the error codes of the protocol.
 
 use anabranch_graph::schema::{SchemaError, SchemaId, SchemaVersion};
 use anabranch_graph::text::Str;
@@ -12,7 +12,7 @@ use crate::api::error::RegistryError;
 use crate::api::query::Misgiven;
 use crate::settings::Compatibility;
 
-/// An error.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -119,7 +119,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// What a body says, whatever its type claims to be.
+/// Parses a JSON body of any content type.
 pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| {
         let what = format!("the body is not what it must be: {error}");

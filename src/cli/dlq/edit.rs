@@ -1,4 +1,4 @@
-//! An edited record: from a file, from standard input, or from an editor.
+//! Edited records: read from a file, from standard input, or from an editor.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
@@ -15,15 +15,15 @@ use super::show::text_of;
 use crate::cli::{Exit, Report};
 use crate::files::system;
 
-/// A record that was given.
+/// A record that the user wrote.
 pub(super) struct Edited {
     /// Its JSON form.
     pub(super) json: Value,
-    /// It.
+    /// The record.
     pub(super) record: Record,
 }
 
-/// The record in a file, or on standard input where the name is `-`.
+/// Reads a record from a file, or from standard input if the name is `-`.
 pub(super) fn read(command: &'static str, name: &str) -> Result<Edited, Box<Report>> {
     let mut text = Vec::new();
     let read = match name {
@@ -38,7 +38,7 @@ pub(super) fn read(command: &'static str, name: &str) -> Result<Edited, Box<Repo
     understood(command, shown, &text)
 }
 
-/// Lets the user edit a record; `None` where nothing was changed.
+/// Opens a record in the user's editor; returns `None` if the record was not changed.
 pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edited>, Box<Report>> {
     let failed = |exit, message: String| Box::new(Report::new(command).fail(exit, "dlq.no_editor", message));
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
@@ -53,7 +53,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
         tempfile::Builder::new().prefix("letter-").suffix(".json").tempfile().map_err(|error| system(&error))?;
     file.write_all(before.as_bytes()).and_then(|()| file.flush()).map_err(|error| system(&error))?;
     let path: &Path = file.path();
-    // The variable may hold arguments, as the shell would take them.
+    // The variable can contain arguments, so a shell splits it.
     let status = Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("editor").arg(path).status();
     let status = status.map_err(|error| system(&error))?;
     if !status.success() {
@@ -65,7 +65,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
     }
     match understood(command, "the edited record", &after) {
         Ok(edited) => Ok(Some(edited)),
-        // What somebody wrote is not thrown away for a comma.
+        // The edited text is kept, so that the user can correct it.
         Err(report) => Err(match file.keep() {
             Ok((_, kept)) => Box::new(report.suggest(format!("correct it and give it: --edit {}", kept.display()))),
             Err(_) => report,
@@ -73,7 +73,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
     }
 }
 
-/// What `dlq show --json` prints, as far as it matters here.
+/// The part of the output of `dlq show --json` that is used here.
 #[derive(Deserialize)]
 struct Shown<'a> {
     #[serde(borrow)]
@@ -86,7 +86,8 @@ struct ShownLetter<'a> {
     record: &'a RawValue,
 }
 
-/// The record of a text, which is that alone or all that `dlq show --json` prints, and where in the text it begins.
+/// Returns the JSON of the record in a text, and its offset. The text is the record itself or the output of `dlq show
+/// --json`.
 fn record_of(text: &[u8]) -> (&[u8], usize) {
     match serde_json::from_slice::<Shown<'_>>(text) {
         Ok(shown) => {
@@ -97,7 +98,7 @@ fn record_of(text: &[u8]) -> (&[u8], usize) {
     }
 }
 
-/// Raw data as text, where an edited record has them so.
+/// Raw data as text, as an edited record can contain it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawText {
@@ -105,10 +106,10 @@ struct RawText {
     text: String,
 }
 
-/// The parts of a record that may be raw data.
+/// The parts of a record that can be raw data.
 const PARTS: [&str; 3] = ["/key", "/payload/before", "/payload/after"];
 
-/// The record with raw data as text where they are text, for people to edit.
+/// Returns the record with raw data as text, if it is printable text, for editing.
 fn readable(record: &Value) -> Value {
     let mut record = record.clone();
     for part in PARTS {
@@ -137,8 +138,8 @@ struct Sides<'a> {
     after: Option<&'a RawValue>,
 }
 
-/// The record as it is everywhere else, with raw data in base64; and where it was made longer or shorter: up to which
-/// byte, and by how much. Everything else stays as it is written.
+/// Returns the record in its usual JSON form, with raw data as base64, and the places where its length changed: up to
+/// which byte, and by how much. Everything else stays as written.
 fn exact(written: &[u8]) -> (Vec<u8>, Vec<(usize, isize)>) {
     let mut exact = Vec::with_capacity(written.len());
     let mut moved = Vec::new();
@@ -183,7 +184,7 @@ fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited,
     Ok(Edited { json, record })
 }
 
-/// Line and column, from 1.
+/// Returns line and column, counted from 1.
 fn place(text: &[u8], offset: usize) -> (usize, usize) {
     let before = &text[..offset.min(text.len())];
     let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

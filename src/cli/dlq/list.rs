@@ -21,30 +21,30 @@ use crate::terminal::is_unsafe;
 
 /// List the dead letters of a pipeline, newest first.
 ///
-/// They are those of a queue `dead-letter-queue: {plugin: store, window-size: 0}`. A running service that holds the store
-/// is asked over HTTP.
+/// Lists the dead letters of queues that keep them in the store, for example `dead-letter-queue: {plugin: store,
+/// window-size: 0}`. If a running service holds the store, the command uses its HTTP API.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     #[arg(add = completions::pipelines())]
     pipeline: String,
-    /// Only what failed at this processor or destination
+    /// Only records that failed at this processor or destination
     #[arg(long, value_name = "ID")]
     node: Option<String>,
-    /// Only what failed since then: a time as 2026-01-31T12:00:00Z, or so long ago as 1h30m
+    /// Only records that failed since this time (2026-01-31T12:00:00Z) or within this duration (1h30m)
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<u64>,
-    /// Only records for which this condition holds, as '{{ eq .Metadata.tenant "a" }}'
+    /// Only records for which this condition is true, for example '{{ eq .Metadata.tenant "a" }}'
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Most letters
+    /// Maximum number of dead letters
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     #[command(flatten)]
     settings: ServiceFlags,
 }
 
-/// A time, or how long ago, in nanoseconds since 1970.
+/// Parses a time, or a duration before the current time, to nanoseconds since 1970.
 pub(super) fn since(text: &str) -> Result<u64, String> {
     if let Some(ago) = parse_duration(text) {
         return Ok(nanos(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)));
@@ -110,12 +110,12 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
 /// The dead-letter queue of a pipeline.
 struct Queue {
     plugin: String,
-    /// The file of a queue that writes one.
+    /// Path of the file, if the queue writes one.
     path: Option<String>,
 }
 
 impl Queue {
-    /// `None` where the pipeline is not known any more.
+    /// Returns `None` if the pipeline does not exist any more.
     fn of(shelf: &Shelf, id: &Str) -> Result<Option<Queue>, Box<Report>> {
         match shelf {
             Shelf::Service(remote) => {
@@ -195,7 +195,7 @@ fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> Str
     text
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text, on one line.
 fn one_line(text: &str, most: usize) -> String {
     let flat: String = text.chars().map(|c| if is_unsafe(c) { ' ' } else { c }).collect();
     match flat.char_indices().nth(most) {

@@ -13,25 +13,26 @@ use crate::client::escaped;
 use crate::settings::ServiceFlags;
 use crate::store::letters::{Which, nanos};
 
-/// Remove dead letters: their records are gone for good.
+/// Delete dead letters and their records permanently.
 ///
-/// On a terminal the command asks before it removes letters, unless `--yes` is given. Without a terminal, `--all` and
-/// `--older-than` need `--yes`; otherwise the command says how many letters there are and removes none, with exit code 4.
+/// On a terminal, the command asks before it deletes dead letters, unless `--yes` is given. Without a terminal, `--all`
+/// and `--older-than` need `--yes`; otherwise the command prints how many dead letters match and deletes none, with
+/// exit code 4.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     #[arg(add = completions::pipelines())]
     pipeline: String,
-    /// Numbers of letters
+    /// Numbers of the dead letters
     #[arg(required_unless_present_any = ["all", "older_than"])]
     numbers: Vec<u64>,
-    /// All letters of the pipeline
+    /// All dead letters of the pipeline
     #[arg(long, conflicts_with_all = ["numbers", "older_than"])]
     all: bool,
-    /// Those whose record failed first longer ago than this, as 72h
+    /// Dead letters whose record first failed longer ago than this, for example 72h
     #[arg(long, value_name = "DURATION", value_parser = age, conflicts_with = "numbers")]
     older_than: Option<Duration>,
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

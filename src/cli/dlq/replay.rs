@@ -20,32 +20,34 @@ use crate::settings::{Database, ServiceFlags, Settings};
 use crate::store::Status;
 use crate::traces::{Exporter, FLUSH};
 
-/// Send dead letters through the rest of the pipeline again.
+/// Replay dead letters through the rest of the pipeline.
 ///
-/// Records enter at the step where they failed, its condition included, with `--from start` right behind their source, or
-/// with `--from ID` at a step of your choice, and go on to the destinations. What arrives leaves the queue; what fails again stays in it. A pipeline that runs is
-/// drained before and goes on after. Positions are not touched.
+/// Records enter the pipeline at the node where they failed, including its condition; with `--from start` directly
+/// after their source, or with `--from ID` at another processor or destination. Delivered records leave the queue;
+/// records that fail again stay in it. A running pipeline is drained before the replay and resumes after it. Source
+/// positions do not change.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     #[arg(add = completions::pipelines())]
     pipeline: String,
-    /// Numbers of letters
+    /// Numbers of the dead letters
     #[arg(required_unless_present = "all")]
     numbers: Vec<u64>,
-    /// All letters of the pipeline
+    /// All dead letters of the pipeline
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
-    /// Where records enter: at the step where they failed (`step`), right behind their source (`start`), or at this
-    /// processor or destination, which may be one that was put before the step where they failed. A processor of a
-    /// connector is `connector:processor`, or `processor` where no other has this id
+    /// Where records enter the pipeline: at the node where they failed (`step`), directly after their source (`start`),
+    /// or at this processor or destination, which can be a new one before the node where they failed. A processor of a
+    /// connector is `connector:processor`, or `processor` if this id is unique
     #[arg(long, value_name = "step|start|ID", default_value = "step")]
     from: String,
-    /// Replace the record of the letter: with the JSON form of one in a file, or on standard input (`-`), as `dlq show
-    /// --json` prints it. Without a value it is opened in $EDITOR. Raw data may be given as text: {"$text": "…"}
+    /// Replace the record of the dead letter with one in JSON from a file, or from standard input (`-`), in the form
+    /// that `dlq show --json` prints. Without a value, the record is opened in $EDITOR. Raw data can be written as
+    /// text: {"$text": "…"}
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", conflicts_with = "all")]
     edit: Option<String>,
-    /// Even if the store says that the pipeline runs, as it does after a crash
+    /// Replay even if the store says that the pipeline runs, which is also the case after a crash
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -60,7 +62,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
         let report = Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit is for one letter");
         return Err(Box::new(report));
     }
-    // Before the store is opened: `dlq show` in a pipe before this one has it until it ends.
+    // Before the store is opened: a `dlq show` that pipes into this command holds the store until it ends.
     let given = arguments.edit.as_deref().filter(|name| !name.is_empty());
     let given = given.map(|name| edit::read(COMMAND, name)).transpose()?;
     let shelf = Shelf::find_to_change(COMMAND, &settings)?;
@@ -82,7 +84,7 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
     Ok(told(&outcome, &From::from(arguments.from.clone())))
 }
 
-/// Has the service do it, a part at a time: the pipeline runs in between.
+/// Replays through the service, in portions, between which the pipeline runs.
 fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result<Outcome, Box<Report>> {
     let path = format!("/v1/pipelines/{}/dead-letters/replay", escaped(&arguments.pipeline));
     let mut body = json!({ "from": From::from(arguments.from.clone()) });
@@ -117,7 +119,7 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
     Ok(total)
 }
 
-/// Does it in this process, with the pipeline as its file declares it now.
+/// Replays in this process, with the pipeline as its file declares it.
 fn here(
     arguments: &Arguments,
     context: &Context,
@@ -130,7 +132,7 @@ fn here(
     let live = opened
         .pipeline(&id)?
         .is_some_and(|stored| matches!(stored.status, Status::Running | Status::Recovering { .. }));
-    // The file is locked by a service that runs; a database is not.
+    // A running service locks the file of its store, but not a database.
     if live && !arguments.force && !matches!(settings.database, Database::Embedded(_)) {
         let report = Report::new(COMMAND).fail(Exit::Environment, "pipeline.running", format!("pipeline {id} runs"));
         return Err(Box::new(report.suggest("name its service with --api.http.address; if it crashed, add --force")));
@@ -173,7 +175,7 @@ fn here(
     })
 }
 
-/// The pipeline of this id in the files of the settings.
+/// Compiles the pipeline with this id from the configured files.
 fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline, Box<Report>> {
     let pipelines =
         Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));

@@ -14,13 +14,13 @@ use crate::dead_letters::view::{LetterView, one};
 use crate::settings::ServiceFlags;
 use crate::terminal::{is_unsafe, shown};
 
-/// Show a dead letter: the record as it was when it failed, why and where.
+/// Show a dead letter: the record at the time of its failure, and why and where it failed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     #[arg(add = completions::pipelines())]
     pipeline: String,
-    /// Number of the letter
+    /// Number of the dead letter
     number: u64,
     #[command(flatten)]
     settings: ServiceFlags,
@@ -34,7 +34,7 @@ pub(super) fn show(arguments: &Arguments, context: &Context) -> Result<Report, B
     Ok(Report::new(COMMAND).text(text(&arguments.pipeline, &letter)).result(json!(letter)))
 }
 
-/// A letter with its whole record.
+/// Returns a dead letter with its complete record.
 pub(super) fn letter(
     command: &'static str,
     shelf: &Shelf,
@@ -87,7 +87,7 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
     text
 }
 
-/// Raw data, where it is text.
+/// Decodes raw data that is printable text.
 pub(super) fn text_of(base64: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(base64).ok()?).ok()?;
     let is_plain = |c: char| !is_unsafe(c) || c == '\n' || c == '\t' || c == '\r';

@@ -1,15 +1,15 @@
-//! Objects that sources of a running service hold back.
+//! Checks for objects that sources of a running service hold back.
 
 use super::parts::live;
 use super::{Found, Patient};
 use crate::cli::report::counted;
 
-/// Pipelines whose sources hold back objects that are dated ahead of the clock of their store.
+/// Reports pipelines whose sources hold back objects that are dated ahead of the clock of their store.
 pub(super) fn objects(patient: &mut Patient<'_>) -> Found {
     if !patient.answers() {
         return Found::well("no service runs: nothing is held back");
     }
-    // Where the pipelines cannot be asked for, the check of their progress says why.
+    // If the service does not return its pipelines, the check of their progress reports why.
     let pipelines = live(patient.settings).map(|live| live.pipelines).unwrap_or_default();
     let held = pipelines.iter().filter_map(|pipeline| {
         let ahead = pipeline.backlog.and_then(|backlog| backlog.ahead).filter(|ahead| *ahead > 0)?;

@@ -1,4 +1,4 @@
-//! Dead letters that the bounds of their queues removed.
+//! Checks for dead letters that were removed by the limits of their queues.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::runtime;
 use crate::settings::{Database, Settings};
 use crate::store::Store;
 
-/// How long all answers may take.
+/// Time limit of all requests together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Letters that were removed, by pipeline.
+/// Numbers of removed dead letters, by pipeline.
 type Evicted = Vec<(String, u64)>;
 
 pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
@@ -40,7 +40,7 @@ pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
     });
     let mut evicted = match asked {
         Ok(evicted) => evicted,
-        // The check of the store says what is wrong with it.
+        // The check of the store reports its errors.
         Err(why) => return unknown(why),
     };
     evicted.retain(|(_, letters)| *letters > 0);

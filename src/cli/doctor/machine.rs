@@ -1,4 +1,4 @@
-//! What the machine gives to the service.
+//! Checks of the machine's resources.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use super::{Found, Patient};
 use crate::files::parent_directory;
 use crate::settings::Database;
 
-/// Open files below which a service with some dozens of pipelines gets into trouble.
+/// Limit of open files below which a service with some dozens of pipelines can fail.
 const FILES: u64 = 1024;
 
 pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
@@ -24,7 +24,7 @@ pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
     }
 }
 
-/// Free space below which a store is in danger, and below which one should know.
+/// Free space, in bytes, below which the check of the disk fails (`SCARCE`) or warns (`LITTLE`).
 const SCARCE: u64 = 64 << 20;
 const LITTLE: u64 = 1 << 30;
 
@@ -50,7 +50,7 @@ pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
     }
 }
 
-/// The directory of a file, that of the nearest that exists.
+/// Returns the directory of a file, or its nearest ancestor that exists.
 pub(super) fn directory_of(path: &Path) -> PathBuf {
     parent_directory(path).ancestors().find(|directory| directory.is_dir()).unwrap_or(Path::new(".")).to_path_buf()
 }
@@ -62,7 +62,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// How far a clock may be behind what was written before.
+/// How far the clock may be behind the modification times of files.
 const BEHIND: Duration = Duration::from_secs(5);
 
 pub(super) fn clock(patient: &mut Patient<'_>) -> Found {

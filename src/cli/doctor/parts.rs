@@ -1,4 +1,4 @@
-//! The parts of the service: pipelines, store, listener, plugins, and a service that runs.
+//! Checks of the service: pipelines, store, listener, plugins, and a running service.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -34,7 +34,7 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
         return Found::warning(format!("there is no {}", path.display())).advise(advice);
     }
     let (registry, options) = (registry_with(settings), compile_options(settings, false));
-    // What is not built in can only be wrong where nothing is installed.
+    // If no standalone plugin is installed, plugins that are not built in are errors.
     let nothing_installed = children(&settings.processors.path).next().is_none();
     let (pipelines, left) = if patient.deep || nothing_installed {
         (Pipelines::load(&[path], &registry, &options), 0)
@@ -63,13 +63,13 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
 }
 
 impl Patient<'_> {
-    /// Whether a service answers at the address of the settings.
+    /// Returns `true` if a service answers at the configured address.
     pub(super) fn answers(&mut self) -> bool {
         *self.answers.get_or_insert_with(|| health(self.settings).is_ok())
     }
 }
 
-/// What a running service says of itself.
+/// Returns the URL of the running service and its readiness.
 fn health(settings: &crate::settings::Settings) -> Result<(String, serde_json::Value), ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
@@ -114,7 +114,7 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
     }
 }
 
-/// Pipelines of the service that deliver nothing, and why.
+/// Reports pipelines of the service that deliver nothing, and why.
 pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
     if !patient.answers() {
         return Found::well("no service runs: nothing is delivered");
@@ -141,10 +141,10 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
         .advise("mend what the message names; `anabranch pipelines describe ID` says more")
 }
 
-/// Most pipelines that are named.
+/// Maximum number of pipelines that a message names.
 const TOLD: usize = 5;
 
-/// The counters of a running service.
+/// Returns the counters of a running service.
 pub(super) fn live(settings: &crate::settings::Settings) -> Result<LiveAnswer, ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
@@ -196,7 +196,7 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
     }
 }
 
-/// A store that is made at the first start, if it can be.
+/// Checks that a store that does not exist can be created at the first start.
 fn absent(path: &Path) -> Found {
     let directory = directory_of(path);
     let shown = path.display();
@@ -288,7 +288,7 @@ fn children(path: &Path) -> impl Iterator<Item = (std::path::PathBuf, fs::Metada
     })
 }
 
-/// A directory of plugins: files that this program runs.
+/// Checks a directory of plugins, whose files this program executes.
 fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
     let shown = path.display();
     let metadata = match fs::metadata(path) {
@@ -318,7 +318,7 @@ fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
     Found::well(format!("{} in {shown}", counted(children(path).count(), "file")))
 }
 
-/// Loads all standalone plugins. What is wrong with one is printed as it is found.
+/// Loads all standalone plugins. Errors are printed when they occur.
 pub(super) fn standalone(patient: &mut Patient<'_>) -> Found {
     let registry = registry_with(patient.settings);
     let (connectors, processors) = (registry.standalone_connectors().len(), registry.standalone_operators().len());

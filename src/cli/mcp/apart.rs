@@ -1,4 +1,5 @@
-//! Calls of tools, each in a process of its own: one that never ends can be ended, with everything that it started.
+//! Runs each tool call in a process of its own, so that a call that never ends can be killed with all its child
+//! processes.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -17,17 +18,18 @@ use crate::terminal::{self, Stream};
 
 /// The flag of such a process.
 pub(super) const FLAG: &str = "one-call";
-/// Longest time of a call, whatever its tool does: those that wait by themselves wait shorter.
+/// Time limit of a call of any tool. Tools with a limit of their own use a shorter one.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// What such a process is told, on a line. Its input stays open for as long as its answer is wanted.
+/// The call that such a process reads from its input, on one line. The input stays open as long as the caller wants the
+/// answer.
 #[derive(Deserialize, Serialize)]
 struct Called {
     name: String,
     arguments: Map<String, Value>,
 }
 
-/// The same tools, each of whose calls is a process of this program.
+/// Wraps tools so that each call runs in a process of its own.
 pub(super) fn apart(tools: Vec<Tool>) -> Vec<Tool> {
     let apart = |tool: Tool| {
         let name = tool.name;
@@ -36,20 +38,20 @@ pub(super) fn apart(tools: Vec<Tool>) -> Vec<Tool> {
     tools.into_iter().map(apart).collect()
 }
 
-/// A process that is ended with all that it started.
+/// A process group that is killed when it is dropped.
 struct Group(Child);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = Pid::from_raw(self.0.id().cast_signed()) {
-            // Not waited for yet, so that its number is its own.
+            // The process is not reaped yet, so its number is still its own.
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.0.wait();
     }
 }
 
-/// What a call ends with.
+/// The end of a call.
 enum End {
     Answered(io::Result<Vec<u8>>),
     Cancelled,
@@ -114,14 +116,15 @@ fn answered(called: &Called, cancellation: &Cancellation) -> Result<Vec<u8>, Not
     }
 }
 
-/// Such a process: reads what it is to do, and writes the answer. Ends with whoever called it.
+/// Runs one call in such a process: reads the call from standard input and writes the answer. Ends when the caller
+/// ends.
 pub(super) fn one_call(server: &Server) -> io::Result<()> {
     let mut input = BufReader::new(io::stdin());
     let mut line = Vec::new();
     io::Read::take(&mut input, 2 * MESSAGE as u64).read_until(b'\n', &mut line)?;
     let Called { name, arguments } = serde_json::from_slice(&line)?;
     std::thread::Builder::new().name("anabranch-caller".to_owned()).spawn(move || {
-        // Nothing more is said: it ends when the caller does, or when the answer is not wanted any more.
+        // The input carries nothing more. It ends when the caller ends or does not want the answer any more.
         let _ = io::copy(&mut input, &mut io::sink());
         if getpgrp() == getpid() {
             let _ = kill_current_process_group(Signal::KILL);

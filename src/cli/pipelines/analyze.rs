@@ -1,4 +1,4 @@
-//! Running pipelines to measure them: the part of `pipelines plan` that opens something.
+//! Runs pipelines to measure them, for `pipelines plan --analyze`.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::service::ServiceError;
 use crate::settings::Settings;
 use crate::trial::schemas::registry;
 
-/// Nothing could be measured.
+/// Reasons why a pipeline could not be measured.
 #[derive(Debug)]
 pub(super) enum AnalyzeError {
-    /// The system refuses.
+    /// The operating system refuses.
     System(std::io::Error),
     /// The settings of the schema registry cannot be used.
     Schemas(ServiceError),
@@ -41,8 +41,7 @@ impl AnalyzeError {
     }
 }
 
-/// Tries out one pipeline after the other, so that they do not take time from each other. What they log goes to
-/// standard error.
+/// Runs the pipelines one after the other, so that they do not compete for time. Their log goes to standard error.
 pub(super) fn analyze(
     pipelines: &[&Pipeline],
     trial: Trial,
@@ -68,7 +67,7 @@ pub(super) fn analyze(
         Ok(measured)
     };
     let measured = pipelines.iter().map(measure).collect();
-    // A call that hangs in the system must not keep the command from ending.
+    // A call that hangs in the operating system must not keep the command from ending.
     runtime.shutdown_background();
     measured
 }

@@ -19,32 +19,32 @@ use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::pipelines::Pipelines;
 use crate::settings::{ServiceFlags, Settings};
 
-/// Bring a running service in line with pipeline files.
+/// Apply pipeline files to a running service.
 ///
-/// Shows what would change and a hash of it, and asks. The service drains a running pipeline, changes it and resumes
-/// it; if the new one cannot be opened, the service puts the old one back. With --plan-hash it applies only the shown
-/// plan: if a file or a pipeline has changed since, nothing is done.
+/// Shows what would change and a hash of the changes, and asks for confirmation. The service drains a running pipeline,
+/// changes it and resumes it; if the new pipeline cannot be opened, the service restores the old one. With --plan-hash,
+/// the command applies only the plan with this hash: if a file or a pipeline has changed since, nothing is done.
 ///
-/// Exit code 0: the service is in line with the files; 2: a file is not valid, or its pipeline cannot be opened; 4: there are differences and nothing was
-/// changed, because of --check or because there is no terminal to ask on.
+/// Exit code 0: the service matches the files; 2: a file is not valid, or its pipeline cannot be opened; 4: there are
+/// differences and nothing was changed, because of --check or because there is no terminal for the confirmation.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// Pipeline files and directories of them. The service reads their `${NAME}` from its own environment.
+    /// Pipeline files, or directories of them. The service resolves their `${NAME}` from its own environment.
     #[arg(required = true, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
-    /// Do it without asking.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
-    /// Do it if this is still the hash of what would change.
+    /// Apply the changes if they still have this hash.
     #[arg(long, value_name = "HASH", conflicts_with = "yes")]
     plan_hash: Option<String>,
     /// Only compare: exit with 4 if something would change.
     #[arg(long, conflicts_with_all = ["yes", "plan_hash"])]
     check: bool,
-    /// Also stop and delete pipelines that none of the files declares, with their positions.
+    /// Also stop and delete pipelines that no file declares, with their positions.
     #[arg(long)]
     prune: bool,
-    /// With --yes: also where a source under a new id delivers everything again.
+    /// With --yes: continue even if a source under a new id delivers everything again.
     #[arg(long, requires = "yes")]
     accept_rereads: bool,
     /// Treat warnings as errors.
@@ -67,18 +67,18 @@ struct Asked<'a> {
     strict: bool,
 }
 
-/// A pipeline of a file beside the one of the service.
+/// A pipeline of a file, compared with the pipeline of the service.
 struct Compared {
     target: Target,
     plan: Value,
     diff: Diff,
 }
 
-/// All that would be done.
+/// All changes to apply.
 struct Work {
     pipelines: Vec<Compared>,
     surplus: Vec<Surplus>,
-    /// Whether the arguments are one file with one pipeline: the result is then that pipeline's plan.
+    /// Whether the arguments are one file with one pipeline. The result is then that pipeline's plan.
     single: bool,
 }
 
@@ -118,7 +118,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
             )));
         }
     } else if arguments.plan_hash.is_none() {
-        // The question is about what is on the screen, so what follows does not repeat it.
+        // The user has just read the plan, so the report does not repeat it.
         match context.confirm(&format!("{shown}Apply it to {}?", remote.url())) {
             Some(true) => shown.clear(),
             Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
@@ -132,7 +132,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
     carry_out(work, shown, &remote, &settings, context)
 }
 
-/// Asks the service what each pipeline would change. Every file is looked at before the first error is reported.
+/// Requests the changes of each pipeline from the service. Compares every file before it reports the first error.
 fn compare(
     targets: Vec<Target>,
     arguments: &Arguments,
@@ -217,7 +217,7 @@ fn carry_out(
         notes.push('\n');
         return Err(Box::new((*report).result(work.result(true)).text(text).notes(notes)));
     }
-    // What stays was said with the plan. Exit code 4 says that nothing was changed.
+    // The plan has listed the pipelines that stay. Exit code 4 means that nothing was changed.
     if done == 0 && !kept.is_empty() {
         return Ok(work.report(text, false).notes(notes).found(Exit::Drift));
     }
@@ -230,7 +230,7 @@ impl Work {
         !self.surplus.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.diff.differs())
     }
 
-    /// Stands for all that would be done.
+    /// Returns a hash of all changes.
     fn hash(&self) -> String {
         if let ([pipeline], []) = (&self.pipelines[..], &self.surplus[..]) {
             return pipeline.diff.hash.clone();
@@ -299,7 +299,7 @@ impl Work {
     }
 }
 
-/// The refusal of the service, with the findings that this machine has for the file.
+/// Adds the local findings for the file to a refusal of the service.
 fn explained(report: Report, target: &Target, settings: &Settings, context: &Context) -> Box<Report> {
     let pipelines = Pipelines::load(&[&target.path], &registry_with(settings), &compile_options(settings, false));
     Box::new(match report.is_invalid() && pipelines.has_errors() {

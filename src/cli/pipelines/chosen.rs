@@ -1,4 +1,4 @@
-//! Which pipelines a command is about: those of a file, the one with an id, or all.
+//! The pipelines that a command works on: those of a file, the one with an id, or all.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::settings::Settings;
 
-/// The pipelines at a place, and the one of them that was asked for.
+/// The pipelines at a path, and the id of the requested one.
 pub(super) struct Chosen<'a> {
     path: PathBuf,
     id: Option<&'a str>,
-    /// Everything at the place.
+    /// All pipelines at the path.
     pub(super) pipelines: Pipelines,
 }
 
-/// How a command says that it has nothing to work on.
+/// Codes and messages of a command that has no pipeline to work on.
 pub(super) struct Refusal {
     /// Name of the command.
     pub(super) command: &'static str,
-    /// Code where there is no pipeline of that id.
+    /// Code if there is no pipeline with this id.
     pub(super) unknown: &'static str,
-    /// Code and message where there are only pipelines with errors.
+    /// Code and message if all pipelines have errors.
     pub(super) invalid: (&'static str, &'static str),
-    /// Code where there are none.
+    /// Code if there are no pipelines.
     pub(super) none: &'static str,
 }
 
 impl<'a> Chosen<'a> {
-    /// Reads and compiles what `which` names: a file, or an id in `pipelines.path`; without it, everything there.
+    /// Loads and compiles pipelines: `which` is a file, or an id in `pipelines.path`; by default, all pipelines there.
     pub(super) fn load(which: Option<&'a str>, settings: &Settings) -> Self {
         let file = which.and_then(as_file);
         let id = if file.is_some() { None } else { which };
@@ -40,10 +40,10 @@ impl<'a> Chosen<'a> {
         Chosen { path, id, pipelines }
     }
 
-    /// The pipelines that were asked for and can run, at least one.
+    /// Returns the requested pipelines that can run, at least one.
     ///
     /// # Errors
-    /// There is none, or all were asked for and some have errors.
+    /// There is none, or all pipelines were requested and some have errors.
     pub(super) fn good(&self, refusal: &Refusal, context: &Context) -> Result<Vec<&Pipeline>, Box<Report>> {
         let Chosen { path, id, pipelines } = self;
         let wanted = |of: Option<&str>| id.is_none() || of == *id;
@@ -72,7 +72,7 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// The argument as a file, if it looks like one or is one.
+/// Returns the argument as a path if it looks like a file or is one.
 fn as_file(which: &str) -> Option<PathBuf> {
     let path = Path::new(which);
     (is_yaml(path) || which.contains('/') || path.exists()).then(|| path.to_path_buf())

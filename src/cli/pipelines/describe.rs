@@ -17,10 +17,10 @@ use crate::dead_letters::view::shown_nanos;
 use crate::settings::{ServiceFlags, Settings};
 use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
-/// Show a pipeline: its parts, how it is doing, and what to do next.
+/// Show a pipeline: its connectors and processors, its status, and what to do next.
 ///
-/// Asks the service that runs. If none answers, and no address was given by a flag or a variable, it shows what the
-/// store knows of the pipeline, and how it was doing when the service last ran.
+/// Uses the running service. If none answers, and neither a flag nor a variable gives an address, the command shows the
+/// pipeline as it is in the store, with its status when the service last ran.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline.
@@ -32,23 +32,23 @@ pub(in crate::cli) struct Arguments {
 
 const COMMAND: &str = "pipelines.describe";
 
-/// The setting that says what a full queue does.
+/// The setting for the behaviour of a full queue.
 const WHEN_FULL: &str = "when-full";
 
 fn drops_oldest(value: &str) -> bool {
     value.trim() == "drop-oldest"
 }
 
-/// What is known of a pipeline.
+/// The contents of the page.
 struct Description {
     pipeline: PipelineAnswer,
     connectors: Vec<Part>,
     processors: Vec<Part>,
     dead_letter: DeadLetter,
-    /// `None` where the service cannot say.
+    /// `None` if the service cannot provide them.
     positions: Option<Vec<Lane>>,
     counters: Option<LivePipeline>,
-    /// Where it was asked for; `None` = no service runs.
+    /// URL of the service; `None` if no service runs.
     service: Option<String>,
 }
 
@@ -63,17 +63,17 @@ struct Part {
     processors: Vec<Part>,
 }
 
-/// Where failed records go.
+/// The dead-letter queue of a pipeline.
 #[derive(Default)]
 struct DeadLetter {
     plugin: String,
-    /// Whether new letters remove the oldest ones of a full queue.
+    /// Whether a full queue removes its oldest dead letters.
     drops_oldest: bool,
     window_size: u64,
     window_nack_threshold: u64,
-    /// Letters that are kept, where they can be counted, and when the oldest was written.
+    /// Number of stored dead letters, if they can be counted, and the time of the oldest.
     kept: Option<(u64, Option<String>)>,
-    /// Letters that the bounds of the queue removed.
+    /// Number of dead letters that the limits of the queue removed.
     evicted: u64,
 }
 
@@ -112,12 +112,12 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let evicted = letters.as_ref().and_then(|letters| letters["evicted"].as_u64()).unwrap_or_default();
     let kept =
         letters.and_then(|letters| Some((letters["count"].as_u64()?, letters["oldest"].as_str().map(str::to_owned))));
-    // Another queue keeps none, but there may be some of an earlier one.
+    // Other queues keep no dead letters in the store, but an earlier queue of the pipeline may have.
     let kept = kept.filter(|(count, _)| *count > 0 || bare_name(plugin) == "store");
     let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let counters = live.and_then(|live| live.of(id).cloned());
     if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {
-        // Stalled and idle are told by the counters.
+        // Only the counters tell whether the pipeline is stalled or idle.
         pipeline.status = counters.status.clone();
     }
     Ok(Description {
@@ -149,7 +149,7 @@ impl From<PartAnswer> for Part {
                 "TYPE_DESTINATION" => "destination",
                 _ => "",
             },
-            // The id that the file gives it: those of what it is part of come before.
+            // The id in the file. The ids of the pipeline and the connector come before it.
             id: part.id.rsplit(':').next().unwrap_or_default().to_owned(),
             plugin: part.plugin,
             condition: part.condition,
@@ -208,7 +208,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
     })
 }
 
-/// How a pipeline is while no service runs.
+/// Returns the status of a pipeline while no service runs.
 fn at_rest(pipeline: &StoredPipeline) -> StatusAnswer {
     let word = match &pipeline.status {
         Status::Stopped { reason: StopReason::User | StopReason::System } => "stopped",
@@ -242,7 +242,7 @@ impl Part {
     }
 }
 
-/// What a user does next.
+/// Returns advice for the next step.
 fn next_step(description: &Description) -> String {
     let Description { pipeline, service, dead_letter, .. } = description;
     let id = &pipeline.id;

@@ -19,12 +19,12 @@ use crate::service::apply::Planned;
 use crate::service::control::Control;
 use crate::settings::SettingFlags;
 
-/// Run the pipelines of a directory, and take up what is saved in their files.
+/// Run the pipelines of a directory, and apply changes to their files.
 ///
-/// It is the service, as `anabranch run` starts it. When a file is saved, its pipelines are checked and, where they
-/// changed, drained and started as they are now; what is wrong is shown, and the pipeline goes on as it was. A file that
-/// is deleted leaves its pipelines running. The scripts that `script.path` names are watched too; what a `${file:…}` names
-/// is not: save the pipeline file.
+/// Starts the service like `anabranch run`. When a file is saved, its pipelines are checked and, if they changed,
+/// drained and restarted. If the file has errors, they are shown and the old pipeline continues. If a file is deleted,
+/// its pipelines keep running. Scripts that `script.path` names are watched too, but files in `${file:…}` are not: save
+/// the pipeline file to apply a change to them.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// The directory, or one file. Default: `pipelines.path`
@@ -43,53 +43,53 @@ pub(super) fn dev(arguments: &Arguments, context: &Context) -> Report {
     if let Some(path) = &arguments.path {
         settings.pipelines.path = path.clone();
     }
-    // What fails is to be mended, and not to end the service.
+    // The user will fix a failed pipeline, so it must not end the service.
     settings.pipelines.exit_on_degraded = false;
     run::serve(COMMAND, settings, run::Manner { watches: true, ..run::Manner::default() }, context)
 }
 
-/// How often the files are looked at, and how long one must have stayed as it is: editors write in several steps.
+/// Polling interval, and how long a file must stay unchanged: editors write in several steps.
 const LOOK: Duration = Duration::from_millis(100);
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Looks at pipeline files and has the service take up what changed.
+/// Watches pipeline files and applies changes to the service.
 pub(in crate::cli) struct Watch {
     path: PathBuf,
     registry: Registry,
     options: CompileOptions,
     context: Context,
-    /// What the service has of each file.
+    /// The applied version of each file.
     loaded: BTreeMap<PathBuf, Loaded>,
 }
 
-/// A file as it was taken up.
+/// The applied version of a file.
 struct Loaded {
     text: Str,
     pipelines: BTreeSet<Str>,
     scripts: Vec<Script>,
 }
 
-/// What shows that a file was written.
+/// File metadata that changes when a file is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     bytes: u64,
-    /// Editors write another file and give it the name.
+    /// Editors write a new file and rename it.
     inode: u64,
 }
 
-/// A file as it was last looked at.
+/// A file as it was last polled.
 struct Watched {
     stamp: Stamp,
-    /// Since when it is so.
+    /// Time of the last change.
     since: Instant,
-    /// Its text when it was last taken up, and the pipelines in it.
+    /// Text of the applied version, and its pipelines.
     text: Option<Str>,
     pipelines: BTreeSet<Str>,
-    /// The scripts that it names, as they were then, and how they looked.
+    /// Scripts of the applied version, and their metadata.
     scripts: Vec<Script>,
     script_stamps: BTreeMap<PathBuf, Stamp>,
-    /// Whether it has to be taken up.
+    /// Whether the file must be applied.
     changed: bool,
 }
 
@@ -106,7 +106,7 @@ impl Watched {
 }
 
 impl Watch {
-    /// A watch of the files that `pipelines` were read from.
+    /// Creates a watch of the files that `pipelines` were read from.
     pub(in crate::cli) fn new(
         path: PathBuf,
         registry: Registry,
@@ -122,8 +122,8 @@ impl Watch {
         Watch { path, registry, options, context, loaded }
     }
 
-    /// Watches for ever. What was loaded counts as taken up, and what the files say is compared with it once: one may have
-    /// been saved since.
+    /// Watches until it is dropped. The loaded files count as applied; each is compared once with its current text,
+    /// because it may have been saved since.
     pub(in crate::cli) async fn watch(mut self, control: Control) {
         let mut loaded = std::mem::take(&mut self.loaded);
         let watch = Arc::new(self);
@@ -166,7 +166,7 @@ impl Watch {
                 file.changed = false;
                 let Some(id) = file_of(&pipelines, path) else { continue };
                 let text = pipelines.files.get(id).map(|file| file.text.clone());
-                // Touched, or saved as it was.
+                // Touched, or saved without a change.
                 let scripts = scripts(&pipelines, id);
                 if file.text.is_some() && file.text == text && file.scripts == scripts {
                     continue;
@@ -185,12 +185,12 @@ impl Watch {
         }
     }
 
-    /// The pipeline files there are, and how they look.
+    /// Returns the pipeline files and their metadata.
     async fn looked(self: Arc<Self>) -> BTreeMap<PathBuf, Stamp> {
         tokio::task::spawn_blocking(move || stamps(&self.path)).await.unwrap_or_default()
     }
 
-    /// Everything at the path, compiled anew: ids and names must differ over all files.
+    /// Compiles everything at the path, because ids and names must be unique across all files.
     async fn compiled(self: Arc<Self>) -> Option<Pipelines> {
         let compiled = tokio::task::spawn_blocking(move || {
             Pipelines::of(find_pipelines(&[&self.path]), &self.registry, &self.options)
@@ -198,7 +198,7 @@ impl Watch {
         compiled.await.ok()
     }
 
-    /// Has the service take up the pipelines of one file.
+    /// Applies the pipelines of one file to the service.
     async fn take_up(&self, path: &Path, file: FileId, pipelines: &mut Pipelines, control: &Control) {
         let shown = path.display();
         let about = |finding: &&Diagnostic| finding.label.as_ref().is_some_and(|label| label.span.file == file);
@@ -251,7 +251,7 @@ impl Watch {
     }
 }
 
-/// What became of a pipeline, in a word.
+/// Returns what happened to a pipeline, in a word.
 fn mode(planned: &Planned, live: bool) -> &'static str {
     match (planned.changes.is_empty(), planned.restart, live) {
         (true, ..) => "unchanged",
@@ -261,12 +261,12 @@ fn mode(planned: &Planned, live: bool) -> &'static str {
     }
 }
 
-/// The file of this name.
+/// Returns the id of the file with this path.
 fn file_of(pipelines: &Pipelines, path: &Path) -> Option<FileId> {
     pipelines.files.iter().find(|(_, file)| Path::new(file.name.as_str()) == path).map(|(id, _)| id)
 }
 
-/// The pipelines of a file, good or not.
+/// Returns the ids of the pipelines of a file, valid or not.
 fn ids(pipelines: &Pipelines, file: FileId) -> BTreeSet<Str> {
     let good = pipelines.good.iter().filter(|pipeline| pipeline.config.span.file == file);
     let good = good.map(|pipeline| pipeline.config.id.value.clone());
@@ -274,7 +274,7 @@ fn ids(pipelines: &Pipelines, file: FileId) -> BTreeSet<Str> {
     good.chain(invalid.filter_map(|invalid| invalid.id.clone())).collect()
 }
 
-/// The scripts that a file names.
+/// Returns the scripts that a file names.
 fn scripts(pipelines: &Pipelines, file: FileId) -> Vec<Script> {
     let name = pipelines.files.get(file).map(|file| file.name.clone()).unwrap_or_default();
     pipelines.scripts.iter().filter(|script| name == *script.pipeline_file.as_str()).cloned().collect()

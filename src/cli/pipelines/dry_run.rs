@@ -27,31 +27,31 @@ use crate::trial::tap::tapped;
 use crate::trial::trace::{History, Outcome, Step, Trace, steps};
 use crate::trial::watch::watched;
 
-/// Run a pipeline on a few records and show what each step makes of them; nothing is written.
+/// Run a pipeline on a few records and show the changes of each processor; nothing is written.
 ///
-/// Reads a few records from the real sources, from the beginning and not from where the service is, and applies all
-/// processors. Nothing reaches the destinations or the dead-letter queue, no position is stored, and no record is
-/// acknowledged to its source. Processors that talk to the outside world do so.
+/// Reads a few records from the real sources, starting at their beginning instead of the stored positions, and applies
+/// all processors. Nothing is written to the destinations or the dead-letter queue, no position is stored, and no
+/// record is acknowledged to its source. Processors that call external services do call them.
 ///
-/// Shows each record as it was read, what each step changed, and the line that a destination would write where it writes
-/// lines. A record that a destination refuses whatever it is connected to has failed. Data that are no fields are shown as text where they
-/// are text, as base64 otherwise.
+/// Shows each record as read, the changes of each processor, and, for destinations that write lines, the line that
+/// would be written. A record that a destination refuses regardless of its connection counts as failed. Raw data is
+/// shown as text if it is text, otherwise as base64.
 ///
-/// Names what no record fails over and is hardly meant, with its place in the file and the number of records: a template
-/// that prints `<no value>`, a number whose fraction is cut off, a field to remove that no record has. Names conditions that
-/// held for none, or for all, of two records or more: that leaves the exit code as it is.
+/// Reports probable mistakes that make no record fail, with their place in the file and the number of records: a
+/// template that prints `<no value>`, a number whose fraction is cut off, the removal of a field that no record has.
+/// Reports conditions that were true for none or all of two or more records; these do not affect the exit code.
 ///
-/// Exit codes: 0 no record failed, 1 a record or a source failed, no record was read or passed all steps in time, or
-/// something hardly meant concerns every record, 2 the pipeline is not valid.
+/// Exit codes: 0 no record failed, 1 a record or a source failed, no record was read or passed all processors in time,
+/// or a probable mistake concerns every record, 2 the pipeline is not valid.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
+    /// A pipeline file, or the id of a pipeline in `pipelines.path`. Default: all pipelines.
     #[arg(value_name = "PATH|ID", add = completions::files_or_pipelines())]
     which: Option<String>,
-    /// Most records of each source.
+    /// Maximum number of records of each source.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     records: u32,
-    /// How long to wait for them.
+    /// How long to wait for the records.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     timeout: Duration,
     #[command(flatten)]
@@ -63,9 +63,9 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 const COMMAND: &str = "pipelines.dry-run";
-/// How long records that were read may still take when time is up.
+/// How much longer records that were read may take when the time is up.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long the end may take after that: a step that does not return is not waited for.
+/// How long the shutdown may take after that. A processor that does not return is abandoned.
 const END: Duration = Duration::from_secs(1);
 
 const REFUSAL: Refusal = Refusal {
@@ -140,17 +140,17 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     }
 }
 
-/// What a dry run of a pipeline showed.
+/// The result of the dry run of a pipeline.
 struct Trial {
     pipeline: String,
     steps: Vec<Step>,
     histories: Vec<History>,
     counts: Counts,
-    /// What is hardly meant, though no record fails over it.
+    /// Probable mistakes that make no record fail.
     doubts: Vec<Doubtful>,
-    /// Whether time was up before all sources had given what was asked for.
+    /// Whether the time was up before all sources had returned the requested records.
     timed_out: bool,
-    /// Why the run ended early.
+    /// The reason why the run ended early.
     fault: Option<String>,
 }
 
@@ -195,7 +195,7 @@ impl Counts {
     }
 }
 
-/// Hides what variables hold in what would be written: a template may name one.
+/// Masks values of variables in what would be written, because a template can contain them.
 fn hide(histories: &mut [History], secrets: &[Str]) {
     if secrets.is_empty() {
         return;
@@ -210,7 +210,7 @@ fn hide(histories: &mut [History], secrets: &[Str]) {
     }
 }
 
-/// How many records each place dropped, in the order in which records come by.
+/// Returns how many records each place dropped, in pipeline order.
 fn drops(histories: &[History]) -> Vec<(StageId, usize, u64)> {
     let mut drops = BTreeMap::<_, u64>::new();
     let events = histories.iter().flat_map(|history| &history.events);

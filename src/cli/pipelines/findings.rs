@@ -1,4 +1,4 @@
-//! Findings in pipeline files in the forms that code hosts read.
+//! Findings in pipeline files, in formats that code hosts read.
 
 use anabranch_graph::diagnostic::{Diagnostics, Files};
 use clap::ValueEnum;
@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::cli::report;
 
-/// The form in which findings are printed.
+/// Format of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
-    /// For people
+    /// Readable text
     Text,
     /// Workflow commands of GitHub Actions: annotations of a pull request
     Github,
-    /// SARIF 2.1.0, which code scanning takes
+    /// SARIF 2.1.0, for code scanning
     Sarif,
 }
 
-/// A workflow command for each finding
+/// Formats each finding as a workflow command
 /// (<https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands>).
 pub(super) fn github(findings: &Diagnostics, files: &Files) -> String {
     let data = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
@@ -35,7 +35,7 @@ pub(super) fn github(findings: &Diagnostics, files: &Files) -> String {
     text
 }
 
-/// A log of one run (OASIS, Static Analysis Results Interchange Format 2.1.0, §§ 3.13, 3.14, 3.27).
+/// Builds a log of one run (OASIS, Static Analysis Results Interchange Format 2.1.0, §§ 3.13, 3.14, 3.27).
 pub(super) fn sarif(findings: &Diagnostics, files: &Files) -> Value {
     let findings = report::findings(findings, files);
     let mut codes: Vec<&str> = findings.iter().filter_map(|finding| finding["code"].as_str()).collect();
@@ -77,7 +77,7 @@ fn message(finding: &Value) -> String {
     }
 }
 
-/// A path as a relative reference.
+/// Encodes a path as a relative reference.
 fn uri(path: &str) -> String {
     const KEPT: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');

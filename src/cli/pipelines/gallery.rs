@@ -1,8 +1,8 @@
-//! Pipelines to start from: `anabranch pipelines init --template`.
+//! Pipeline templates: `anabranch pipelines init --template`.
 
 use anabranch_graph::diagnostic::did_you_mean;
 
-/// A pipeline to start from. Its comments teach; the first line says what it is.
+/// A pipeline to start from, with explanations in its comments. The first line describes it.
 pub(super) struct Template {
     /// Name, and id of its pipeline.
     pub(super) name: &'static str,
@@ -32,24 +32,24 @@ pub(super) const TEMPLATES: &[Template] = templates![
     "documents-to-vectors",
 ];
 
-/// The template of this name, or the name of the one that may be meant.
+/// Returns the template with this name, or a similar name.
 pub(super) fn find(name: &str) -> Result<&'static Template, Option<&'static str>> {
     let found = TEMPLATES.iter().find(|template| template.name == name);
     found.ok_or_else(|| did_you_mean(name, TEMPLATES.iter().map(|template| template.name)))
 }
 
 impl Template {
-    /// What it is, in a line.
+    /// Returns the description in one line.
     pub(super) fn summary(&self) -> &'static str {
         self.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default()
     }
 
-    /// The file, with this id for its pipeline.
+    /// Returns the text of the file, with this id for its pipeline.
     pub(super) fn file(&self, id: &str) -> String {
         self.text.replacen(&format!("  - id: {}\n", self.name), &format!("  - id: {id}\n"), 1)
     }
 
-    /// Variables without which it cannot be started, in the order in which they are named.
+    /// Returns the variables that must be set before the pipeline can start, in the order of the file.
     pub(super) fn variables(&self) -> Vec<&'static str> {
         let mut names = Vec::new();
         for rest in self.text.split("${").skip(1) {
@@ -62,13 +62,13 @@ impl Template {
         names
     }
 
-    /// Whether it makes several records of one, which has to be allowed.
+    /// Returns `true` if the pipeline splits records, which must be enabled.
     pub(super) fn splits(&self) -> bool {
         self.text.contains(SPLITS)
     }
 }
 
-/// What allows processors that make several records of one.
+/// The flag that enables processors that split records.
 pub(super) const SPLITS: &str = "--preview.pipeline-arch-v2";
 
 #[cfg(test)]

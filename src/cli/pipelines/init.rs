@@ -30,14 +30,13 @@ const HELP: &str = include_str!("../templates/pipelines-init.help.txt");
 
 /// Write a pipeline file.
 ///
-/// Without arguments it is `demo-pipeline.yaml`, which generates a record per second
-/// and logs it.
+/// Without arguments, writes `demo-pipeline.yaml`, a pipeline that generates a record per second and logs it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(in crate::cli) struct Arguments {
     /// Id and name of the pipeline, and name of its file [default: <source>-to-<destination>].
     name: Option<String>,
-    /// Start from a template; `list` lists them.
+    /// Start from a template. `list` lists the templates.
     #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["source", "destination"])]
     template: Option<String>,
     /// Plugin to read from [default: generator].
@@ -46,7 +45,7 @@ pub(in crate::cli) struct Arguments {
     /// Plugin to write to [default: log].
     #[arg(long, value_name = "PLUGIN", add = completions::destinations())]
     destination: Option<String>,
-    /// Overwrite the file if there is one.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -105,10 +104,10 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     Report::new(COMMAND).text(text).result(result)
 }
 
-/// What templates there are.
+/// Lists the templates.
 fn templates() -> Report {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["TEMPLATE", "WHAT IT IS"]);
+    table.load_style(presets::NOTHING).set_header(["TEMPLATE", "DESCRIPTION"]);
     for template in TEMPLATES {
         table.add_row([template.name, template.summary()]);
     }
@@ -134,7 +133,7 @@ fn template(name: &str) -> Result<&'static Template, Box<Report>> {
     })
 }
 
-/// Name and text of a pipeline of the gallery.
+/// Returns name and text of a pipeline from a template.
 fn from_template(arguments: &Arguments, template: &Template) -> Result<(String, String), Box<Report>> {
     let name = arguments.name.clone().unwrap_or_else(|| template.name.to_owned());
     named(&name)?;
@@ -142,7 +141,7 @@ fn from_template(arguments: &Arguments, template: &Template) -> Result<(String, 
     Ok((name, text))
 }
 
-/// Name and text of the pipeline.
+/// Returns name and text of a generated pipeline.
 fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, String), Box<Report>> {
     if arguments.name.is_none() && arguments.source.is_none() && arguments.destination.is_none() {
         return Ok(("demo-pipeline".to_owned(), DEMO.to_owned()));
@@ -169,7 +168,7 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     }
 }
 
-/// Whether a pipeline and its file can have this name.
+/// Checks that a pipeline and its file can have this name.
 fn named(name: &str) -> Result<(), Box<Report>> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:.".contains(c);
     if !name.is_empty() && name.len() <= 128 && name.chars().all(allowed) && !name.starts_with('.') {
@@ -200,7 +199,7 @@ enum Side {
     Destination,
 }
 
-/// Destinations of records that are well.
+/// Returns the destinations that accept ordinary records, not only dead letters.
 fn destinations(registry: &Registry) -> impl Iterator<Item = &Arc<dyn DestinationKind>> {
     registry.destinations().filter(|kind| !kind.takes_only_letters())
 }
@@ -228,7 +227,7 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
     })
 }
 
-/// The plugins of a side, by the names that files have for them.
+/// Returns the names of all plugins that can be used on a side, as pipeline files write them.
 fn names(registry: &Registry, side: Side) -> Vec<String> {
     let (builtin, files): (Vec<_>, Vec<_>) = match side {
         Side::Source => {
@@ -268,7 +267,7 @@ struct Generated {
     name: String,
     source: Connector,
     destination: Connector,
-    /// Between the two.
+    /// Processors between source and destination.
     steps: Vec<Step>,
 }
 
@@ -289,7 +288,7 @@ struct Connector {
 
 #[derive(Serialize)]
 struct Setting {
-    /// What it is, line by line.
+    /// Comment lines that describe the setting.
     comments: Vec<String>,
     /// `name: value`.
     line: String,
@@ -329,7 +328,7 @@ impl Setting {
             (None, Some(texts)) if parameter.is_required() => texts.first().map_or_else(String::new, |t| scalar(t)),
             (None, _) => "\"\"".to_owned(),
         };
-        // Names with a star stand for many; the user chooses.
+        // A parameter with a star stands for many names; the user fills it in.
         let name = parameter.name.replace('*', "NAME");
         Setting {
             comments: wrapped(&parameter.description).into_iter().chain(wrapped(&facts)).collect(),
@@ -339,7 +338,7 @@ impl Setting {
     }
 }
 
-/// Text in lines that fit an editor, given the indentation they get.
+/// Wraps text to the width of an editor, given its indentation.
 fn wrapped(text: &str) -> Vec<String> {
     const WIDTH: usize = 96;
     let mut lines: Vec<String> = Vec::new();
@@ -355,7 +354,7 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// A credential never stands in the file: `${POSTGRES_URL}`.
+/// Returns a variable for a credential, such as `${POSTGRES_URL}`, because files must not contain credentials.
 fn variable(plugin: &str, parameter: &str) -> String {
     let name = format!("{plugin}_{parameter}");
     let name: String =
@@ -363,7 +362,7 @@ fn variable(plugin: &str, parameter: &str) -> String {
     format!("${{{name}}}")
 }
 
-/// Text as a YAML scalar that means this very text.
+/// Formats a text as a YAML scalar with exactly this value.
 fn scalar(text: &str) -> String {
     let plain = !text.is_empty()
         && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.' || c == '/')
@@ -372,7 +371,7 @@ fn scalar(text: &str) -> String {
     if plain { text.to_owned() } else { json!(text.replace("${", "$${")).to_string() }
 }
 
-/// An id as a YAML scalar, quoted where YAML would read a number or a word of its own.
+/// Formats an id as a YAML scalar, quoted if YAML would parse it as a number or a keyword.
 fn identifier(name: &str) -> String {
     let own_word = ["null", "true", "false"].iter().any(|word| name.eq_ignore_ascii_case(word));
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) && !own_word {
@@ -388,9 +387,9 @@ fn kind(kind: ParameterKind) -> &'static str {
         ParameterKind::Int => "integer",
         ParameterKind::Float => "number",
         ParameterKind::Bool => "true or false",
-        ParameterKind::Duration => "duration, as 1m30s",
-        ParameterKind::Bytes => "size, as 64MiB",
-        ParameterKind::List => "list, separated by commas",
+        ParameterKind::Duration => "duration, for example 1m30s",
+        ParameterKind::Bytes => "size, for example 64MiB",
+        ParameterKind::List => "comma-separated list",
         ParameterKind::Reference => "reference, as .Payload.After.name",
         ParameterKind::Template => "template over the record",
         ParameterKind::File => "path of a file",

@@ -1,4 +1,4 @@
-//! `anabranch pipelines inspect`: records on their way through a running pipeline.
+//! `anabranch pipelines inspect`: shows records that pass through a running pipeline.
 
 mod show;
 
@@ -25,13 +25,13 @@ use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";
 
-/// After so long without a record, somebody may wonder why.
+/// How long to wait for a record before a note says that none came.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// Show records on their way through a running pipeline
+/// Show records that pass through a running pipeline
 ///
-/// Without --at, those that the sources have read. The pipeline is not slowed down: of many records only some are
-/// shown, and how many are left out is said.
+/// Without --at, shows the records that the sources read. The pipeline is not slowed down: if there are many records,
+/// only a sample is shown, with the number of records left out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   anabranch pipelines inspect orders
@@ -41,30 +41,30 @@ pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
     #[arg(add = completions::pipelines())]
     id: String,
-    /// Id of a connector or processor (CONNECTOR:PROCESSOR for those of a connector), or dead-letter-queue; destination:ID or
-    /// processor:ID where both have the id
+    /// Id of a connector or processor (CONNECTOR:PROCESSOR for a processor of a connector), or dead-letter-queue. If
+    /// both have the same id, use destination:ID or processor:ID
     #[arg(long, value_name = "NODE")]
     at: Option<String>,
-    /// Show records as they come to the node
+    /// Show records before they enter the node
     #[arg(long, requires = "at", conflicts_with = "after")]
     before: bool,
-    /// Show records as they leave the node; this is what is shown of processors if nothing is said
+    /// Show records after they leave the node. This is the default for processors
     #[arg(long, requires = "at")]
     after: bool,
-    /// Show only records that this condition holds for, written as conditions of processors are
+    /// Show only records for which this condition holds, in the syntax of processor conditions
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Show at most so many records a second, up to 1000
+    /// Show at most this many records per second, up to 1000
     #[arg(long, value_name = "N", default_value_t = 100)]
     sample: u32,
-    /// End after so many records
+    /// Exit after this many records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     #[command(flatten)]
     settings: ServiceFlags,
 }
 
-/// What the service sends.
+/// A message from the service.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Frame<'a> {
@@ -78,14 +78,14 @@ struct Frame<'a> {
     error: Option<Value>,
 }
 
-/// Where a record was seen.
+/// The place in the pipeline where a record was captured.
 #[derive(Deserialize)]
 struct At {
     node: String,
     side: String,
 }
 
-/// How the pipeline is.
+/// Status of the pipeline.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -156,21 +156,21 @@ impl Arguments {
     }
 }
 
-/// Why it ended.
+/// The reason for the end of an inspection.
 enum End {
-    /// There were as many records as wanted, the user has seen enough, or nobody reads any more.
+    /// The limit is reached, the user quits, or the output is closed.
     Enough,
-    /// The service said that there is no more, and why.
+    /// The service ended the inspection with an error.
     Refused { code: String, message: String, suggestion: Option<String>, number: u64 },
-    /// The service ends.
+    /// The service stops.
     Closed,
-    /// The connection broke, or the service is another one.
+    /// The connection broke, or the messages are not those of this version.
     Broken(String),
     /// Standard output cannot be written.
     Unwritable(std::io::Error),
 }
 
-/// What was seen so far, and what was said about it.
+/// State of the inspection, and what was reported about it.
 struct Watching<'a> {
     pipeline: &'a str,
     filtered: bool,
@@ -179,12 +179,12 @@ struct Watching<'a> {
     shown: u64,
     dropped: u64,
     failed: u64,
-    /// What was last said about those.
+    /// The last reported message about these records.
     failure: String,
-    /// Records for the one object of `--json`.
+    /// Records for the single object of `--json`.
     records: Vec<Value>,
     word: String,
-    /// When to say that nothing came.
+    /// When to report that no record came.
     quiet: Instant,
 }
 
@@ -205,18 +205,18 @@ impl<'a> Watching<'a> {
         }
     }
 
-    /// A line for people beside the records.
+    /// Prints a line for the user to standard error.
     fn note(&self, text: &str) {
         if self.context.json {
             return;
         }
         let line = Style::DIM.paint(&shown(text), self.context.color_errors);
-        // Nobody reads it: nobody needs it.
+        // The output may be closed, which is fine.
         let _ = terminal::print(Stream::Err, &format!("{line}\n"));
     }
 
     fn nothing_came(&mut self) {
-        // Once is enough, until something comes again.
+        // Reported once, until the next record comes.
         self.quiet = Instant::now() + Duration::from_secs(365 * 24 * 3600);
         if self.word == "running" || self.word == "idle" {
             let of_them = if self.filtered { " that the condition holds for" } else { "" };
@@ -242,7 +242,7 @@ impl<'a> Watching<'a> {
         if let Some(failed) = frame.failed {
             self.failed += failed;
             self.quiet = Instant::now() + QUIET;
-            // What fails on one record mostly fails on all of them: that is said once.
+            // An error usually concerns all records, so it is reported once.
             let message = frame.message.unwrap_or_default();
             if self.failure != message {
                 self.note(&format!("({} not shown: {message})", records(failed)));
@@ -259,7 +259,7 @@ impl<'a> Watching<'a> {
         let Status { word, error, next_try } = status;
         let because = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
         let what = match word.as_str() {
-            // What is usual is not worth a line, unless it was not so before.
+            // The usual statuses are reported only after a change.
             "running" | "idle" | "starting" if self.word.is_empty() || self.word == *word => None,
             "running" | "idle" if matches!(self.word.as_str(), "running" | "idle") => None,
             "recovering" => {
@@ -318,7 +318,7 @@ impl<'a> Watching<'a> {
                 format!("the connection to the service at {url} broke: {what}"),
             ),
             End::Refused { code, message, suggestion, number } => {
-                // The numbers of gRPC: what is wrong with the request, and what is not there.
+                // gRPC codes for invalid requests, unknown names and failed preconditions.
                 let exit = if matches!(number, 3 | 5 | 9) { Exit::Invalid } else { Exit::Environment };
                 let report = report.fail(exit, code, message);
                 match suggestion {

@@ -1,4 +1,4 @@
-//! `anabranch pipelines start`, `stop` and `delete`: what a running service is told to do with a pipeline.
+//! `anabranch pipelines start`, `stop` and `delete`: control pipelines of a running service.
 
 use crate::cli::completions;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::settings::ServiceFlags;
 
 /// Start pipelines that do not run.
 ///
-/// Tells the running service to start them. Their sources resume from their stored positions.
+/// The running service starts them. Their sources resume from their stored positions.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Start {
     /// Ids of the pipelines.
     #[arg(value_name = "ID", required_unless_present = "degraded", add = completions::pipelines())]
     ids: Vec<String>,
-    /// Start all degraded pipelines, as after the repair of what many of them need.
+    /// Start all degraded pipelines, for example after their common cause is repaired.
     #[arg(long, conflicts_with = "ids")]
     degraded: bool,
     #[command(flatten)]
@@ -31,24 +31,24 @@ pub(in crate::cli) struct Start {
 
 /// Stop pipelines.
 ///
-/// Tells the running service to stop them: it reads their sources no further and delivers what was read. They stay
-/// stopped until they are started, or until the service is.
+/// The running service stops them: their sources stop reading, and records that were read are delivered. They stay
+/// stopped until they are started or the service restarts.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Stop {
     /// Ids of the pipelines.
     #[arg(value_name = "ID", required = true, add = completions::pipelines())]
     ids: Vec<String>,
-    /// Drop what is on its way instead of delivering it; it is read again at the next start.
+    /// Drop records in flight instead of delivering them. They are read again at the next start.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     which: Which,
 }
 
-/// Which pipelines, and whether to wait.
+/// Options for waiting.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// Wait until each of them runs or has stopped.
+    /// Wait until each pipeline runs or has stopped.
     #[arg(long)]
     wait: bool,
     /// How long to wait at most.
@@ -60,14 +60,14 @@ struct Which {
 
 /// Delete a pipeline, with its positions and dead letters.
 ///
-/// Only what does not run can be deleted, and only what no file declares any more: a pipeline of a file comes back with
-/// the next start of the service. Without --yes it is asked for.
+/// Only a stopped pipeline that no file declares can be deleted: a pipeline of a file would come back at the next start
+/// of the service. Asks for confirmation unless --yes is given.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Delete {
     /// Id of the pipeline.
     #[arg(add = completions::pipelines())]
     id: String,
-    /// Do it without asking.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| "a duration is meant, as 30s or 5m".to_owned())
 }
 
-/// How often a pipeline is looked at while it is waited for.
+/// Polling interval while waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) fn start(arguments: &Start, context: &Context) -> Report {
@@ -91,9 +91,9 @@ pub(super) fn stop(arguments: &Stop, context: &Context) -> Report {
         .unwrap_or_else(|report| *report)
 }
 
-/// Orders to the service.
+/// Requests to the service.
 enum Order {
-    /// `degraded`: to all that are degraded.
+    /// `degraded`: start all degraded pipelines.
     Start {
         degraded: bool,
     },
@@ -102,7 +102,7 @@ enum Order {
     },
 }
 
-/// One pipeline after the order.
+/// The result for one pipeline.
 struct Told {
     id: String,
     status: StatusAnswer,
@@ -130,7 +130,7 @@ fn told(
         return Ok(Report::new(command).text("No pipeline is degraded.\n").result(json!({ "pipelines": [] })));
     }
     let (mut all, mut refused) = (Vec::new(), Vec::new());
-    // All are told before the first one is waited for, and one that is refused does not keep the others.
+    // All requests are sent before the first wait, and a refused request does not stop the others.
     for id in &ids {
         match tell(&remote, order, id) {
             Ok(()) => all.push(id),
@@ -171,7 +171,7 @@ fn tell(remote: &Remote, order: &Order, id: &str) -> Result<(), Box<Report>> {
     Ok(())
 }
 
-/// The status of a pipeline after an order, read at once or after the order is carried out.
+/// Returns the status of a pipeline, at once or after waiting for the request to be carried out.
 fn attended(
     command: &'static str,
     remote: &Remote,
@@ -209,10 +209,10 @@ fn attended(
     Ok(Told { id: id.to_owned(), status, text, failed })
 }
 
-/// What the service says of a pipeline that it has deleted.
+/// The service's answer for a deleted pipeline.
 #[derive(Deserialize)]
 struct DeletedAnswer {
-    /// What went wrong beside it.
+    /// Problems that did not prevent the deletion.
     #[serde(default)]
     warnings: Vec<String>,
 }
@@ -229,7 +229,7 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
     let pipeline: PipelineAnswer = remote.get(&path)?;
     let id = &pipeline.id;
     if !arguments.yes {
-        // Nobody is asked for what will be refused.
+        // No confirmation for a request that the service will refuse.
         if pipeline.status.is_live() {
             let report = Report::new(COMMAND).fail(Exit::Invalid, "pipeline.running", format!("pipeline {id} runs"));
             return Err(Box::new(report.suggest(format!("stop it first: `anabranch pipelines stop {id}`"))));

@@ -7,19 +7,19 @@ use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
 use crate::settings::SettingFlags;
 
-/// Check pipeline files and warn of what is probably wrong; nothing is started.
+/// Check pipeline files for errors and probable mistakes; nothing is started.
 ///
-/// Does what `pipelines validate` does, for people who write pipelines and for checks before a merge.
-/// Exit code 0: all pipelines can be started; 2: there are errors, or warnings with --strict.
+/// Does the same as `pipelines validate`, for authors of pipelines and for checks before a merge. Exit code 0: all
+/// pipelines can be started; 2: there are errors, or warnings with --strict.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// Files and directories; without any, those of `pipelines.path`.
+    /// Files and directories. Default: `pipelines.path`.
     #[arg(value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// Form of the findings.
+    /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
     #[command(flatten)]

@@ -15,11 +15,11 @@ use crate::pipelines::Pipelines;
 use crate::settings::{Database, ServiceFlags, Settings};
 use crate::store::{Status, StopReason, Store, StoredPipeline};
 
-/// List pipelines and how they are doing.
+/// List pipelines with their status.
 ///
-/// Asks the service that runs. If none answers, and no address was given by a flag or a variable, it lists the
-/// pipelines of the files and of the store, and how they were doing when the service last ran. A pipeline that is
-/// no longer in any file is `detached`: its position is kept.
+/// Uses the running service. If none answers, and neither a flag nor a variable gives an address, the command lists the
+/// pipelines of the files and of the store, with their status when the service last ran. A pipeline that is not in any
+/// file any more is `detached`: its position is kept.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
@@ -40,12 +40,12 @@ fn listed(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report
     }
 }
 
-/// Rates are over this time.
+/// Period over which rates are measured.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// The pipelines of a service that runs.
+/// Lists the pipelines of a running service.
 fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
-    // Without its store, the service still knows the pipelines that it has.
+    // If its store fails, the service still has the counters of its pipelines.
     let (pipelines, store_error): (Vec<PipelineAnswer>, _) = match remote.get_of_store("/v1/pipelines")? {
         Ok(pipelines) => (pipelines, None),
         Err(why) => {
@@ -53,7 +53,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
             (live.pipelines.iter().map(PipelineAnswer::of_live).collect(), Some(why))
         }
     };
-    // A rate takes a while to measure; programs count for themselves.
+    // Measuring a rate takes time. Programs that read the JSON can compute rates themselves.
     let before = if context.json { None } else { remote.get_if_known::<LiveAnswer>(LIVE)? };
     if before.is_some() && pipelines.iter().any(|pipeline| pipeline.status.is_live()) {
         std::thread::sleep(SAMPLE);
@@ -73,7 +73,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
     ]);
     let mut result = Vec::new();
     for pipeline in &pipelines {
-        // Stalled and idle are told by the counters.
+        // Only the counters tell whether the pipeline is stalled or idle.
         let counters = live.as_ref().and_then(|live| live.of(&pipeline.id));
         let status = counters.map_or(&pipeline.status, |counters| &counters.status);
         let state = if pipeline.detached { "detached".to_owned() } else { status.shown() };
@@ -123,7 +123,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
     })
 }
 
-/// Records per second that one pipeline delivered between two looks at it.
+/// Returns the records per second that a pipeline delivered between two samples.
 fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
     let (old, new) = (before.of(id)?, after.of(id)?);
     let seconds = (after.at?.0 - before.at?.0).as_seconds_f64();
@@ -131,7 +131,7 @@ fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
     is_one_run.then(|| new.delivered.saturating_sub(old.delivered) as f64 / seconds)
 }
 
-/// The pipelines of the files and of the store, where no service runs.
+/// Lists the pipelines of the files and of the store while no service runs.
 fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
     let stored = stored(&settings.database).map_err(|message| {
         let report = Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message);
@@ -167,7 +167,7 @@ fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
         .result(json!({ "pipelines": result, "service": null })))
 }
 
-/// How a pipeline was when the service last ran.
+/// Status of a pipeline when the service last ran.
 struct Row {
     state: String,
     detail: String,
@@ -177,7 +177,7 @@ fn row(pipeline: &StoredPipeline) -> Row {
     if pipeline.detached {
         return Row { state: "detached".into(), detail: "no longer in the files; its position is kept".into() };
     }
-    // The store is free, so whatever ran is gone.
+    // The store is not locked, so the service that ran the pipeline has ended.
     let (state, mut detail) = match &pipeline.status {
         status if status.is_live() => {
             ("stopped", "the service ended without a stop; the next start goes on".to_owned())

@@ -15,62 +15,63 @@ use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
 use crate::terminal::adopt;
 
-/// Show what a pipeline is compiled to.
+/// Show the compiled plan of a pipeline.
 ///
-/// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credential.
+/// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credentials.
 ///
-/// With --analyze the pipeline is run from the beginning of its sources, and the plan says what every node did: records
-/// in and out, those its condition held for, time in calls over all workers, and its share of the time of all nodes.
-/// Records that would be written are thrown away, no position is stored, and no source is told that a record is safe.
+/// With --analyze, the command runs the pipeline from the beginning of its sources, and the plan shows for every node:
+/// records in and out, records for which its condition was true, time in calls over all workers, and its share of the
+/// time of all nodes. The output records are discarded, no position is stored, and no record is acknowledged to its
+/// source.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// A pipeline file, or the id of a pipeline in `pipelines.path`; without it, all pipelines.
+    /// A pipeline file, or the id of a pipeline in `pipelines.path`. Default: all pipelines.
     #[arg(value_name = "FILE|ID", add = completions::files_or_pipelines())]
     which: Option<String>,
-    /// Form of the graph.
+    /// Format of the graph.
     #[arg(long, value_enum, default_value_t = FormatName::Text)]
     format: FormatName,
-    /// The pass whose result is shown.
+    /// The compiler pass after which to show the graph.
     #[arg(long, value_enum, default_value_t = StageName::Fused)]
     stage: StageName,
-    /// Treat warnings as errors: no plan of a pipeline that has any.
+    /// Treat warnings as errors: do not show the plan of a pipeline that has warnings.
     #[arg(long)]
     strict: bool,
-    /// Run the pipeline, and say what every node did and took.
+    /// Run the pipeline, and show counts and times of every node.
     #[arg(long)]
     analyze: bool,
-    /// Most records that are read of each source.
+    /// Maximum number of records to read from each source.
     #[arg(long, value_name = "N", requires = "analyze", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     records: u32,
-    /// Write the destinations and the dead-letter queue too. The next run writes the same records again.
+    /// Also write to the destinations and the dead-letter queue. The next run writes the same records again.
     #[arg(long, requires = "analyze")]
     write: bool,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
 
-/// How long a pipeline is analyzed: a source with fewer records than asked for may never end.
+/// Time limit of an analysis, because a source with fewer records than requested may never end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FormatName {
-    /// For reading.
+    /// Readable text.
     Text,
-    /// For Graphviz.
+    /// Graphviz.
     Dot,
-    /// For Mermaid.
+    /// Mermaid.
     Mermaid,
-    /// For programs.
+    /// JSON.
     Json,
-    /// A drawing, light or dark as its reader is.
+    /// A drawing in the light or dark colours of the viewer.
     Svg,
-    /// A page with all passes and the settings of every node.
+    /// A page with the graph after each pass and the settings of every node.
     Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StageName {
-    /// What the file says.
+    /// The pipeline as written.
     Lowered,
     /// After all rewrites.
     Rewritten,

@@ -7,9 +7,9 @@ use crate::settings::SettingFlags;
 
 /// Print the JSON Schema of pipeline files, for editors.
 ///
-/// With it an editor completes names of fields, plugins and settings, shows what they mean, and marks mistakes
-/// while they are typed. It describes the plugins of this program, and those in the directories of connectors and
-/// processors. Save it beside the pipelines and name it in the first line of a file:
+/// With the schema, an editor completes names of fields, plugins and settings, shows their meaning, and marks mistakes
+/// while you type. The schema covers the plugins of this program, and those in the directories of connectors and
+/// processors. Save it next to the pipelines and name it in the first line of a file:
 /// `# yaml-language-server: $schema=pipelines.schema.json`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:

@@ -14,14 +14,14 @@ use crate::files::system;
 use crate::settings::SettingFlags;
 use crate::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
 
-/// Run the tests that lie beside pipelines.
+/// Run the tests of pipelines.
 ///
-/// The tests of orders.yaml are in orders.test.yaml. A test gives records to the sources and says what must come of
-/// them: records at the destinations, dead letters, acknowledgements, HTTP requests. The whole pipeline runs with its
-/// real processors; nothing is written, no position is stored, and no connection is made to anywhere. HTTP services are
-/// answered by stubs, faults are injected, and time is virtual where everything runs in this process.
+/// The tests of orders.yaml are in orders.test.yaml. A test feeds records to the sources and states the expected
+/// results: records at the destinations, dead letters, acknowledgements, HTTP requests. The whole pipeline runs with
+/// its real processors; nothing is written, no position is stored, and no network connection is made. Stubs answer HTTP
+/// requests, faults can be injected, and time is virtual if everything runs in this process.
 ///
-/// Exit codes: 0 all passed, 1 some failed or too little is covered, 2 a test or pipeline is not valid.
+/// Exit codes: 0 all tests passed, 1 a test failed or the coverage is too low, 2 a test or pipeline is not valid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example of a test, as orders.test.yaml:
   tests:
@@ -35,34 +35,34 @@ use crate::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, up
 
 `anabranch pipelines test --schema` prints the JSON Schema of such files, for editors.")]
 pub(in crate::cli) struct Arguments {
-    /// Test files, pipeline files with tests beside them, or directories; without any, all below `pipelines.path`.
+    /// Test files, pipeline files with tests next to them, or directories. Default: all below `pipelines.path`.
     #[arg(value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// Run only tests with this text in their name.
+    /// Run only tests whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write the results as JUnit's XML to this file.
+    /// Write the results to this file as JUnit XML.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write what came into the test files, in the place of what was expected.
+    /// Replace the expected results in the test files by the actual ones.
     #[arg(long)]
     update: bool,
-    /// Say which processors and which sides of conditions the tests covered; draw them.
+    /// Report which processors and which outcomes of conditions the tests covered, and draw them.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, default_missing_value = "text")]
     coverage: Option<CoverageForm>,
-    /// Where drawings of the coverage are written.
+    /// Directory for the drawings of the coverage.
     #[arg(long, value_name = "DIR", default_value = ".")]
     coverage_dir: PathBuf,
-    /// Fail if less than so many percent are covered of any pipeline.
+    /// Fail if the coverage of a pipeline is below this percentage.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     min_coverage: Option<u8>,
-    /// Most tests at a time; without it, as many as there are cores.
+    /// Maximum number of tests that run at the same time. Default: the number of cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Print the JSON Schema of test files, and do nothing else.
+    /// Print the JSON Schema of test files and exit.
     #[arg(long, exclusive = true)]
     schema: bool,
-    /// Read a pipeline and its tests as JSON from standard input. They name no files.
+    /// Read a pipeline and its tests as JSON from standard input. They cannot name files.
     #[arg(long, hide = true, conflicts_with_all = ["paths", "junit", "update"])]
     stdin: bool,
     #[command(flatten)]
@@ -73,9 +73,9 @@ pub(in crate::cli) struct Arguments {
 enum CoverageForm {
     /// A list, and the graph with counts.
     Text,
-    /// A drawing of each pipeline, as a file.
+    /// A drawing of each pipeline, in a file.
     Svg,
-    /// A page of each pipeline, as a file.
+    /// A page for each pipeline, in a file.
     Html,
 }
 
@@ -115,7 +115,7 @@ pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
     report(arguments, context, &paths, &suite, &outcome)
 }
 
-/// A pipeline and its tests from a client of the API, which has bounded them.
+/// Reads a pipeline and its tests from a client of the API, which has limited their size.
 fn read_stdin() -> Result<TestRequest, String> {
     serde_json::from_reader(std::io::stdin().lock()).map_err(|error| error.to_string())
 }

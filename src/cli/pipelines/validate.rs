@@ -17,30 +17,30 @@ use crate::settings::SettingFlags;
 
 /// Check pipeline files; nothing is started.
 ///
-/// Reads and compiles pipeline files and reports everything that is wrong with them, each with its place.
-/// Exit code 0: all pipelines can be started; 2: there are errors, or warnings with --strict.
+/// Reads and compiles pipeline files and reports all their errors and warnings, each with its place. Exit code 0: all
+/// pipelines can be started; 2: there are errors, or warnings with --strict.
 ///
-/// With --format github the findings become annotations of a pull request; with --format sarif, a log that code scanning
-/// takes.
+/// With --format github, the findings become annotations of a pull request; with --format sarif, a log for code
+/// scanning.
 ///
-/// With --fix, mistakes of which there is no doubt what was meant are corrected in the files: renamed fields, a name
-/// that is one letter away from the only one there is, numbers in quotes, metadata by the names of another service.
-/// Everything else stays, comments and layout too.
+/// With --fix, mistakes with only one possible correction are corrected in the files: renamed fields, names that differ
+/// in one letter from the only existing name, numbers in quotes, metadata keys of another service. Everything else
+/// stays unchanged, including comments and layout.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// Files and directories; without any, those of `pipelines.path`.
+    /// Files and directories. Default: `pipelines.path`.
     #[arg(value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// Correct what can only be meant in one way, and show what was changed.
+    /// Correct mistakes with only one possible correction, and show the changes.
     #[arg(long)]
     fix: bool,
-    /// Show what --fix would change, and change nothing.
+    /// Show what --fix would change, without changing it.
     #[arg(long, requires = "fix")]
     dry_run: bool,
-    /// Form of the findings.
+    /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text, conflicts_with = "fix")]
     format: Form,
     #[command(flatten)]
@@ -58,26 +58,26 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
     )
 }
 
-/// What a check is to do.
+/// Options of a check.
 pub(super) struct Checking {
-    /// Whether warnings are as bad as errors.
+    /// Whether warnings count as errors.
     pub(super) strict: bool,
     /// Whether mistakes are corrected.
     pub(super) fix: Option<Fixing>,
-    /// The form of the findings.
+    /// The format of the findings.
     pub(super) form: Form,
 }
 
-/// What to do with corrections.
+/// How corrections are handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fixing {
     /// Show them.
     Show,
-    /// Write them into the files.
+    /// Write them to the files.
     Write,
 }
 
-/// Checks what is at the paths.
+/// Checks the pipelines at the paths.
 pub(super) fn check(
     command: &'static str,
     paths: &[PathBuf],
@@ -94,7 +94,7 @@ pub(super) fn check(
         paths => paths,
     };
     let strict = checking.strict || settings.pipelines.strict;
-    // Warnings are shown as warnings; the exit code says that they count.
+    // Warnings are shown as warnings; the exit code counts them.
     let options = CompileOptions { strict: false, ..compile_options(&settings, false) };
     let registry = registry_with(&settings);
     let mut pipelines = Pipelines::load(paths, &registry, &options);
@@ -113,7 +113,7 @@ pub(super) fn check(
                 "pipeline files of a directory are its own children named *.yaml or *.yml, without tests (*.test.yaml)",
             );
     }
-    // The exit code is about the files as they are.
+    // The exit code is about the files before the correction.
     let mut wrong_as_it_is = None;
     if let Some(fixing) = checking.fix {
         let before = pipelines.has_errors();
@@ -174,7 +174,7 @@ pub(super) fn check(
     }
 }
 
-/// Writes what changed. A file that somebody else changed meanwhile is left to them.
+/// Writes the corrected files. Fails for a file that was changed in the meantime.
 fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> {
     for file in changed {
         let path = Path::new(&file.name);

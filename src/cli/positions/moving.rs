@@ -13,26 +13,27 @@ use crate::client::escaped;
 use crate::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
 use crate::settings::{ServiceFlags, Settings};
 
-/// Let the sources of a pipeline start at their beginning.
+/// Reset sources of a pipeline to their beginning.
 ///
-/// What they delivered is delivered again. Without --yes it only says what it would do, with exit code 4. A service that
-/// runs drains the pipeline, moves it, and lets it go on. If none answers, and no address was given by a flag or a
-/// variable, the store is changed.
+/// The sources read everything again, and the pipeline delivers it again. Without --yes, the command only prints what
+/// it would do, with exit code 4. A running service drains the pipeline, resets the positions and resumes it. If no
+/// service answers, and neither a flag nor a variable gives an address, the command changes the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Reset {
     #[command(flatten)]
     lanes: Lanes,
 }
 
-/// Let a source of a pipeline go on after another position.
+/// Rewind a source of a pipeline to a position.
 ///
-/// The position is one of the source's own, as `positions show` and the records' `position` have it. One that the
-/// source cannot read is refused; the source of a plugin program reads it at the next start. Without --yes it only says
-/// what it would do, with exit code 4. A service that runs drains the pipeline, moves it, and lets it go on. If none
-/// answers, and no address was given by a flag or a variable, the store is changed.
+/// The position has the form that the source uses, as in `positions show` and in the `position` of records. A position
+/// that the source cannot parse is refused; a standalone connector checks it at the next start. Without --yes, the
+/// command only prints what it would do, with exit code 4. A running service drains the pipeline, sets the position and
+/// resumes it. If no service answers, and neither a flag nor a variable gives an address, the command changes the
+/// store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Rewind {
-    /// The position to go on after: its text, or `base64:` and its bytes
+    /// The position to resume after: its text, or `base64:` and its bytes
     #[arg(long, value_parser = position)]
     to: Position,
     #[command(flatten)]
@@ -47,13 +48,13 @@ struct Lanes {
     /// Only this source
     #[arg(long)]
     connector: Option<String>,
-    /// Only this partition of it
+    /// Only this partition of the source
     #[arg(long, requires = "connector")]
     partition: Option<String>,
-    /// Do it
+    /// Change the positions
     #[arg(long)]
     yes: bool,
-    /// Even if the store says that the pipeline runs, as it does after a crash
+    /// Change them even if the store says that the pipeline runs, which is also the case after a crash
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -111,7 +112,7 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
     Ok(report.result(json!({ "pipeline": arguments.pipeline, "positions": result })))
 }
 
-/// Has a running service move them.
+/// Moves the positions through a running service.
 fn by_service(
     command: &'static str,
     remote: &Remote,
@@ -136,7 +137,7 @@ fn by_service(
     Ok(answer.positions)
 }
 
-/// Moves them in the store, which no service holds.
+/// Moves the positions in the store, which no service holds.
 fn in_store(
     command: &'static str,
     settings: &Settings,
@@ -148,7 +149,7 @@ fn in_store(
     let pipelines = opened.pipelines().map_err(failed)?;
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;
     let live = pipeline.status.is_live();
-    // The file is locked by a service that runs; a database is not.
+    // A running service locks the file of its store, but not a database.
     if live && !arguments.force && !matches!(settings.database, crate::settings::Database::Embedded(_)) {
         let message = format!("pipeline {} is {}", pipeline.id, pipeline.status.word());
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
@@ -160,7 +161,7 @@ fn in_store(
         opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))
     };
     let mut moves = go_on(false)?;
-    // The beginning is a position of every source.
+    // The beginning is a valid position of every source.
     let plan = if to.0.is_empty() { None } else { declared(settings, &pipeline.id, Some(pipeline)) };
     let unasked = check(plan.as_ref(), &pipeline.id, moves.keys().map(|lane| (lane, to)))
         .map_err(|error| Box::new(unmoved(command, &error)))?;

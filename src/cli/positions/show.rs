@@ -10,12 +10,12 @@ use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
 use crate::settings::{ServiceFlags, Settings};
 
-/// Show where the sources of pipelines go on.
+/// Show the positions of sources.
 ///
-/// Shows for every source, and every partition of it, how many records are delivered and acknowledged, and the
-/// position of the last of them in the form of its source (bytes that are no text as base64). A generation begins when
-/// the position is reset or rewound. Asks the service that runs; if none answers, and no address was given by a flag or a
-/// variable, it reads the store.
+/// Shows for every source, and each of its partitions, how many records are delivered and acknowledged, and the
+/// position of the last of them in the form of its source (bytes that are not text as base64). A generation begins when
+/// the position is reset or rewound. Uses the running service; if none answers, and neither a flag nor a variable gives
+/// an address, the command reads the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of a pipeline. Default: all
@@ -87,7 +87,7 @@ pub(super) fn of_store(
         let found = opened.positions(id).map_err(failed)?;
         lanes.extend(found.iter().map(|(lane, mark)| Lane::new(id, lane, mark)));
     }
-    // Positions may be there before their pipeline is: imported or copied for it.
+    // Positions can exist before their pipeline if they were imported or copied.
     if let (Some(id), true) = (asked, lanes.is_empty()) {
         named(command, &pipelines, id)?;
     }

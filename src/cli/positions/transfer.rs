@@ -1,4 +1,4 @@
-//! `anabranch positions copy|export|import`: positions from one pipeline, source or store to another.
+//! `anabranch positions copy|export|import`: transfers positions between pipelines, sources and stores.
 
 use crate::cli::completions;
 use std::io::Write as _;
@@ -23,15 +23,15 @@ use crate::settings::{Database, ServiceFlags, Settings};
 
 /// The version of the exported document.
 const VERSION: u64 = 1;
-/// The largest document that is read: some hundred thousand partitions.
+/// Size limit of documents that are read, in bytes: enough for some hundred thousand partitions.
 const LARGEST: u64 = 64 << 20;
 
 /// Resume a renamed pipeline or source from the positions of the old one.
 ///
-/// Positions are stored by the ids of pipeline and source: under another id a source reads from its beginning, and
-/// delivers everything again. This copies the positions that the old id has to the new one. Without --yes it only
-/// says what it would do. A running service drains the pipeline, sets the positions and resumes it; without one the
-/// command changes the store.
+/// Positions are stored under the ids of pipeline and source. Under a new id, a source starts at its beginning and
+/// everything is delivered again. This command copies the positions of the old id to the new one. Without --yes, it
+/// only prints what it would do. A running service drains the pipeline, sets the positions and resumes it; without a
+/// service, the command changes the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Copy {
     /// The old id: PIPELINE, or PIPELINE:SOURCE
@@ -46,10 +46,10 @@ pub(in crate::cli) struct Copy {
     settings: ServiceFlags,
 }
 
-/// Write the positions of sources as JSON.
+/// Export the positions of sources as JSON.
 ///
-/// `positions import` takes the document on another host or with another store. Asks the running service; without one
-/// it reads the store.
+/// `positions import` reads the document on another host or with another store. Uses the running service; without one,
+/// the command reads the store.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Export {
     /// Id of a pipeline. Default: all
@@ -62,11 +62,12 @@ pub(in crate::cli) struct Export {
     settings: ServiceFlags,
 }
 
-/// Set the positions of sources from a document that `positions export` wrote.
+/// Import source positions that `positions export` wrote.
 ///
-/// The pipelines and their sources must exist, in the store or in the pipeline files. Without --yes it only says what
-/// it would do. A running service drains each pipeline, sets its positions and resumes it; without one the command
-/// changes the store. Stop the pipeline on the old host before the export: its later records would be delivered twice.
+/// The pipelines and their sources must exist, in the store or in the pipeline files. Without --yes, the command only
+/// prints what it would do. A running service drains each pipeline, sets its positions and resumes it; without a
+/// service, the command changes the store. Stop the pipeline on the old host before the export; otherwise records that
+/// it delivers after the export are delivered twice.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Import {
     /// The document; `-` reads standard input
@@ -88,16 +89,16 @@ struct Document {
     positions: Vec<Lane>,
 }
 
-// Whether to change anything, and in spite of what.
+// Flags that allow changes.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Consent {
-    /// Also for a pipeline or source that does not exist yet, as before a renaming
+    /// Allow a pipeline or source that does not exist yet, for example before a renaming
     #[arg(long)]
     new: bool,
-    /// Do it
+    /// Change the positions
     #[arg(long)]
     yes: bool,
-    /// Even if the store says that the pipeline runs, as it does after a crash
+    /// Change them even if the store says that the pipeline runs, which is also the case after a crash
     #[arg(long)]
     force: bool,
 }
@@ -147,7 +148,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     Ok(told(Report::new(COMMAND), &[(to.0.to_owned(), moves)], consent))
 }
 
-/// A pipeline, and the connector after the first colon.
+/// Splits an id into the pipeline and, after the first colon, the connector.
 fn parts(id: &str) -> (&str, Option<&str>) {
     id.split_once(':').map_or((id, None), |(pipeline, connector)| (pipeline, Some(connector)))
 }
@@ -171,7 +172,7 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
     Ok(report.text(format!("Wrote {} to {}.\n", counted(lanes.len(), "position"), path.display())))
 }
 
-/// Writes a whole file or none.
+/// Writes a file atomically.
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
     let mut draft = tempfile::NamedTempFile::new_in(parent_directory(path))?;
     draft.write_all(text.as_bytes())?;
@@ -192,7 +193,7 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     };
     let text = text.map_err(|error| invalid("config.unreadable", format!("cannot read {name}: {error}")))?;
     let document: Document = serde_json::from_str::<Value>(&text)
-        // The answer of `export --json` has the document in its result.
+        // The output of `export --json` contains the document as its result.
         .and_then(|mut value| {
             let document = if value.get("command").is_some() { value["result"].take() } else { value };
             serde_json::from_value(document)
@@ -255,7 +256,8 @@ fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Rep
     }
 }
 
-/// Positions of a pipeline with those that are set aside, from a running service.
+/// Returns the positions of a pipeline from a running service, including those of sources that it does not have any
+/// more.
 fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Report>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -268,8 +270,8 @@ fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Repo
     Ok(together(found.positions, found.set_aside))
 }
 
-/// The same from the store. Of a pipeline that did not end, destinations may have more than its positions tell: they are
-/// taken only by `force`.
+/// Returns the same positions from the store. If the pipeline did not end, its destinations may have received records
+/// after these positions, so `force` is required.
 fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: bool) -> Result<Vec<Lane>, Box<Report>> {
     let opened = Opened::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
@@ -295,7 +297,7 @@ fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: boo
     Ok(together(lanes(opened.positions(id).map_err(failed)?), lanes(set_aside)))
 }
 
-/// Positions in use, and of those set aside the ones whose source has no other.
+/// Combines the positions in use with the set-aside positions of sources that have no other.
 fn together(mut used: Vec<Lane>, set_aside: Vec<Lane>) -> Vec<Lane> {
     let known: Vec<String> = used.iter().map(|lane| lane.connector.clone()).collect();
     used.extend(set_aside.into_iter().filter(|lane| !known.contains(&lane.connector)));
@@ -337,7 +339,7 @@ fn put_in_store(
     let opened = Opened::open_to_change(command, &settings.database)?;
     let pipelines = opened.pipelines().map_err(|error| Box::new(unreadable(command, &error)))?;
     let known = pipelines.iter().find(|known| *known.id == *pipeline);
-    // The file is locked by a service that runs; a database is not.
+    // A running service locks the file of its store, but not a database.
     if let Some(known) = known
         && known.status.is_live()
         && !consent.force
@@ -347,7 +349,7 @@ fn put_in_store(
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
         return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
     }
-    // After a renaming the store does not know the new ids yet.
+    // After a renaming, the store does not have the new ids yet.
     let plan = declared(settings, pipeline, known);
     let sources = match (consent.new, known) {
         (true, _) => None,

@@ -9,16 +9,16 @@ use crate::cli::init::write_new;
 use crate::cli::{Exit, Report};
 use crate::files::system;
 
-/// Make a crate with a processor in Rust, to be compiled to WebAssembly.
+/// Create a Rust crate with a processor that compiles to WebAssembly.
 ///
-/// The processor works and has tests; `cargo test` runs them, and `cargo build --release --target wasm32-wasip1` makes
-/// the module that is put into `processors/`. The crate carries a copy of the SDK that fits this version, in `vendor/`,
-/// and needs nothing of this service to be compiled.
+/// The processor works and has tests; `cargo test` runs them, and `cargo build --release --target wasm32-wasip1` builds
+/// the module for the `processors/` directory. The crate contains a copy of the SDK for this version, in `vendor/`, and
+/// does not need this service to compile.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Name of the crate, of the processor and of the module: lower-case letters, digits, "-" and "_".
     name: String,
-    /// Where to make the directory of that name.
+    /// The directory in which to create the crate.
     #[arg(long, default_value = ".", value_hint = clap::ValueHint::DirPath)]
     path: PathBuf,
     /// Use the SDK in this directory instead of a copy.
@@ -29,7 +29,7 @@ pub(in crate::cli) struct Arguments {
 const COMMAND: &str = "processors.new";
 const VENDORED: &str = "vendor/anabranch-processor";
 
-/// The crate, with placeholders.
+/// The files of the crate, with placeholders.
 const TEMPLATES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("../templates/processor/Cargo.toml.template")),
     ("README.md", include_str!("../templates/processor/README.md.template")),
@@ -121,7 +121,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
         .result(json!({ "directory": shown.to_string(), "processor": name, "module": module.display().to_string() }))
 }
 
-/// The path of an SDK, as the manifest of a crate elsewhere can name it.
+/// Returns the path of an SDK in the form that a manifest elsewhere can contain.
 fn chosen(path: &Path) -> Result<String, Box<Report>> {
     let refused = |exit, problem: String| {
         let message = format!("{} is no SDK: {problem}", path.display());
@@ -138,7 +138,7 @@ fn chosen(path: &Path) -> Result<String, Box<Report>> {
     }
 }
 
-/// Why a name cannot be that of a crate.
+/// Returns the reason why a name cannot be that of a crate.
 fn problem(name: &str) -> Option<&'static str> {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Some("it starts with no lower-case letter");
@@ -217,7 +217,7 @@ fn problem(name: &str) -> Option<&'static str> {
     TAKEN.contains(&name).then_some("Rust or the SDK uses it")
 }
 
-/// Writes all files into a directory that must not exist yet. A failure comes with the path that it concerns.
+/// Writes all files into a directory that must not exist yet. Errors carry the path that they concern.
 fn write(root: &Path, name: &str, sdk: &str, copies: bool) -> Result<(), (PathBuf, std::io::Error)> {
     if let Some(parent) = root.parent() {
         std::fs::create_dir_all(parent).map_err(|error| (parent.to_owned(), error))?;
@@ -243,7 +243,7 @@ fn fill(template: &str, name: &str, sdk: &str) -> String {
             letters.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(letters).collect::<Vec<_>>()
         })
         .collect();
-    // The names that the template brings along itself.
+    // Names that the template itself uses.
     const USED: &[&str] =
         &["Error", "Output", "Parameters", "Processor", "Record", "Reference", "Settings", "Specification"];
     let kind = if USED.contains(&kind.as_str()) { format!("My{kind}") } else { kind };

@@ -26,29 +26,29 @@ use crate::trial::{Given, schemas, services};
 
 /// Run one processor over records from standard input.
 ///
-/// Reads records in JSON, one per line, from standard input, applies one processor to them exactly as a pipeline
-/// would, and writes the resulting records to standard output in the same form. Input may be endless.
+/// Reads records in JSON, one per line, from standard input, applies one processor to them exactly as a pipeline would,
+/// and writes the resulting records to standard output in the same form. The input can be endless.
 ///
-/// Records that fail go to standard error as dead letters, one per line, and so do lines that are no record; the
-/// others go on. A record without position gets the number of its line. What the processor logs is shown on a terminal,
-/// and otherwise, among the letters, with `--log.level`.
+/// Records that fail are written to standard error as dead letters, one per line, and so are lines that are not
+/// records; the others are still processed. The default position of a record is the number of its line. Log lines of
+/// the processor are shown on a terminal; without a terminal, only with `--log.level`, between the dead letters.
 ///
-/// Exit codes: 0 no record failed, 1 a record failed, 2 the processor or a setting is not valid,
-/// 3 standard input or output cannot be used.
+/// Exit codes: 0 no record failed, 1 a record failed, 2 the processor or a setting is not valid, 3 standard input or
+/// output cannot be used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   anabranch processors run field.set --set field=.Metadata.seen --set value=yes < in.ndjson > out.ndjson")]
 pub(in crate::cli) struct Arguments {
-    /// The processor, as pipelines name it.
+    /// Name of the processor, as pipelines write it.
     #[arg(add = completions::processors())]
     name: String,
-    /// A setting of the processor; may be given several times.
+    /// A setting of the processor; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
-    /// A template: the processor is applied to the records for which it gives true, the others pass unchanged.
+    /// A template: the processor is applied to records for which it is true; the others pass unchanged.
     #[arg(long, value_name = "TEMPLATE")]
     condition: Option<String>,
-    /// How many run in parallel; the order of records is kept.
+    /// Number of workers that run in parallel; the order of records is kept.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: u32,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Ok(compiled) => compiled,
         Err(findings) => return refused(&findings, &files, context),
     };
-    // Standard error is for letters: whoever reads them in a program is not disturbed.
+    // Without a terminal, standard error carries only dead letters, so that programs can parse it.
     let watched = is_terminal(Stream::Err);
     if watched {
         context.note(&compiled.warnings, &files);
@@ -139,7 +139,7 @@ fn refused(findings: &Diagnostics, files: &Files, context: &Context) -> Report {
 fn execute(compiled: &Compiled, workers: u32, services: Services) -> std::io::Result<Ending> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = cores.min(workers as usize);
-    // One thread starts fastest, and is enough for one worker: the input is parsed on a thread of its own.
+    // One thread starts fastest and is enough for one worker, because the input is parsed on a thread of its own.
     let mut runtime = match threads {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
@@ -151,7 +151,7 @@ fn execute(compiled: &Compiled, workers: u32, services: Services) -> std::io::Re
     Ok(ending)
 }
 
-/// The command line as a pipeline from standard input to standard output, with places in its arguments.
+/// Builds a pipeline from standard input to standard output from the arguments, with spans that point into them.
 fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineConfig, Diagnostics> {
     let plugin = verbatim("NAME", &arguments.name, files);
     let plugin = Spanned::new(plugin.value().clone(), plugin.span());
@@ -186,7 +186,7 @@ fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineCon
         dead_letter_queue: DeadLetterConfig {
             plugin: named(ERRORS),
             settings: Settings::default(),
-            // No number of failures is too many.
+            // Any number of failures is allowed.
             window_size: Spanned::new(0, here),
             window_nack_threshold: Spanned::new(0, here),
             span: here,

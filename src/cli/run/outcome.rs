@@ -12,21 +12,21 @@ use crate::service::Ended;
 use crate::service::account::Account;
 use crate::service::lifecycle::{Outcome, names};
 
-/// The way the service was run.
+/// Options and results of the run that its summary depends on.
 pub(super) struct Run {
-    /// To the end of what there is to read.
+    /// The service was to end when everything is read.
     pub(super) once: bool,
-    /// Whether the last line is text: with a log in JSON it would be the only line that is none.
+    /// Whether the last line is text. With a log in JSON, it would be the only line that is not JSON.
     pub(super) text: bool,
-    /// Whether standard output is for records: then the last line goes to standard error.
+    /// Whether standard output is for records. Then the last line goes to standard error.
     pub(super) output_is_data: bool,
-    /// Whether pipelines were not started because their files have errors, which counts.
+    /// Whether pipelines did not start because their files have errors, which makes the run a failure.
     pub(super) refused: bool,
     /// Duration of the whole run.
     pub(super) took: Duration,
 }
 
-/// The exit code and the last words.
+/// Adds the exit code and the last lines to the report.
 pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
     let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
     result.extend(ended.outcomes.iter().map(|(id, outcome)| shown(id, outcome, ended.accounts.get(id))));
@@ -87,7 +87,7 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
         );
         return Some((Exit::LettersDropped, "run.letters_dropped", message));
     }
-    // Of those that had failed before the signal came, the log says why.
+    // The log has the errors of pipelines that failed before the signal came.
     stopped.extend(degraded);
     if !stopped.is_empty() || ended.signalled && ended.outcomes.is_empty() {
         let which = if stopped.is_empty() { String::new() } else { format!(": {}", stopped.join(", ")) };
@@ -134,7 +134,7 @@ fn total(ended: &Ended) -> Account {
     total
 }
 
-/// A line per pipeline, and one for all where there are several.
+/// Returns a line per pipeline, and one for the total if there are several.
 fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
     let mut text = String::new();
     for (id, outcome) in &ended.outcomes {

@@ -1,4 +1,4 @@
-//! Connectors that are programs in a directory.
+//! Standalone connectors: programs in a directory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use anabranch_ops_grpc as grpc;
 
 use crate::settings::Settings;
 
-/// Says where standalone connectors are. They are looked for when the first reference needs one.
+/// Registers the directory of standalone connectors. It is searched when a reference first needs one.
 pub(super) fn add(registry: &mut Registry, settings: &Settings) {
     let found = Arc::new(grpc::Settings {
         directory: settings.connectors.path.clone(),
@@ -31,7 +31,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         #[cfg(feature = "avro")]
         let connectors: Vec<_> = connectors.into_iter().map(encoded).collect();
         let warn = |text: String| {
-            // With nobody to read it there is nobody to warn.
+            // The result is ignored: standard error may be closed.
             let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("warning: {text}\n"));
         };
         for (path, reason) in refused {
@@ -50,7 +50,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
     });
 }
 
-/// With data encoded that the connector decodes by itself.
+/// Encodes the data for destinations that decode it themselves.
 #[cfg(feature = "avro")]
 fn encoded(mut connector: StandaloneConnector) -> StandaloneConnector {
     connector.destination = connector.destination.map(anabranch_ops_avro::destination::encoded);

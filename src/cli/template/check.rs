@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{finding, span};
 use crate::cli::{Context, Exit, Report, report};
 
-/// Check a template and show what it reads.
+/// Check a template and show which parts of a record it reads.
 ///
 /// Exit codes: 0 it compiles, 2 it does not.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// The template.
     template: String,
-    /// Check it as the condition of a processor, and say how it is decided.
+    /// Check it as the condition of a processor, and show how it is evaluated.
     #[arg(long)]
     condition: bool,
 }
@@ -110,7 +110,7 @@ fn reads_json(access: &Access) -> Value {
     }
 }
 
-/// The parts as references, sorted, each once.
+/// Returns the parts as references, sorted and without duplicates.
 fn paths(access: &Access) -> Vec<String> {
     let Access::These(paths) = access else { return Vec::new() };
     let mut paths: Vec<String> = paths.iter().map(|path| path.iter().fold(String::new(), part)).collect();

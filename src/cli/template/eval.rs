@@ -14,14 +14,14 @@ use crate::cli::{Context, Exit, Report, report};
 use crate::files::system;
 use crate::terminal::{Stream, data};
 
-/// Print what a template gives for records.
+/// Print the output of a template for records.
 ///
-/// Reads records in JSON, one per line, and prints what the template gives for each, followed by a line end.
-/// Records for which it fails, and lines that are no record, are reported on standard error; the others go on.
-/// Without --record the record is empty.
+/// Reads records in JSON, one per line, and prints the output of the template for each, followed by a newline. Records
+/// for which it fails, and lines that are not records, are reported on standard error; the others are still processed.
+/// Without --record, the record is empty.
 ///
-/// Exit codes: 0 all is well, 1 something failed for a record, 2 the template does not compile,
-/// 3 the records cannot be read.
+/// Exit codes: 0 success, 1 the template failed for a record, 2 the template does not compile, 3 the records cannot be
+/// read.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// The template.
@@ -29,7 +29,7 @@ pub(in crate::cli) struct Arguments {
     /// A file of records in JSON, one per line; - is standard input.
     #[arg(long, value_name = "FILE|-", value_hint = clap::ValueHint::FilePath)]
     record: Option<String>,
-    /// What a field that is not there gives.
+    /// The output for a missing field.
     #[arg(long, value_enum, default_value_t = Missing::Default)]
     missing_key: Missing,
 }
@@ -38,12 +38,12 @@ pub(in crate::cli) struct Arguments {
 enum Missing {
     /// The text `<no value>`.
     Default,
-    /// A failure of the record.
+    /// An error for the record.
     Error,
 }
 
 const COMMAND: &str = "template.eval";
-/// Longest line that is read as a record.
+/// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: u64 = 32 << 20;
 
 pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
@@ -89,14 +89,14 @@ pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
     }
 }
 
-/// Why it ended early.
+/// The reason for an early end.
 enum Ended {
     ReaderGone,
     Unwritable(std::io::Error),
     Unreadable(std::io::Error),
 }
 
-/// What the records gave: printed as they come, gathered for programs.
+/// The outputs for the records: printed one by one or, with `--json`, collected.
 struct Results<'a> {
     context: &'a Context,
     files: Files,

@@ -1,4 +1,4 @@
-//! The screen.
+//! Draws the screen.
 
 use chrono::Utc;
 use ratatui::Frame;
@@ -19,7 +19,7 @@ pub(super) const COLUMNS: [&str; 8] =
     ["PIPELINE", "STATUS", "READ/S", "OUT/S", "IN FLIGHT", "BACKLOG", "FAILED", "DEAD LETTERS"];
 /// Columns of a graph.
 pub(super) const GRAPH: [&str; 7] = ["GRAPH", "IN/S", "OUT/S", "FAILED", "HELD", "BUSY", "QUEUE"];
-/// Characters of a bar.
+/// Width of a bar in characters.
 pub(super) const BAR: usize = 10;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
@@ -70,7 +70,7 @@ fn status_style(state: &State, status: &StatusAnswer) -> Style {
     }
 }
 
-/// A cell that ends where its column ends.
+/// Returns a right-aligned cell.
 fn right(text: String) -> Cell<'static> {
     Cell::new(TextLine::from(text).right_aligned())
 }
@@ -83,8 +83,8 @@ fn header(columns: &[&'static str], numbers: std::ops::Range<usize>) -> Row<'sta
     Row::new(columns.iter().enumerate().map(cell).collect::<Vec<_>>()).style(bold())
 }
 
-/// Columns of the list on a screen of this width: which of [`COLUMNS`], under which name, and how wide. On a narrow one
-/// names and states keep enough room to be read.
+/// Returns the columns of the list for a screen of this width: index into [`COLUMNS`], header and width. On a narrow
+/// screen, columns are left out so that names and statuses remain readable.
 fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
     let widths = [8, 8, 14, 18, 8, 12];
     let narrow = [(2, "READ/S", 7), (3, "OUT/S", 7), (5, "BACKLOG", 13), (6, "FAILED", 7), (7, "DEAD", 6)];
@@ -100,7 +100,7 @@ fn columns(width: u16) -> Vec<(usize, &'static str, Constraint)> {
         .collect()
 }
 
-/// A backlog as there is room for it: on a narrow screen without its age.
+/// Shortens a backlog to the available width: narrow screens omit the age.
 fn of_width(backlog: String, width: u16) -> String {
     match backlog.split_once(" / ") {
         Some((amount, _)) if width < 110 => amount.to_owned(),
@@ -135,11 +135,11 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
     frame.render_stateful_widget(table, area, &mut selection);
 }
 
-/// What there is room for beside the graph.
+/// The columns and widths that fit beside the graph.
 struct Room {
     held: bool,
     busy: bool,
-    /// Of the queues: characters of a bar, and whether their records are counted.
+    /// Queues: width of the bar in characters, and whether the number of records is shown.
     bar: usize,
     counted: bool,
 }
@@ -153,7 +153,7 @@ impl Room {
         }
     }
 
-    /// Of all columns, those that are shown.
+    /// Returns the columns that are shown.
     fn pick<T>(&self, columns: [T; 7]) -> Vec<T> {
         let shown = [true, true, true, true, self.held, self.busy, true];
         columns.into_iter().zip(shown).filter_map(|(column, shown)| shown.then_some(column)).collect()

@@ -1,4 +1,4 @@
-//! The graph of one pipeline, line by line, with what every part of it does.
+//! The graph of one pipeline, line by line, with the counters of every node.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::cli::answers::{EdgeAnswer, NodeAnswer, PartsAnswer, short as span};
 use crate::client::escaped;
 use crate::terminal::{age, short};
 
-/// Where the drawing of a pipeline is.
+/// Returns the path of the drawing of a pipeline.
 pub(super) fn outline_path(id: &str) -> String {
     format!("/v1/pipelines/{}/graph?format=outline", escaped(id))
 }
@@ -46,21 +46,21 @@ enum About {
     Else,
 }
 
-/// A line, with its numbers beside it.
+/// A line of the graph with its counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
-    /// What is drawn before the text.
+    /// The drawing before the text.
     pub(super) lead: String,
     pub(super) text: String,
-    /// What stands beside it in a column of its own.
+    /// Text of the column after the ids.
     pub(super) kind: String,
-    /// The node that the line stands for.
+    /// The node that the line shows.
     pub(super) node: Option<usize>,
     pub(super) rows_in: Option<f64>,
     pub(super) rows_out: Option<f64>,
     pub(super) failed: Option<u64>,
     pub(super) held: Option<u64>,
-    /// Share of the time; more than 1 with several workers.
+    /// Share of the time that the node works; more than 1 with several workers.
     pub(super) busy: Option<f64>,
     pub(super) queue: Option<Queue>,
 }
@@ -68,10 +68,10 @@ pub(super) struct Line {
 /// The queue of an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Queue {
-    /// From 0 to 1.
+    /// Fill level from 0 to 1.
     pub(super) fill: f64,
     pub(super) rows: u64,
-    /// Whether who feeds it has to wait.
+    /// Whether senders to the queue have to wait.
     pub(super) full: bool,
 }
 
@@ -80,10 +80,11 @@ impl Queue {
         edge.fill().map(|fill| Queue { fill, rows: edge.queued_rows, full: edge.full })
     }
 
-    /// A bar of `width` characters, the number of records where there is room for it, and a word where it is full.
+    /// Returns a bar of `width` characters, the number of records if `counted`, and the word `full` if the queue is
+    /// full.
     pub(super) fn shown(&self, width: usize, counted: bool) -> String {
         let filled = ((self.fill * width as f64).round() as usize).min(width);
-        // Something is in it where something is shown.
+        // A queue that is not empty shows at least one filled character.
         let filled = if self.fill > 0.0 { filled.max(1) } else { filled };
         let mut text = format!("{}{}", "█".repeat(filled), "░".repeat(width - filled));
         if counted {
@@ -96,7 +97,8 @@ impl Queue {
     }
 }
 
-/// What `outline` draws, with these numbers. Nodes that it does not draw, as the dead-letter queue, follow.
+/// Returns the lines of `outline` with their counters. Nodes that are not in the outline, such as the dead-letter
+/// queue, follow.
 pub(super) fn lines(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -> Vec<Line> {
     let mut lines: Vec<Line> = outline.rows.iter().map(|row| line(row, parts, rates)).collect();
     let drawn = |node: &&NodeAnswer| lines.iter().all(|line| line.node != Some(node.node));
@@ -128,7 +130,7 @@ fn found(parts: &PartsAnswer, node: usize) -> Option<&NodeAnswer> {
     parts.nodes.iter().find(|found| found.node == node)
 }
 
-/// Of the records that came to a node, the share for which its condition holds.
+/// Returns the share of the incoming records of a node for which its condition holds.
 fn hits(node: &NodeAnswer) -> Option<f64> {
     (node.rows_in > 0).then(|| node.selected as f64 / node.rows_in as f64)
 }
@@ -148,25 +150,26 @@ fn of_node(node: &NodeAnswer, rates: &PartRates) -> Line {
     }
 }
 
-/// How wide ids are with what is drawn before them, where something is: what stands beside them comes after.
+/// Returns the width of the widest id, including the drawing before it; 0 if there is none. The next column starts
+/// after it.
 pub(super) fn width_of_ids(lines: &[Line]) -> usize {
     let drawn = lines.iter().filter(|line| line.node.is_some() && !line.lead.is_empty());
     drawn.map(Line::width).max().unwrap_or(0)
 }
 
 impl Line {
-    /// Characters of its drawing and its text.
+    /// Returns the number of characters of the drawing and the text.
     pub(super) fn width(&self) -> usize {
         self.lead.chars().count() + self.text.chars().count()
     }
 }
 
-/// A share of something: `42 %`.
+/// Formats a share as a percentage: `42 %`.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// All that is known of a node: what failed in it last, and its numbers since the run began.
+/// Describes a node: its last error, and its counters since the run began.
 pub(super) fn about(node: &NodeAnswer, now: DateTime<Utc>) -> [String; 2] {
     let NodeAnswer { id, rows_in, selected, rows_out, filtered, failed, held, busy_seconds, last_error, .. } = node;
     let chosen = if selected == rows_in { String::new() } else { format!(", for {selected} of them") };
@@ -184,7 +187,7 @@ pub(super) fn about(node: &NodeAnswer, now: DateTime<Utc>) -> [String; 2] {
     [error, numbers]
 }
 
-/// The same with characters that every terminal and file has.
+/// Replaces box-drawing characters by ASCII.
 pub(super) fn ascii(text: &str) -> String {
     let plain = |c: char| match c {
         '╭' => ".",

@@ -1,4 +1,4 @@
-//! How fast a service is.
+//! Rates, computed from successive counters of a service.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::cli::answers::{LiveAnswer, LivePipeline, PartsAnswer};
 use crate::terminal::{age, short};
 
-/// Copies that are in flight, and how old the oldest record is that is not acknowledged.
+/// Formats the number of copies in flight and the age of the oldest unacknowledged record.
 pub(super) fn in_flight(pipeline: &LivePipeline) -> String {
     match (pipeline.in_flight, pipeline.oldest_unacknowledged_seconds) {
         (0, 0.0) => "0".to_owned(),
@@ -14,15 +14,15 @@ pub(super) fn in_flight(pipeline: &LivePipeline) -> String {
     }
 }
 
-/// Rates are over this many looks: one alone would flicker.
+/// Number of samples that a rate is computed over, so that it does not flicker.
 const SAMPLES: usize = 5;
 
-/// How fast something grows.
+/// Growth rate of a counter.
 #[derive(Debug, Default)]
 pub(super) struct Rate(VecDeque<(Instant, f64)>);
 
 impl Rate {
-    /// Notes a value of something that only grows; one that is smaller than before counts from anew.
+    /// Adds a value of a counter. A value that is smaller than the previous one starts a new series.
     pub(super) fn look(&mut self, value: f64, now: Instant) {
         if self.0.back().is_some_and(|(_, before)| *before > value) {
             self.0.clear();
@@ -33,7 +33,7 @@ impl Rate {
         self.0.push_back((now, value));
     }
 
-    /// Per second; 0 before the second look.
+    /// Returns the rate per second; 0 before the second sample.
     pub(super) fn per_second(&self) -> f64 {
         match (self.0.front(), self.0.back()) {
             (Some((begin, from)), Some((end, to))) if end > begin => {
@@ -67,16 +67,16 @@ impl Rates {
     }
 }
 
-/// The same of a node.
+/// Rates of a node.
 #[derive(Debug, Default)]
 pub(super) struct NodeRates {
     pub(super) rows_in: Rate,
     pub(super) rows_out: Rate,
-    /// Of the seconds in its calls: more than 1 with several workers.
+    /// Seconds in its calls per second; more than 1 with several workers.
     pub(super) busy: Rate,
 }
 
-/// The same of every part of one pipeline.
+/// Rates of all nodes and edges of one pipeline.
 #[derive(Debug, Default)]
 pub(super) struct PartRates {
     run: u64,
@@ -100,12 +100,12 @@ impl PartRates {
         }
     }
 
-    /// Of a node; `None` before it was looked at.
+    /// Returns the rates of a node; `None` before the first sample.
     pub(super) fn of_node(&self, node: usize) -> Option<&NodeRates> {
         self.nodes.get(&node)
     }
 
-    /// Records per second along an edge.
+    /// Returns the records per second along an edge.
     pub(super) fn of_edge(&self, from: usize, to: usize) -> f64 {
         self.edges.get(&(from, to)).map_or(0.0, Rate::per_second)
     }

@@ -1,4 +1,4 @@
-//! The terminal: keys in, a screen out.
+//! The event loop: reads keys and draws the screen.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::client::{ClientError, escaped};
 use crate::files::system;
 use crate::terminal::is_unsafe;
 
-/// Watches until somebody wants no more; this pipeline first, or all.
+/// Shows the screen until the user quits, starting with `pipeline` if given, otherwise with the list.
 pub(super) fn run(
     remote: &Remote,
     first: LiveAnswer,
@@ -68,7 +68,8 @@ fn watch(mut terminal: DefaultTerminal, remote: &Remote, mut state: State, inter
     }
 }
 
-/// Replaces what names and texts of a service could do to a terminal; control characters are left out already.
+/// Replaces characters in names and texts of a service that can control a terminal. Control characters are already
+/// removed.
 fn give_no_orders(cells: &mut Buffer) {
     for cell in cells.content.iter_mut().filter(|cell| cell.symbol().contains(is_unsafe)) {
         let seen: String = cell.symbol().chars().filter(|c| !is_unsafe(*c)).collect();
@@ -88,7 +89,7 @@ fn act(remote: &Remote, state: &mut State, action: &Action) {
     }
 }
 
-/// Looks anew. A service that is away may come back: what was seen last stays, and the line below says so.
+/// Updates the state. If the service does not answer, the last state stays on the screen with an error below it.
 fn look(remote: &Remote, state: &mut State) {
     if let Err(error) = try_look(remote, state) {
         state.notice = Some(error.to_string());
@@ -105,7 +106,7 @@ fn try_look(remote: &Remote, state: &mut State) -> Result<(), ClientError> {
         let parts: PartsAnswer = runtime.block_on(client.get(&live_path(&id)))?;
         let is_new = state.look_at(parts, Instant::now());
         if is_new {
-            // One that is not valid has none.
+            // A pipeline that is not valid has no outline.
             state.outline = runtime.block_on(client.get(&outline_path(&id))).ok();
         }
     }

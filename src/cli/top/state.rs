@@ -1,4 +1,4 @@
-//! What is on the screen, and what keys do to it.
+//! The state of the screen, and how keys change it.
 
 use std::cmp::Ordering;
 use std::time::Instant;
@@ -9,27 +9,27 @@ use super::graph::{self, Line, Outline};
 use super::rates::{PartRates, Rates};
 use crate::cli::answers::{LiveAnswer, LivePipeline, NodeAnswer, PartsAnswer};
 
-/// What is asked of the service, or of the screen.
+/// An action that a key requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Quit,
     Start(String),
     Stop(String),
-    /// Look at a pipeline at once.
+    /// Fetch a pipeline at once.
     Open(String),
 }
 
-/// What the keys are for.
+/// The meaning of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     List,
-    /// Typing a filter.
+    /// A filter is being typed.
     Filter,
-    /// The graph of one pipeline.
+    /// The graph of one pipeline is shown.
     Graph,
 }
 
-/// By what pipelines are sorted.
+/// The sort order of pipelines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Name,
@@ -62,17 +62,17 @@ pub(super) struct State {
     pub(super) sort: Sort,
     pub(super) reverse: bool,
     pub(super) filter: String,
-    /// The pipeline that keys are about.
+    /// The selected pipeline.
     pub(super) selected: Option<String>,
-    /// What is to be done if the next key is y.
+    /// The action to perform if the user confirms with y.
     pub(super) asked: Option<Action>,
     /// The pipeline whose graph is shown.
     pub(super) parts: Option<PartsAnswer>,
     pub(super) outline: Option<Outline>,
     part_rates: PartRates,
-    /// The node of it that keys are about.
+    /// The selected node of the graph.
     node: Option<usize>,
-    /// Something to say below.
+    /// A message for the line below.
     pub(super) notice: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl State {
         state
     }
 
-    /// Takes a new look at all pipelines.
+    /// Sets the counters of all pipelines.
     pub(super) fn look(&mut self, live: LiveAnswer, now: Instant) {
         self.rates.look(&live, now);
         self.live = live;
@@ -108,14 +108,14 @@ impl State {
         }
     }
 
-    /// Shows the graph of a pipeline from the next look on.
+    /// Shows the graph of a pipeline from the next update on.
     pub(super) fn open(&mut self, id: String) {
         (self.mode, self.parts, self.outline, self.node) = (Mode::Graph, None, None, None);
         self.part_rates = PartRates::default();
         self.selected = Some(id);
     }
 
-    /// Takes a new look at the pipeline whose graph is shown. Whether its graph may be another one now.
+    /// Sets the counters of the pipeline whose graph is shown. Returns `true` if its outline must be fetched again.
     pub(super) fn look_at(&mut self, parts: PartsAnswer, now: Instant) -> bool {
         let ids = |parts: &PartsAnswer| parts.nodes.iter().map(|node| node.id.clone()).collect::<Vec<_>>();
         let same = |old: &PartsAnswer| old.status.run == parts.status.run && ids(old) == ids(&parts);
@@ -125,7 +125,7 @@ impl State {
         is_new
     }
 
-    /// The graph that is shown, with the selected node among its lines.
+    /// Returns the lines of the graph and the index of the selected one.
     pub(super) fn graph(&self) -> (Vec<Line>, Option<usize>) {
         let Some(parts) = &self.parts else { return (Vec::new(), None) };
         let none = Outline::default();
@@ -135,7 +135,7 @@ impl State {
         (lines, selected)
     }
 
-    /// The selected node of it.
+    /// Returns the selected node of the graph.
     pub(super) fn node(&self) -> Option<&NodeAnswer> {
         let (lines, selected) = self.graph();
         let node = lines.get(selected?)?.node;
@@ -151,7 +151,7 @@ impl State {
         self.node = nodes.get(at).copied();
     }
 
-    /// The pipelines that the filter lets through, in their order.
+    /// Returns the pipelines that match the filter, sorted.
     pub(super) fn shown(&self) -> Vec<&LivePipeline> {
         let wanted = self.filter.to_lowercase();
         let matches = |pipeline: &&LivePipeline| {
@@ -165,7 +165,7 @@ impl State {
         shown
     }
 
-    /// Numbers: the largest first. Statuses: what needs somebody first.
+    /// Compares pipelines: by number, largest first; by status, the most urgent first.
     fn compare(&self, a: &LivePipeline, b: &LivePipeline) -> Ordering {
         let urgency = |pipeline: &LivePipeline| match pipeline.status.word.as_str() {
             "degraded" => 0,
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// Number of the selected pipeline among those that are shown.
+    /// Returns the index of the selected pipeline among those that are shown.
     pub(super) fn selected_row(&self) -> Option<usize> {
         let selected = self.selected.as_deref()?;
         self.shown().iter().position(|pipeline| pipeline.id == selected)
@@ -211,7 +211,7 @@ impl State {
         self.selected = shown.get(row).map(|pipeline| pipeline.id.clone());
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Option<Action> {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Some(Action::Quit);
@@ -296,7 +296,7 @@ impl State {
         None
     }
 
-    /// Asks whether to start or stop the selected pipeline.
+    /// Asks for confirmation to start or stop the selected pipeline.
     fn ask(&mut self) {
         let Some(id) = self.selected.clone() else { return };
         let is_live = self.live.pipelines.iter().any(|pipeline| pipeline.id == id && pipeline.status.is_live());

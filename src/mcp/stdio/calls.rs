@@ -1,4 +1,4 @@
-//! Calls that run or wait, and their end.
+//! Running and waiting calls.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,18 +9,19 @@ use serde_json::Value;
 
 use crate::mcp::{Answer, Cancellation, Server};
 
-/// Tools that run at a time: some take long, and a client asks others meanwhile.
+/// Maximum number of tools that run at the same time: some take long, and clients call others meanwhile.
 pub(super) const AT_A_TIME: usize = 4;
-/// Calls that wait for one of those to end; more are refused.
+/// Maximum number of waiting calls; more are refused.
 pub(super) const WAITING: usize = 64;
-/// How long calls that run at the end of the input may take: whoever pipes requests in reads the answers after it.
+/// How long running calls may take after the end of the input. A client that pipes its requests in reads the answers
+/// after that.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The calls of a client.
 #[derive(Default)]
 pub(super) struct Calls {
     state: Mutex<State>,
-    /// Told when a call ends.
+    /// Notified when a call ends.
     ended: Condvar,
 }
 
@@ -33,7 +34,7 @@ struct State {
 /// A message with a call.
 #[derive(Clone)]
 struct Job {
-    /// Different for all calls; their ids are the client's matter.
+    /// Unique number of the call. The ids of messages are chosen by the client and may repeat.
     number: u64,
     message: Value,
     cancellation: Cancellation,
@@ -44,10 +45,10 @@ impl Calls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call as soon as there is a place for it, and writes its answer.
+    /// Runs a call as soon as there is a free place, and writes its answer.
     ///
     /// # Errors
-    /// The message, where too many wait.
+    /// Returns the message if too many calls are waiting.
     pub(super) fn begin<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -73,7 +74,7 @@ impl Calls {
             let mut next = Some(started);
             while let Some(job) = next {
                 let answer = server.answer_to(&job.message, None, &job.cancellation);
-                // Who gave it up waits for no answer.
+                // A cancelled call needs no answer.
                 if !job.cancellation.is_cancelled() {
                     write(answer);
                 }
@@ -87,7 +88,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends a call, and gives the one that takes its place.
+    /// Removes a finished call, and returns the waiting call that takes its place.
     fn ended(&self, number: u64) -> Option<Job> {
         let mut state = self.lock();
         state.running.retain(|job| job.number != number);
@@ -97,7 +98,7 @@ impl Calls {
         next
     }
 
-    /// Gives a call up, whether it runs or waits.
+    /// Cancels a running or waiting call.
     pub(super) fn cancel(&self, id: &Value) {
         if id.is_null() {
             return;
@@ -110,7 +111,7 @@ impl Calls {
         cancelled.iter().for_each(|job| job.cancellation.cancel());
     }
 
-    /// Gives up what waits, and after a moment what runs.
+    /// Discards waiting calls, and cancels running ones after a short time.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.waiting.clear();

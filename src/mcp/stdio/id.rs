@@ -1,19 +1,19 @@
-//! The id of a message that is too long to be read.
+//! Finds the id of a message that is too long to parse.
 
 use serde_json::Value;
 
-/// Longest id that is found.
+/// Maximum length of an id.
 const LONGEST: usize = 512;
 
-/// Looks for the member `id` of a JSON object, piece by piece, and keeps nothing else of it.
+/// Searches for the member `id` of a JSON object, piece by piece, and keeps nothing else of it.
 #[derive(Default)]
 pub(super) struct IdScanner {
     depth: usize,
     in_string: bool,
     is_escaped: bool,
-    /// The name or value that is being read at the first level, cut off after [`LONGEST`] bytes.
+    /// The name or value at the first level that is being read, truncated to [`LONGEST`] bytes.
     token: Vec<u8>,
-    /// The last name was `id`.
+    /// Whether the last name was `id`.
     is_id: bool,
     id: Option<Value>,
 }
@@ -23,7 +23,7 @@ impl IdScanner {
         piece.iter().for_each(|byte| self.take(*byte));
     }
 
-    /// The id; null where none was found.
+    /// Returns the id; null if none was found.
     pub(super) fn found(self) -> Value {
         self.id.filter(|id| id.is_string() || id.is_number()).unwrap_or_default()
     }

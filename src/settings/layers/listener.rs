@@ -8,7 +8,7 @@ use anabranch_ops_tls::Identity;
 use super::{Checking, Source};
 use crate::settings::{ApiSettings, Compatibility, ServedSchemas};
 
-/// What an address of HTTP may begin with.
+/// Schemes that an HTTP address can have.
 const SECURE: &str = "https://";
 const PLAIN: &str = "http://";
 
@@ -39,7 +39,7 @@ impl Checking<'_> {
             let what = "api.http.address begins with http://, which is without TLS, and api.http.tls is given";
             self.report(self.entry("api.http.address"), refuse(what), None);
         }
-        // What is no address has been refused already.
+        // Other addresses have been refused already.
         let address = self.text("api.http.address");
         let is_address = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let open = is_address && api.token.is_none() && api.token_file.is_none() && !api.is_local();
@@ -90,7 +90,7 @@ impl Checking<'_> {
             schemas: self.bool("schema-registry.serve").then_some(served),
             page: self.bool("api.http.ui.enabled"),
             asked: ["api.enabled", "api.http.address", "schema-registry.serve"].iter().any(asks),
-            // All addresses of this machine are where a service listens, as in a container: they name none.
+            // An unspecified address is one to listen on, for example in a container, and does not name a service.
             named: matches!(self.entry("api.http.address").source, Source::Environment | Source::Flag)
                 && !host.is_empty()
                 && !host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()),

@@ -10,17 +10,17 @@ use super::{Checking, Layers, Source, parse_share};
 use crate::settings::TraceSettings;
 use crate::settings::declaration::Key;
 
-/// Where collectors take spans.
+/// Path at which collectors receive spans.
 const PATH: &str = "/v1/traces";
-/// Its value is a whole URL.
+/// The variable whose value is a complete URL.
 const WHOLE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// The name of the service among the attributes.
+/// The attribute with the name of the service.
 const SERVICE: &str = "service.name";
 
 const LEFT_OUT: &str = "this program was built without it (feature `traces`)";
 
 impl Layers<'_> {
-    /// Why the value of a standard variable does not fit, or is not meant for this program.
+    /// Returns the reason why a standard variable cannot be used, or is not meant for this program.
     pub(super) fn unfit(&self, key: &Key, variable: &str, value: &str) -> Option<String> {
         let said = |name: &str| Some(self.in_environment(name)?.to_str()?.trim().to_ascii_lowercase());
         match key.name {
@@ -52,10 +52,10 @@ impl Layers<'_> {
 }
 
 impl Checking<'_> {
-    /// Warns of settings of traces where nothing is traced.
+    /// Warns of settings of traces if tracing is off.
     pub(super) fn check_idle_traces(&mut self) {
         let traces = !self.text("traces.endpoint").is_empty();
-        // A variable that other programs read too says nothing of this one.
+        // A variable that other programs read too may not be meant for this program.
         let idle = self.resolved.iter().find(|entry| {
             !traces
                 && entry.key.name.starts_with("traces.")
@@ -107,20 +107,20 @@ impl Checking<'_> {
     }
 }
 
-/// Why a collector cannot be reached at this URL.
+/// Returns the reason why a URL is not usable for a collector.
 fn unusable(url: &str) -> Option<&'static str> {
     let Ok(uri) = url.parse::<Uri>() else { return Some("this is no URL of a server, as http://localhost:4318") };
     let Some(authority) = uri.authority().filter(|_| matches!(uri.scheme_str(), Some("http" | "https"))) else {
         return Some("this is no URL of a server, as http://localhost:4318");
     };
     if authority.as_str().contains('@') || uri.query().is_some() {
-        // The URL is shown to people.
+        // The URL appears in messages, so it must not contain credentials.
         return Some("a URL must hold no password and no query; traces.headers is for credentials");
     }
     None
 }
 
-/// `name=value,name=value`, with percent signs in front of bytes that would mean something else.
+/// Parses `name=value,name=value`, with percent-encoded bytes.
 fn pairs(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
     let pair = |item: &str| {
@@ -131,7 +131,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     items.map(|item| pair(item).ok_or("expected name=value, and commas between several")).collect()
 }
 
-/// Headers of requests: names and values.
+/// Parses headers of requests: names and values.
 pub(in crate::settings) fn headers(text: &str) -> Result<Vec<(String, Str)>, &'static str> {
     let sound = |(name, value): (String, String)| {
         HeaderName::try_from(&name).map_err(|_| "a name in it is none of an HTTP header")?;

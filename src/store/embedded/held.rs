@@ -1,5 +1,5 @@
-//! The open database. After the first error of the disk the library refuses everything until the file is closed and
-//! opened again; that is done before the next operation.
+//! The open database. After the first I/O error `redb` refuses every operation until the file is closed and opened
+//! again; this module does that before the next operation.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -13,39 +13,39 @@ use crate::store::Holding;
 use crate::store::failure::Failure;
 use crate::store::open::{Face, Site};
 
-/// What is said where the library knows only that something failed before.
+/// The cause if `redb` only knows that an earlier operation failed.
 const EARLIER: &str = "an earlier error of its file";
-/// The cause of a panic in the library.
+/// The cause of a panic in `redb`.
 pub(super) const CONTRADICTION: &str = "its pages contradict each other";
 
-/// The database, and where it can be opened again.
+/// The database, and how to open it again.
 pub(super) struct Held {
-    /// `None`: in memory, where nothing is left to be opened.
+    /// `None` for a store in memory, which cannot be opened again.
     site: Option<Site>,
-    /// `None`: it was closed after an error, and could not be opened since.
+    /// `None` if the database was closed after an error and could not be opened since.
     open: RwLock<Option<Open>>,
     /// Whether the file still has its name and its content.
     holding: watch::Sender<Holding>,
     written: Mutex<Seal>,
 }
 
-/// How this process left the file.
+/// The state in which this process left the file.
 #[derive(Default)]
 struct Seal {
-    /// Writers at work.
+    /// Number of active writers.
     writers: usize,
-    /// `None`: somebody writes, or nothing was written yet.
+    /// `None` while a writer is active, or before the first write.
     face: Option<Face>,
 }
 
-/// An open database, and why it must be closed.
+/// An open database, and the reason why it must be closed, if any.
 pub(super) struct Open {
     database: Closing,
     broken: OnceLock<String>,
 }
 
-/// A database that is closed without a panic. The library commits when it closes, and panics if it finds a damaged page
-/// then. That commit holds nothing that was reported as written.
+/// A database that closes without a panic. `redb` commits when it closes, and panics if it finds a damaged page then.
+/// That commit holds nothing that was reported as written.
 struct Closing(Option<Database>);
 
 impl Closing {
@@ -76,7 +76,8 @@ impl Held {
         self.holding.subscribe()
     }
 
-    /// Looks whether the file still has its name and what was written to it, and tells those who wait for that.
+    /// Checks whether the file still has its name and the content that was written to it, and publishes the result in
+    /// `holding`.
     pub(super) fn look(&self) -> Result<(), Failure> {
         let found = self.site.as_ref().map_or(Ok(()), |site| {
             site.look()?;
@@ -99,17 +100,17 @@ impl Held {
         });
         match found {
             Err(gone @ Failure::Gone(_)) => Err(gone),
-            // The operation says what is wrong.
+            // The operation itself reports this error.
             _ => Ok(()),
         }
     }
 
     fn seal(&self) -> MutexGuard<'_, Seal> {
-        // A number and what was read: a panic elsewhere leaves both usable.
+        // A panic elsewhere leaves the counter and the file header usable.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something that writes to the file, and notes how it leaves it.
+    /// Runs work that writes to the file, and records the state of the file after it.
     pub(super) fn write<T>(&self, open: &Open, work: impl FnOnce() -> T) -> T {
         {
             let mut seal = self.seal();
@@ -118,7 +119,7 @@ impl Held {
         let done = work();
         let mut seal = self.seal();
         seal.writers -= 1;
-        // After an error the library has more to write.
+        // After an error `redb` has more to write.
         if seal.writers == 0 && open.broken.get().is_none() {
             seal.face = self.site.as_ref().and_then(|site| site.face().ok());
         }
@@ -126,11 +127,11 @@ impl Held {
         done
     }
 
-    /// Works with a database that has not failed, opened again where it has. Blocks; transactions end with `work`, so that
-    /// nobody's is cut off when it is closed.
+    /// Runs work on a database that has not failed; opens the database again if it has. Blocks. Transactions end within
+    /// `work`, so that closing the database never interrupts one.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Open) -> T) -> Result<T, Failure> {
         loop {
-            // A panic while it is replaced leaves it closed, or opened: both are sound.
+            // A panic while the database is replaced leaves it closed or open: both are valid.
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(open) = open.as_ref().filter(|open| self.site.is_none() || open.broken.get().is_none()) {
                 return Ok(work(open));
@@ -140,7 +141,7 @@ impl Held {
         }
     }
 
-    /// Copies the file while nobody commits. Blocks.
+    /// Copies the file while no transaction commits. Blocks.
     pub(super) fn copy_to(&self, draft: &Path) -> Result<(), Failure> {
         let Some(site) = &self.site else { return Err(Failure::Unavailable("it is in memory".to_owned())) };
         self.look()?;
@@ -164,13 +165,13 @@ impl Held {
         }
         let Some(site) = &self.site else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
         self.seal().face = None;
-        // Closed first: it holds the lock of the file.
+        // Closed first, because it holds the lock of the file.
         let cause = open.take().and_then(|Open { database, broken }| {
             drop(database);
             broken.into_inner()
         });
-        // What was reported as failed may have been written after all. Whoever repeats it does no harm: marks are of what
-        // is delivered, claims only rise, and letters and schemas are found by their names.
+        // A write that was reported as failed may have succeeded. Repeating it is harmless: marks refer to delivered
+        // records, claims only rise, and dead letters and schemas are found by their names.
         *open = Some(Open::new(site.open()?));
         tracing::debug!(cause, "the state store was closed and opened again after an error");
         Ok(())
@@ -186,12 +187,13 @@ impl Open {
         self.database.get()
     }
 
-    /// It is to be closed; gives the first cause.
+    /// Marks the database to be closed. Returns the first cause.
     pub(super) fn fail(&self, cause: &str) -> &str {
         self.broken.get_or_init(|| cause.to_owned())
     }
 
-    /// What to say of a write that failed. What the library knows after that is no longer what the file holds.
+    /// Returns the failure for a write that failed, and marks the database to be closed: `redb` and the file may differ
+    /// after this.
     pub(super) fn failed_write(&self, error: &redb::Error) -> Failure {
         let cause = match error {
             redb::Error::PreviousIo => self.fail(EARLIER).to_owned(),
@@ -204,7 +206,7 @@ impl Open {
         Failure::Unavailable(cause)
     }
 
-    /// Looks at why a read failed; says whether it is for the error of another operation.
+    /// Examines why a read failed. Returns `true` if the cause is an error of another operation.
     pub(super) fn failed_read(&self, error: &StoreError) -> bool {
         let StoreError::Unavailable(cause) = error else { return false };
         match storage(&**cause) {
@@ -221,7 +223,7 @@ impl Open {
     }
 }
 
-/// The error of a file in the library's errors of reading.
+/// Returns the storage error within a read error of `redb`.
 fn storage<'e>(error: &'e (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'e StorageError> {
     if let Some(TransactionError::Storage(error)) = error.downcast_ref() {
         return Some(error);
@@ -232,7 +234,7 @@ fn storage<'e>(error: &'e (dyn std::error::Error + Send + Sync + 'static)) -> Op
     error.downcast_ref()
 }
 
-/// The error of a read that failed again and again for errors of others.
+/// Returns the error of a read whose attempts all failed because of other operations.
 pub(super) fn earlier() -> StoreError {
     StoreError::Unavailable(EARLIER.into())
 }

@@ -14,16 +14,16 @@ use crate::store::letters::{
 };
 use crate::store::unavailable;
 
-/// (Pipeline, number) -> letter.
+/// (Pipeline, number) -> dead letter.
 const LETTERS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("letters");
 /// (Pipeline, key of the name) -> number.
 const NAMES: TableDefinition<'_, (&str, &[u8]), u64> = TableDefinition::new("letter_names");
-/// (Pipeline, when the record failed first, number): letters by age.
+/// (Pipeline, time of the first failure, number): dead letters by age.
 const AGES: TableDefinition<'_, (&str, u64, u64), ()> = TableDefinition::new("letter_ages");
-/// Pipeline -> next number, letters, their bytes, letters that were evicted.
+/// Pipeline -> next number, number of dead letters, their bytes, number of evicted dead letters.
 const TOTALS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition::new("letter_totals");
 
-/// Changes the letters of a pipeline. O(letters concerned × log all).
+/// Changes the dead letters of a pipeline. O(dead letters concerned × log all).
 pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Change) -> Result<Changed, Failed> {
     let mut shelf = Shelf::open(transaction, pipeline)?;
     let mut changed = Changed::default();
@@ -79,7 +79,7 @@ pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Cha
     Ok(changed)
 }
 
-/// The letters of one pipeline, while they are changed.
+/// The dead letters of one pipeline during a change.
 struct Shelf<'t> {
     pipeline: &'t str,
     letters: Table<'t, (&'static str, u64), &'static [u8]>,
@@ -104,7 +104,7 @@ impl<'t> Shelf<'t> {
         Ok(shelf)
     }
 
-    /// Indexes letters that a version without this index kept. O(letters), once.
+    /// Indexes dead letters that an earlier version without this index stored. O(dead letters), once.
     fn index_ages(&mut self) -> Result<(), Failed> {
         if self.count == 0 || self.ages.range(of(self.pipeline))?.next().is_some() {
             return Ok(());
@@ -122,7 +122,7 @@ impl<'t> Shelf<'t> {
         Ok(())
     }
 
-    /// Puts a letter where the one with its name is, else at the number if there is a letter, else behind all.
+    /// Stores a dead letter: replaces the one with its name, otherwise the one with number `at`, otherwise appends it.
     fn put(&mut self, at: Option<u64>, mut letter: StoredLetter) -> Result<(), Failed> {
         let named = self.names.get((self.pipeline, &letter.key[..]))?.map(|number| number.value());
         let number = match (named, at) {
@@ -153,7 +153,7 @@ impl<'t> Shelf<'t> {
         found.map(|found| StoredLetter::decode(found.value()).map_err(Failed::Alone)).transpose()
     }
 
-    /// Removes a letter; says whether there was one.
+    /// Removes a dead letter. Returns `true` if it existed.
     fn remove(&mut self, number: u64) -> Result<bool, Failed> {
         let Some(removed) = self.letters.remove((self.pipeline, number))?.map(|found| found.value().to_vec()) else {
             return Ok(false);
@@ -166,13 +166,13 @@ impl<'t> Shelf<'t> {
         Ok(true)
     }
 
-    /// The lowest number.
+    /// Returns the lowest number.
     fn oldest(&self) -> Result<Option<u64>, Failed> {
         let mut all = self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))?;
         Ok(all.next().transpose()?.map(|(key, _)| key.value().1))
     }
 
-    /// Removes letters whose record failed first before this; says how many.
+    /// Removes dead letters that first failed before `first`. Returns their number.
     fn remove_before(&mut self, first: u64) -> Result<u64, Failed> {
         let mut numbers = Vec::new();
         for entry in self.ages.range((self.pipeline, 0, 0)..(self.pipeline, first, 0))? {
@@ -186,7 +186,7 @@ impl<'t> Shelf<'t> {
     }
 }
 
-/// All ages of the letters of a pipeline.
+/// Returns the range of all ages of the dead letters of a pipeline.
 fn of(pipeline: &str) -> RangeInclusive<(&str, u64, u64)> {
     (pipeline, 0, 0)..=(pipeline, u64::MAX, u64::MAX)
 }
@@ -236,7 +236,7 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
                 let oldest = ages.range(of(pipeline)).map_err(unavailable)?.next();
                 totals.oldest = oldest.transpose().map_err(unavailable)?.map(|(key, _)| key.value().1);
             }
-            // A version without the index of ages kept them.
+            // An earlier version without the index of ages stored these dead letters.
             if totals.oldest.is_none() && totals.count > 0 {
                 for entry in table.range((pipeline, 0)..=(pipeline, u64::MAX)).map_err(unavailable)? {
                     let (_, value) = entry.map_err(unavailable)?;

@@ -1,4 +1,5 @@
-//! What operators remember: results by space and key, the oldest forgotten when there are too many bytes.
+//! The result cache of operators: results by space and key. The oldest are removed when the cache exceeds its size
+//! limit.
 
 use anabranch_graph::state::{MemoKey, StoreError};
 use bytes::Bytes;
@@ -7,17 +8,17 @@ use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, Wri
 use super::Failed;
 use crate::store::unavailable;
 
-/// Most bytes of results and their keys. A file of this size is still verified whole when it is opened.
+/// Maximum bytes of results and their keys. A file of this size is still fully verified when it is opened.
 pub(super) const BOUND: u64 = 48 << 20;
 
 /// (Space, key) -> number of the entry, eight bytes, most significant first; then the result.
 const MEMO: TableDefinition<'_, (&str, &[u8]), &[u8]> = TableDefinition::new("memo");
-/// Number of an entry, in the order in which they were kept -> its space and key.
+/// Number of an entry, in order of insertion -> its space and key.
 const MEMO_AGE: TableDefinition<'_, u64, (&str, &[u8])> = TableDefinition::new("memo_age");
 /// `bytes` -> bytes of all entries.
 const MEMO_SIZE: TableDefinition<'_, &str, u64> = TableDefinition::new("memo_size");
 
-/// Bytes that an entry counts: its key is there twice.
+/// Returns the bytes that an entry counts: its key is stored twice.
 fn weight(space: &str, value: usize) -> u64 {
     (value + 2 * (space.len() + size_of::<MemoKey>()) + 16) as u64
 }
@@ -38,7 +39,7 @@ pub(super) fn recall(
     keys.iter().map(value).collect()
 }
 
-/// Keeps results, each once, and forgets the oldest beyond `bound` bytes. O(entries kept and forgotten × log all).
+/// Stores results, each once, and removes the oldest beyond `bound` bytes. O(entries stored and removed × log all).
 pub(super) fn keep(
     transaction: &WriteTransaction,
     space: &str,

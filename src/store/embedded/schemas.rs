@@ -19,9 +19,9 @@ const IDS: TableDefinition<'_, &str, u32> = TableDefinition::new("schema_ids");
 /// (Subject, version) -> id.
 const VERSIONS: TableDefinition<'_, (&str, u32), u32> = TableDefinition::new("schema_versions");
 
-/// (Subject, version) -> 1 where it is deleted, 2 where it is gone.
+/// (Subject, version) -> 1 if it is soft-deleted, 2 if it is permanently deleted.
 const DELETED: TableDefinition<'_, (&str, u32), u8> = TableDefinition::new("schema_deletions");
-/// `""`, or a subject after `=` -> the compatibility level that was set for it.
+/// `""`, or a subject after `=` -> its compatibility level.
 const LEVELS: TableDefinition<'_, &str, &str> = TableDefinition::new("schema_levels");
 
 const HIDDEN: u8 = 1;
@@ -74,7 +74,7 @@ pub(super) fn delete(
     if how == Deletion::Hidden {
         return Ok(());
     }
-    // A number that nothing uses any more stays, without its text: it is not given again.
+    // The id of an unused text stays reserved without the text, so that it is never assigned again.
     for entry in all.iter()? {
         let (key, id) = entry?;
         if ids.contains(&id.value()) && deleted.get(key.value())?.is_none_or(|state| state.value() != GONE) {
@@ -169,7 +169,7 @@ pub(super) fn answer(transaction: &ReadTransaction, question: &Question) -> Resu
     })
 }
 
-/// The id of a version that is not gone.
+/// Returns the id of a version that is not permanently deleted.
 fn version_of(
     transaction: &ReadTransaction,
     subject: &Str,
@@ -183,7 +183,7 @@ fn version_of(
 
 const ALL: std::ops::RangeFull = ..;
 
-/// Calls `see` with every version that is not gone, in the order of subjects and versions.
+/// Calls `see` with every version that is not permanently deleted, in the order of subjects and versions.
 fn seen<'k>(
     transaction: &ReadTransaction,
     range: impl RangeBounds<(&'k str, u32)> + 'k,
@@ -208,7 +208,7 @@ fn seen<'k>(
     Ok(())
 }
 
-/// A table that was written at least once.
+/// Returns the table, or `None` if nothing was ever written to it.
 fn opened<T>(table: Result<T, TableError>) -> Result<Option<T>, StoreError> {
     match table {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),

@@ -1,4 +1,4 @@
-//! The connection: its address, whom it trusts, and which of its failures pass.
+//! The connection: its address, TLS, and which of its failures are temporary.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::Refused;
 use super::session::{Failure, Session, answered};
 use crate::settings::Credential;
 
-/// How long a connection may take, where the address does not say.
+/// Time limit for a connection, if the address does not set one.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the server may be silent in a connection before it counts as lost.
+/// How long the server may be silent before the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The server is to let go soon of what a lost connection holds: until then the next one would wait for its locks.
+/// Makes the server release the locks of a lost connection soon: until then the next connection would wait for them.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '60s'";
 
 /// How long the server may be silent.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// Until there is a connection, and then until the table is known.
+    /// Until the connection is open, and then until the table is prepared.
     pub(super) opening: Duration,
     /// After a statement.
     pub(super) statement: Duration,
 }
 
-/// A server, and how to talk to it.
+/// A server, and how to connect to it.
 pub(super) struct Address {
     credential: Credential,
     config: Config,
@@ -39,7 +39,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads a connection string, and the files that it names.
+    /// Parses a connection string, and reads the files that it names.
     pub(super) fn parse(credential: &Credential) -> Result<Address, Refused> {
         Address::read(credential, &credential.now())
     }
@@ -54,8 +54,8 @@ impl Address {
         let connect = config.get_connect_timeout().copied().unwrap_or(CONNECT);
         config.connect_timeout(connect);
         config.tcp_user_timeout(SILENCE);
-        // The client's own limit is for each host and ends when the socket is open: a server that accepts and says
-        // nothing needs one more.
+        // The limit of the client applies to each host and ends when the socket is open: a server that accepts and
+        // stays silent needs an additional one.
         let hosts_to_try = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
         let opening = connect.saturating_mul(u32::try_from(hosts_to_try).unwrap_or(u32::MAX).saturating_add(1));
         Ok(Address {
@@ -67,7 +67,7 @@ impl Address {
         })
     }
 
-    /// The address as the files with its credentials say now; `None` where they say what they said.
+    /// Returns the address with the current credentials of its files; `None` if they did not change.
     fn renewed(&self) -> Option<Address> {
         let renewed = match Address::parse(&self.credential) {
             Ok(renewed) if renewed.config == self.config => return None,
@@ -89,7 +89,7 @@ impl Address {
         Some(renewed)
     }
 
-    /// Connects, with credentials that are read again. The connection ends with the session.
+    /// Connects with reloaded credentials. The connection ends with the session.
     pub(super) async fn connect(&self) -> Result<Session, Failure> {
         let Limits { opening, statement } = self.limits;
         let renewed = self.renewed();
@@ -103,12 +103,12 @@ impl Address {
             }
         });
         let mut session = Session::new(client, driver.abort_handle(), statement);
-        // A server that stops in the middle of this is as good as one that was not reached.
+        // A server that stops answering here counts as unreachable.
         timeout(opening, session.client().batch_execute(SESSION)).await.map_err(|_| Failure::Silent(opening))??;
         Ok(session)
     }
 
-    /// Hosts and ports.
+    /// Returns hosts and ports.
     pub(super) fn hosts(&self) -> &str {
         &self.hosts
     }
@@ -118,7 +118,7 @@ impl Address {
     }
 }
 
-/// Whether the same request may work in a while: the connection was lost, or others were in the way.
+/// Returns `true` if the same request may succeed later: the connection was lost, or other transactions interfered.
 pub(super) fn is_passing(error: &Failure) -> bool {
     let Failure::Postgres(error) = error else { return true };
     let Some(code) = error.code() else { return true };
@@ -127,7 +127,7 @@ pub(super) fn is_passing(error: &Failure) -> bool {
     matches!(class, "08" | "40" | "53" | "57") && *code != SqlState::QUERY_CANCELED
 }
 
-/// The server's own message, or what went wrong with the connection.
+/// Returns the message of the server, or the error of the connection.
 pub(super) fn message(error: &Failure) -> String {
     let Failure::Postgres(error) = error else { return error.to_string() };
     match error.as_db_error() {

@@ -1,4 +1,4 @@
-//! Dead letters in a table of their own, which is made when the first is kept.
+//! Dead letters in a separate table, which is created when the first one is stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,12 +13,12 @@ use crate::store::letters::{
 };
 use crate::store::{Found, Written};
 
-/// Kind of the rows that hold the next number of a pipeline's letters, how many were evicted, and how many there are.
+/// Kind of the rows with the next dead letter number of a pipeline, the number of evicted dead letters, and the totals.
 const COUNTER: &str = "letters";
 
 type Outcome<T> = Result<Result<T, StoreError>, Error>;
 
-/// A change, or an end of the function with what the store holds that cannot be understood.
+/// Returns the value, or ends the function with the error of a damaged store.
 macro_rules! understood {
     ($result:expr) => {
         match $result {
@@ -29,7 +29,7 @@ macro_rules! understood {
 }
 
 impl Table {
-    /// Changes the letters of a pipeline. A few statements, however many letters are concerned.
+    /// Changes the dead letters of a pipeline. The number of statements does not depend on the number of dead letters.
     pub(super) async fn change_letters(
         &self,
         transaction: &Transaction<'_>,
@@ -91,7 +91,7 @@ impl Table {
         Ok(Ok(Written::Letters(changed)))
     }
 
-    /// Answers; where there is no table yet, there is no letter.
+    /// Answers a query; if the table does not exist, there are no dead letters.
     pub(super) async fn answer_letters(&self, client: &Client, pipeline: &str, question: &Question) -> Outcome<Found> {
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.letters]).await?.get::<_, bool>(0);
         let letters = &self.letters;
@@ -115,7 +115,7 @@ impl Table {
         if !there {
             return Ok(Ok(Found::Letters(Answer::Letters(found))));
         }
-        // Numbers first: letters may be large, and only so many bytes are wanted.
+        // Queries the sizes first: dead letters may be large, and the answer is limited in bytes.
         let (numbers, sizes): (Vec<i64>, Vec<i32>) = match question {
             Question::Totals => (Vec::new(), Vec::new()),
             Question::Below { number, most } => {
@@ -160,7 +160,7 @@ impl Table {
         if transaction.query_one(there, &[&self.letters]).await?.get::<_, bool>(0) {
             return Ok(());
         }
-        // Of two processes that come at the same time, one makes it.
+        // If two processes arrive at the same time, one of them creates the table.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.letters]).await?;
         if transaction.query_one(there, &[&self.letters]).await?.get::<_, bool>(0) {
             return Ok(());
@@ -175,16 +175,16 @@ impl Table {
     }
 }
 
-/// Contents of the counter row, without the next number.
+/// Content of the counter row, without the next number.
 #[derive(Clone, Copy, Default)]
 struct Counter {
     evicted: u64,
-    /// Letters and their bytes; `None` where an earlier version wrote the row, which did not count them.
+    /// Number of dead letters and their bytes; `None` if an earlier version wrote the row, which did not count them.
     held: Option<(u64, u64)>,
 }
 
 impl Counter {
-    /// Eight bytes for each number, the most significant first: evicted, letters, bytes.
+    /// Decodes eight bytes per number, the most significant first: evicted, dead letters, bytes.
     fn decode(bytes: &[u8]) -> Counter {
         let mut numbers = bytes.chunks_exact(8).filter_map(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
         let evicted = numbers.next().unwrap_or(0);
@@ -196,7 +196,7 @@ impl Counter {
     }
 }
 
-/// What is known of a stored letter without reading its content.
+/// The fields of a stored dead letter without its content.
 struct Head {
     key: LetterKey,
     first: u64,
@@ -204,8 +204,8 @@ struct Head {
     weight: u64,
 }
 
-/// The letters of one pipeline, while they are changed: those concerned are looked up at once, changed in memory and
-/// written at once.
+/// The dead letters of one pipeline during a change: the dead letters concerned are read together, changed in memory
+/// and written together.
 struct Shelf<'t> {
     table: &'t Table,
     pipeline: &'t str,
@@ -213,21 +213,21 @@ struct Shelf<'t> {
     count: u64,
     bytes: u64,
     evicted: u64,
-    /// Letters that were looked up or are to be written, by number and by name.
+    /// Dead letters that were read or are to be written, by number and by name.
     known: BTreeMap<u64, Head>,
     names: HashMap<LetterKey, u64>,
     puts: BTreeMap<u64, StoredLetter>,
-    /// Numbers of rows that go, or that are written again.
+    /// Numbers of rows to delete, including rows that are written again.
     gone: BTreeSet<u64>,
 }
 
-/// Rows that are looked at together to find the oldest that must go.
+/// Number of rows that are read together to find the oldest ones to evict.
 const OLDEST: i64 = 1000;
-/// Bytes of letters that one statement writes, beyond which no further one is added.
+/// Maximum bytes of dead letters in one statement: after this, no dead letter is added.
 const STATEMENT_BYTES: usize = 8 << 20;
 
 impl<'t> Shelf<'t> {
-    /// Nobody else changes letters of the pipeline until the transaction ends.
+    /// Locks the dead letters of the pipeline until the transaction ends.
     async fn lock(table: &'t Table, transaction: &Transaction<'_>, pipeline: &'t str) -> Result<Shelf<'t>, Error> {
         let sql = format!(
             "INSERT INTO {0} AS t VALUES ('{COUNTER}', $1, '', '', 1, '') \
@@ -263,7 +263,7 @@ impl<'t> Shelf<'t> {
         })
     }
 
-    /// Looks up letters with the names of these, and with these numbers.
+    /// Reads the dead letters with the names of `named` and those with the given numbers.
     async fn look_up(&mut self, transaction: &Transaction<'_>, named: &[StoredLetter], numbers: &[u64]) -> Outcome<()> {
         if named.is_empty() && numbers.is_empty() {
             return Ok(Ok(()));
@@ -286,7 +286,7 @@ impl<'t> Shelf<'t> {
         Ok(Ok(()))
     }
 
-    /// Puts a letter where the one with its name is, else at the number if there is a letter, else behind all.
+    /// Stores a dead letter: replaces the one with its name, otherwise the one with number `at`, otherwise appends it.
     fn put(&mut self, at: Option<u64>, letter: &StoredLetter) {
         let mut letter = letter.clone();
         let number = match (self.names.get(&letter.key).copied(), at) {
@@ -320,7 +320,7 @@ impl<'t> Shelf<'t> {
         }
     }
 
-    /// Writes what was put and removed.
+    /// Writes all pending changes.
     async fn flush(&mut self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let letters = &self.table.letters;
         if !self.gone.is_empty() {
@@ -351,7 +351,7 @@ impl<'t> Shelf<'t> {
         Ok(())
     }
 
-    /// Removes the oldest letters beyond the bounds; says how many.
+    /// Removes the oldest dead letters beyond the limits. Returns their number.
     async fn drop_oldest(&mut self, transaction: &Transaction<'_>, bounds: &LetterBounds) -> Result<u64, Error> {
         let letters = &self.table.letters;
         let mut dropped = 0;
@@ -378,7 +378,7 @@ impl<'t> Shelf<'t> {
         Ok(dropped)
     }
 
-    /// Removes the letters for which a condition on `$2` holds; says how many.
+    /// Removes the dead letters that match a condition on `$2`. Returns their number.
     async fn remove_where(
         &mut self,
         transaction: &Transaction<'_>,

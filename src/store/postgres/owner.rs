@@ -1,10 +1,11 @@
-//! One owner for each store.
+//! Exclusive ownership of a store.
 //!
-//! The owner holds an advisory lock in a session of its own and writes its name and a heartbeat into a row. The lock ends
-//! with the session: when the process ends, at once; when its machine or the network is gone, as soon as the server
-//! notices, which the settings of the session limit to about 25 s. The heartbeat covers the time in between: a process
-//! that lost the session stops its pipelines [`SAFE`] after the last heartbeat, and the next owner begins [`LEASE`] after
-//! it, by the clock of the server, unless the previous owner released the store. Both own the store at no time.
+//! The owner holds an advisory lock in a session of its own and writes its name and a heartbeat into a row. The lock
+//! ends with the session: immediately when the process ends; when its machine or the network fails, as soon as the
+//! server notices, which the settings of the session limit to about 25 s. The heartbeat covers the time until then: a
+//! process that lost the session stops its pipelines [`SAFE`] after the last heartbeat, and the next owner begins
+//! [`LEASE`] after it, by the clock of the server, unless the previous owner released the store. So two processes never
+//! own the store at the same time.
 
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -20,29 +21,31 @@ use crate::store::owner::{Holding, Owner};
 
 /// Time between two heartbeats.
 const BEAT: Duration = Duration::from_secs(2);
-/// A process whose last heartbeat is older than this does not run pipelines.
+/// A process whose last heartbeat is older than this must not run pipelines.
 const SAFE: Duration = Duration::from_secs(6);
 /// The next owner begins when the last heartbeat of the previous one is older than this.
 const LEASE: Duration = Duration::from_secs(10);
-/// Time between two attempts to have the lock again.
+/// Time between two attempts to take the lock again.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How long the server may take to answer.
+/// Time limit for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Makes the server notice in about 25 s that the machine of the owner is gone.
+/// Makes the server notice within about 25 s that the machine of the owner failed.
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 
 /// Kind of the row with the owner.
 const OWNER: &str = "owner";
 
-/// This process as the owner. Dropping it releases the store some time later; [`Ownership::release`] waits for that.
+/// The ownership of this process. Dropping it releases the store some time later; [`Ownership::release`] waits until it
+/// is released.
 pub(in crate::store) struct Ownership {
     orders: mpsc::Sender<oneshot::Sender<()>>,
     holding: watch::Receiver<Holding>,
 }
 
 impl Ownership {
-    /// Becomes the owner, or says who is. Waits for the lease of an owner that did not release the store.
+    /// Becomes the owner, or returns the current owner as an error. Waits for the lease of an owner that did not
+    /// release the store.
     pub(super) fn take(mut address: Address, table: Table, name: &Owner) -> Result<Ownership, Taking> {
         address.limits.statement = ANSWER;
         let system = |error| Taking::Refused(Refused::System(error));
@@ -68,12 +71,12 @@ impl Ownership {
         Ok(Ownership { orders, holding })
     }
 
-    /// Whether this process still is the owner.
+    /// Returns a receiver of whether this process still is the owner.
     pub(in crate::store) fn holding(&self) -> watch::Receiver<Holding> {
         self.holding.clone()
     }
 
-    /// Lets the next owner begin at once. Waits until the server knows, [`ANSWER`] at most.
+    /// Lets the next owner begin immediately. Waits for the server, at most two times [`ANSWER`].
     pub(in crate::store) async fn release(&self) {
         let (done, is_done) = oneshot::channel();
         if self.orders.send(done).await.is_ok() {
@@ -84,23 +87,23 @@ impl Ownership {
 
 /// Result of an attempt to take the lock.
 enum Tried {
-    /// It is held, and the row is this process's, or free.
+    /// This session holds the lock, and the row belongs to this process or is free.
     Ours,
-    /// It is held; the previous owner did not release the store and was last heard of this long ago.
+    /// This session holds the lock; the previous owner did not release the store, and its last heartbeat is this old.
     Left { ago: Duration, by: Vec<u8> },
-    /// Another session holds it; the row says who.
+    /// Another session holds the lock; the row names its owner.
     Others(Vec<u8>),
 }
 
 struct Claim {
     address: Address,
     table: Table,
-    /// The row's value while this process is the owner.
+    /// The value of the row while this process is the owner.
     name: Vec<u8>,
     session: Option<Session>,
-    /// The server's process of the latest session.
+    /// The server process id of the latest session.
     process: i32,
-    /// When the latest heartbeat that succeeded was sent.
+    /// When the latest successful heartbeat was sent.
     beat: Instant,
 }
 
@@ -130,7 +133,7 @@ impl Claim {
         Taking::Refused(self.address.refused(error))
     }
 
-    /// Keeps the lock until it is told to release it, or nobody is left to tell.
+    /// Keeps the lock until it is ordered to release it, or the sender of orders is gone.
     async fn hold(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>, holding: watch::Sender<Holding>) {
         let mut wait = BEAT;
         loop {
@@ -177,7 +180,7 @@ impl Claim {
         }
     }
 
-    /// A heartbeat, in the session that has the lock or in a new one.
+    /// Sends a heartbeat in the session that has the lock, or in a new session.
     async fn renew(&mut self) -> Result<Holding, Failure> {
         let asked = Instant::now();
         if self.session.as_ref().is_some_and(|session| !session.is_closed()) {
@@ -197,11 +200,12 @@ impl Claim {
                 self.beat = asked;
                 Ok(Holding::Held)
             }
-            // Another one had it in between, and has ended: what it stored is not what this process knows.
+            // Another process had the lock meanwhile and has ended: the stored state differs from the state of this
+            // process.
             Tried::Left { by, .. } => Ok(taken(&by)),
             Tried::Others(by) if by != self.name => Ok(taken(&by)),
             Tried::Others(_) => {
-                // The server does not know yet that the old session is gone, or the next owner waits for the lease.
+                // The server has not noticed yet that the old session is gone, or the next owner waits for the lease.
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1";
                 self.client().await?.query(sql, &[&before]).await?;
                 self.process = before;
@@ -220,7 +224,7 @@ impl Claim {
             _ => {
                 let mut live = self.address.connect().await?;
                 live.client().batch_execute(KEEPALIVE).await?;
-                // For those who look at the server.
+                // Visible to administrators of the server.
                 let name = format!("anabranch owner {}", std::process::id());
                 live.client().query("SELECT set_config('application_name', $1, false)", &[&name]).await?;
                 self.process = live.client().query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
@@ -234,7 +238,8 @@ impl Claim {
         let state = self.table.state.clone();
         let name = self.name.clone();
         let client = self.client().await?;
-        // By the number of the table: the same table may have two names. A lock that this session has is had again.
+        // Locks by the object id of the table, because one table may have two names. A session can take its own lock
+        // again.
         let sql = "SELECT pg_try_advisory_lock(hashtextextended('anabranch store ' || to_regclass($1)::oid, 0))";
         let locked: Option<bool> = client.query_one(sql, &[&state]).await?.get(0);
         let sql = format!(
@@ -265,7 +270,7 @@ impl Claim {
         Ok(())
     }
 
-    /// Says that nobody owns the store, where this process does.
+    /// Marks the store as free, if this process owns it.
     async fn clear(&mut self) -> Result<(), Failure> {
         let Some(session) = &mut self.session else { return Ok(()) };
         let sql = format!("UPDATE {} SET value = '' WHERE kind = '{OWNER}' AND value = $1", self.table.state);

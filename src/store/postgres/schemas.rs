@@ -1,4 +1,4 @@
-//! Schemas: a row for each text, each version of a subject and each level, in the table of the state.
+//! Schemas: one row per text, per version of a subject and per level, in the state table.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::store::schemas::{self, Answer, Deletion, Entry, Question};
 const DEFINITION: &str = "schema-text";
 /// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
 const SUBJECT: &str = "schema-version";
-/// Value of a version that is deleted, and of one that is gone.
+/// Values of a version that is soft-deleted, and of one that is permanently deleted.
 const HIDDEN: &[u8] = b"deleted";
 const GONE: &[u8] = b"gone";
-/// Compatibility level: of all subjects, or of the subject in `pipeline`, as `connector` says.
+/// Compatibility level: global, or of the subject in `pipeline`, depending on `connector`.
 const LEVEL: &str = "schema-level";
 
 impl Table {
-    /// The version of a subject that has this text, made where there is none.
+    /// Returns the version of a subject that has this text; creates it if there is none.
     pub(super) async fn create_schema(
         &self,
         transaction: &Transaction<'_>,
@@ -31,7 +31,7 @@ impl Table {
         text: &Str,
     ) -> Result<Result<Written, StoreError>, Error> {
         let Table { state, name, .. } = self;
-        // Of several processes that register, one at a time.
+        // Serializes registrations of several processes.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("schemas of {name}")]).await?;
         let by_text = format!("SELECT number FROM {state} WHERE kind = '{DEFINITION}' AND value = $1");
         let known = transaction.query_opt(&by_text, &[&text.as_bytes()]).await?.map(|row| row.get::<_, i64>(0));
@@ -72,7 +72,8 @@ impl Table {
         })))
     }
 
-    /// Marks versions as deleted. A number that nothing uses any more stays, without its text: it is not given again.
+    /// Marks versions as deleted. The id of an unused text stays reserved without the text, so that it is never
+    /// assigned again.
     pub(super) async fn delete_schemas(
         &self,
         transaction: &Transaction<'_>,
@@ -99,7 +100,7 @@ impl Table {
         Ok(())
     }
 
-    /// Sets the compatibility level of a subject, or of all.
+    /// Sets the compatibility level of a subject, or the global level.
     pub(super) async fn set_level(
         &self,
         transaction: &Transaction<'_>,

@@ -1,5 +1,5 @@
-//! Statements that must be answered in time. A server that went silent (a machine that is frozen, a network that loses
-//! everything) does not close the connection: without a limit, whoever asks would wait for ever.
+//! Statements with a time limit. A server that is silent (a frozen machine, a network that drops every packet) does not
+//! close the connection: without a limit, callers would wait forever.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, GenericClient, Row};
 
-/// A statement failed.
+/// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The server, or the connection.
+    /// The server or the connection failed.
     #[error(transparent)]
     Postgres(#[from] Error),
-    /// Nothing came back in this time. What was asked may have been done, or may still be.
+    /// No answer arrived within this time. The statement may have been executed, or may still be.
     #[error("no answer in {} s", .0.as_secs_f32())]
     Silent(Duration),
 }
 
-/// Waits for the server, for so long.
+/// Waits for an answer of the server, up to the limit.
 pub(super) async fn answered<T>(limit: Duration, asked: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(limit, asked).await {
         Ok(answer) => answer.map_err(Failure::Postgres),
@@ -27,7 +27,7 @@ pub(super) async fn answered<T>(limit: Duration, asked: impl Future<Output = Res
     }
 }
 
-/// A connection. Ends when it is dropped, also where an answer is missing: the server then undoes what is not committed.
+/// A connection. It closes on drop, even if answers are pending: the server then rolls back what is not committed.
 pub(super) struct Session {
     client: Client,
     driver: AbortHandle,
@@ -49,12 +49,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // By itself it would wait for the answers that are missing.
+        // By itself, the driver would wait for the pending answers.
         self.driver.abort();
     }
 }
 
-/// What runs statements, each for so long at most.
+/// A client that runs statements, each with a time limit.
 pub(super) struct Timed<C> {
     inner: C,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! The tables: one row for each mark, pipeline and claim, and beside it one for each remembered result.
+//! The tables: the state table with one row per mark, pipeline and claim, and the table of cached results.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,43 +23,43 @@ const EPOCH: &str = "epoch";
 const PIPELINE: &str = "pipeline";
 const MARK: &str = "mark";
 const DETACHED: &str = "detached";
-/// Of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
+/// Confirmed mark of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
 const RECEIPT: &str = "receipt";
 const ACTIVE: &str = "active";
 const TRIAL: &str = "trial";
 
-/// Most bytes of remembered results.
+/// Maximum bytes of cached results.
 const MEMO_BOUND: i64 = 256 << 20;
 
-/// What there is where the store should be.
+/// What exists under the name of the store.
 pub(super) enum Prepared {
     /// The store.
     Ready,
-    /// Something else.
+    /// Another table.
     Foreign,
-    /// A store of this version.
+    /// A store of this later version.
     Newer(i64),
 }
 
-/// Names of the tables, as SQL writes them.
+/// Names of the tables, quoted for SQL.
 pub(super) struct Table {
     pub(super) name: String,
     pub(super) state: String,
     memo: String,
     pub(super) letters: String,
-    /// Bytes that were remembered since the oldest were last forgotten.
+    /// Bytes of results that were stored since the oldest were last removed.
     remembered: Cell<i64>,
 }
 
 impl Table {
-    /// From the name of the table, with its schema where it has one.
+    /// Parses the name of the table, with an optional schema.
     pub(super) fn parse(name: &str) -> Result<Table, Refused> {
         let refuse = |what: &str| Refused::Setting { key: "db.postgres.table", what: format!("{name:?} {what}") };
         let parts: Vec<&str> = name.split('.').collect();
         if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) || name.contains('\0') {
             return Err(refuse("is not the name of a table (table or schema.table)"));
         }
-        // Longer names are cut by the server, so that both tables would be one.
+        // The server truncates longer names, so that both tables would have the same name.
         if parts.iter().any(|part| part.len() > 58) {
             return Err(refuse("is longer than 58 bytes"));
         }
@@ -78,10 +78,10 @@ impl Table {
         &self.name
     }
 
-    /// Makes the tables where there are none; what is there is only looked at.
+    /// Creates the tables if they do not exist; otherwise only examines them.
     pub(super) async fn prepare(&self, client: &mut Client) -> Result<Prepared, Error> {
         let transaction = client.transaction().await?;
-        // Of two processes that start at the same time, one makes them.
+        // If two processes start at the same time, one of them creates the tables.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.name]).await?;
         let row = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.state]).await?;
         if !row.get::<_, bool>(0) {
@@ -114,8 +114,8 @@ impl Table {
         })
     }
 
-    /// Several writes in one transaction. One that is fenced, or finds what cannot be understood, changes nothing and
-    /// does not disturb the others.
+    /// Applies several writes in one transaction. A write that is fenced or finds damaged data changes nothing and does
+    /// not affect the others.
     pub(super) async fn apply(
         &self,
         transaction: &Transaction<'_>,
@@ -150,7 +150,7 @@ impl Table {
                 }
                 Write::Delete { pipeline } => {
                     // The number of the latest claim stays: a run that hangs must not own the marks of a pipeline that
-                    // is made under the same id. Marks of a beginning stay: a destination may have marks of the
+                    // is created with the same id. Marks of a beginning stay: a destination may have marks of the
                     // generation before. Such a mark is the generation and a number that is 0, see `encode`.
                     let sql = format!(
                         "DELETE FROM {} WHERE pipeline = $1 \
@@ -206,7 +206,7 @@ impl Table {
                     Ok(Written::Nothing)
                 }
                 Write::Trial(bytes) => {
-                    // Written to the log and the pages of the table, so that there must be room for it.
+                    // Written to the write-ahead log and the pages of the table, so that both need space for it.
                     let sql = format!(
                         "INSERT INTO {0} VALUES ('{TRIAL}', '', '', '', 0, $1) \
                          ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
@@ -233,7 +233,7 @@ impl Table {
         Ok(Epoch { pipeline: pipeline.clone(), number: number(row.get(0)) })
     }
 
-    /// The numbers of the latest claims. They stay what they are until the transaction ends.
+    /// Returns the numbers of the latest claims and locks them until the transaction ends.
     async fn epochs(
         &self,
         transaction: &Transaction<'_>,
@@ -248,7 +248,7 @@ impl Table {
         Ok(rows.iter().map(|row| (row.get(0), number(row.get(1)))).collect())
     }
 
-    /// The marks of several pipelines in two statements.
+    /// Stores the marks of several pipelines in two statements.
     async fn put_marks(
         &self,
         transaction: &Transaction<'_>,
@@ -257,7 +257,7 @@ impl Table {
         let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &*epoch.pipeline).collect();
         let epochs = self.epochs(transaction, &pipelines).await?;
         let mut outcomes = Vec::with_capacity(writes.len());
-        // Of several marks of a lane the last.
+        // The last of several marks of a lane.
         let mut latest: BTreeMap<(&str, &str, &str, Str), &Mark> = BTreeMap::new();
         for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
             let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
@@ -292,7 +292,7 @@ impl Table {
         Ok(outcomes)
     }
 
-    /// Compares what is stored, and makes it what it should be.
+    /// Compares the stored pipelines and applies the differences.
     async fn bring_in_line(
         &self,
         transaction: &Transaction<'_>,
@@ -303,7 +303,7 @@ impl Table {
             Err(error) => return Ok(Err(error)),
         };
         let found = compared(stored);
-        // Before anything is changed.
+        // Serialized before anything is changed.
         let puts = found.puts.iter().map(|pipeline| Ok((&pipeline.id, json(pipeline)?)));
         let puts = match puts.collect::<Result<Vec<_>, StoreError>>() {
             Ok(puts) => puts,
@@ -330,7 +330,7 @@ impl Table {
         Ok(Ok(Written::Changes(found.changes)))
     }
 
-    /// Changes what is stored of a pipeline, where something is.
+    /// Changes a stored pipeline, if it exists.
     async fn change_pipeline(
         &self,
         transaction: &Transaction<'_>,
@@ -362,7 +362,7 @@ impl Table {
         Ok(())
     }
 
-    /// Keeps results, and now and then forgets the oldest beyond the bound.
+    /// Stores results, and occasionally removes the oldest beyond the limit.
     async fn keep(
         &self,
         transaction: &Transaction<'_>,
@@ -370,7 +370,7 @@ impl Table {
         entries: &[(MemoKey, Bytes)],
     ) -> Result<(), Error> {
         let Table { memo, .. } = self;
-        // Of two results of a key the last.
+        // The last of several results for a key.
         let latest: BTreeMap<&[u8], &[u8]> = entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
         let (keys, values): (Vec<&[u8]>, Vec<&[u8]>) = latest.into_iter().unzip();
         let sql = format!(
@@ -380,7 +380,7 @@ impl Table {
         transaction.execute(&sql, &[&&**space, &keys, &values]).await?;
         let bytes: usize = values.iter().map(|value| value.len() + size_of::<MemoKey>()).sum();
         self.remembered.set(self.remembered.get() + bytes as i64);
-        // Looking at all of them is dear, so it is seldom done; a new process does it at once.
+        // The scan of all results is expensive, so it is rare; a new process does it at its first write.
         if self.remembered.get() >= MEMO_BOUND / 8 {
             self.forget(transaction, MEMO_BOUND).await?;
             self.remembered.set(0);
@@ -388,7 +388,7 @@ impl Table {
         Ok(())
     }
 
-    /// Forgets the oldest results, so that those that stay have at most `bound` bytes. O(all).
+    /// Removes the oldest results, so that the remaining ones have at most `bound` bytes. O(all).
     pub(super) async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
         let sql = format!(
             "DELETE FROM {0} USING (SELECT space, key, sum(octet_length(value) + octet_length(key) + \
@@ -400,13 +400,13 @@ impl Table {
         Ok(())
     }
 
-    /// Reads. What cannot be understood is an error of the store, not of the connection.
+    /// Runs a read. Damaged data is an error of the store, not of the connection.
     pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<Found, StoreError>, Error> {
         let Table { state, memo, .. } = self;
         match read {
             Read::Pipelines => Ok(self.pipelines(client, "").await?.map(Found::Pipelines)),
             Read::Marks(epoch) => {
-                // One statement sees one moment.
+                // One statement sees one snapshot.
                 let sql = format!(
                     "SELECT kind, connector, partition, number, value FROM {state} \
                      WHERE kind IN ('{EPOCH}', '{MARK}') AND pipeline = $1"
@@ -472,13 +472,13 @@ impl Table {
     }
 }
 
-/// Nothing is stored of what cannot be written.
+/// Serializes a pipeline; the error keeps an invalid one from being stored.
 fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(pipeline)
         .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
 }
 
-/// The name of a lane in the place of a partition.
+/// Encodes a lane as text for the column `partition`.
 fn lane_text(lane: &LaneId) -> Str {
     serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
 }
@@ -490,7 +490,7 @@ fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, Store
     Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
 }
 
-/// The epoch of a commit, the lanes that it moves, and what destinations confirmed.
+/// The epoch of a commit, the marks of its lanes, and the receipts of destinations.
 type Commit<'a> = (&'a Epoch, &'a [(LaneId, Mark)], &'a [Receipt]);
 
 fn marks_of(write: &Write) -> Option<Commit<'_>> {
@@ -500,7 +500,7 @@ fn marks_of(write: &Write) -> Option<Commit<'_>> {
     }
 }
 
-/// Bytes that the server cannot make smaller.
+/// Returns bytes that the server cannot compress.
 fn incompressible(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! What a test expects.
+//! Reads the expectations of a test.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ const RECORDS: &[&str] = &["records", "count", "unordered", "repeats", "match"];
 const RECORD: &[&str] = &["operation", "metadata", "key", "before", "after", "payload"];
 const LETTER: &[&str] = &["step", "error", "code", "source", "record"];
 
-/// Whether a word stands in what is expected of one connector.
+/// Returns `true` if a word is a field of the expectations for one connector.
 pub(in crate::testing) fn is_of_list(word: &str) -> bool {
     RECORDS.contains(&word)
 }
@@ -67,7 +67,7 @@ impl Reader<'_> {
         Some(Expectations { span, records, letters, acks, status, error, requests })
     }
 
-    /// A list, a number, or a map with a list and more.
+    /// Reads a list, a number, or a map with a list and options.
     fn records(
         &mut self,
         node: &Node,
@@ -106,7 +106,7 @@ impl Reader<'_> {
         Some(expected)
     }
 
-    /// A record, or the records of a file.
+    /// Reads a record, or the records of a file.
     fn record(&mut self, node: &Node, how: Match) -> Option<Vec<Expected>> {
         if let Value::Scalar(_) = &node.value {
             let after = Expected::read(node, false, self.findings)?;
@@ -165,7 +165,7 @@ impl Reader<'_> {
             };
             let mut keys = Vec::new();
             for entry in &map.entries {
-                // Metadata is text: `priority: 5` is the text 5.
+                // Metadata is text: `priority: 5` means the text 5.
                 let expected = match (&entry.value.value, scalar_text(&entry.value)) {
                     (Value::Scalar(scalar), Some(text)) if !text.starts_with('$') || !scalar.is_plain() => {
                         Expected::exactly(&scalar.text.as_str().into(), entry.value_span())
@@ -189,7 +189,7 @@ impl Reader<'_> {
         for name in names {
             if let Some(entry) = fields.take_null(name) {
                 let mut expected = match &entry.value.value {
-                    // Raw data is text: `after: 17` is the text 17.
+                    // Raw data is text: `after: 17` means the text 17.
                     Value::Scalar(scalar) if !scalar.text.starts_with('$') || !scalar.is_plain() => {
                         Expected::exactly(&scalar.text.as_str().into(), entry.value.span)
                     }
@@ -225,7 +225,7 @@ impl Reader<'_> {
         Some(vec![Expected::fields(parts, true, node.span)])
     }
 
-    /// A text stands for what holds it.
+    /// Reads an expectation in which a text stands for any text that contains it.
     fn part_of_text(&mut self, node: &Node) -> Option<Expected> {
         let expected = Expected::read(node, false, self.findings)?;
         Some(match expected.as_text() {
@@ -265,7 +265,7 @@ impl Reader<'_> {
     }
 }
 
-/// Metadata with these keys. What the engine adds to every record is nobody's business unless it is named.
+/// Builds an expectation of metadata. Keys that the engine adds to every record are ignored unless named.
 fn metadata(mut keys: Vec<(Str, Expected)>, how: Match, span: Span) -> Expected {
     for stamp in view::STAMPS {
         if !keys.iter().any(|(key, _)| *key == stamp) {
@@ -275,7 +275,7 @@ fn metadata(mut keys: Vec<(Str, Expected)>, how: Match, span: Span) -> Expected 
     Expected::fields(keys, how != Match::Exact, span)
 }
 
-/// A record of a file: everything of it, and whatever other metadata there is.
+/// Builds an expectation of a record from a file: everything must match, but other metadata may be present.
 fn open_metadata(shown: &Json, span: Span) -> Expected {
     let parts = shown.as_object().into_iter().flatten().map(|(name, part)| {
         let expected = match (name.as_str(), part.as_object()) {

@@ -1,4 +1,4 @@
-//! What a test lets go wrong.
+//! Reads the injected faults of a test.
 
 use anabranch_graph::config::yaml::Node;
 use anabranch_graph::diagnostic::{Diagnostic, Spanned};

@@ -1,4 +1,4 @@
-//! HTTP services as a test has them.
+//! Reads the stubbed HTTP services of a test.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Reader<'_> {
         for name in ["method", "url"] {
             if let Some(entry) = fields.take(name) {
                 let expected = Expected::read(&entry.value, false, self.findings)?;
-                // A path stands for the URL's.
+                // A path matches the path of the URL.
                 let part = match expected.as_text() {
                     Some(text) if name == "url" && text.starts_with('/') && text.contains('?') => "pathAndQuery",
                     Some(text) if name == "url" && text.starts_with('/') => "path",

@@ -1,4 +1,4 @@
-//! Expectations as tests write them.
+//! Reads expected values.
 
 use anabranch_graph::config::yaml::{Node, Value};
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
@@ -9,7 +9,7 @@ use super::{DIRECTIVES, Expected, Pattern, WORDS};
 use crate::testing::fields::{self, invalid, map, typed, wrong};
 
 impl Expected {
-    /// Reads an expectation. `open` lets maps have other fields than those that are named.
+    /// Reads an expected value. `open` allows maps to have other fields than those that are named.
     pub(in crate::testing) fn read(node: &Node, open: bool, findings: &mut Diagnostics) -> Option<Expected> {
         let pattern = match &node.value {
             Value::Null => Pattern::Is(Json::Null),
@@ -153,7 +153,7 @@ impl Expected {
     }
 }
 
-/// A text that looks like one of our words.
+/// Returns the text if it looks like a pattern word.
 fn word(text: &str) -> Option<&str> {
     let letters = text.strip_prefix('$')?;
     let is_word = letters.starts_with(|c: char| c.is_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! Sources and destinations that do as a script says.
+//! Scripted sources and destinations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::{INJECTED, Script, Strike, locked};
 use crate::testing::case::{FaultKind, FaultSpec};
 use crate::testing::view;
 
-/// A source or destination of the script.
+/// A scripted source or destination.
 pub(super) struct End {
     pub(super) script: Arc<Script>,
     pub(super) connector: Str,
-    /// Of a destination.
+    /// The write policy of a destination.
     pub(super) policy: Option<WritePolicy>,
 }
 
@@ -53,12 +53,12 @@ impl Source for End {
 struct ScriptReader {
     script: Arc<Script>,
     connector: Str,
-    /// Records before the next one.
+    /// Number of records before the next one.
     next: usize,
 }
 
 impl ScriptReader {
-    /// The rest of the read that the next record is in.
+    /// Returns the remaining records of the current read.
     fn records(&self) -> &[Record] {
         let mut before = 0;
         for read in self.script.sources.get(&self.connector).into_iter().flatten() {
@@ -85,7 +85,7 @@ impl Reader for ScriptReader {
             return Ok(Read::End);
         }
         if self.script.troubles(&self.connector) {
-            // One by one, so that what comes before a record that fails is read.
+            // One by one, so that the records before a failing record are read.
             records.truncate(1);
             let crashes = |strike: &Strike| matches!(strike, Strike::Crash);
             let read = records.iter().map(Record::position);
@@ -110,14 +110,14 @@ impl Reader for ScriptReader {
 }
 
 impl ScriptReader {
-    /// Whether any fault of the source is one of reading: a crash is one of acknowledging.
+    /// Returns `true` if a fault of the source affects reading. A crash affects acknowledging.
     fn is_about_reading(&self) -> bool {
         let of_ours = |fault: &&FaultSpec| fault.at.value == self.connector;
         self.script.faults.iter().filter(of_ours).any(|fault| fault.kind.value != FaultKind::Crash)
     }
 }
 
-/// Notes what a source is told.
+/// Records the acknowledgements that a source receives.
 struct Scripted {
     script: Arc<Script>,
     connector: Str,
@@ -238,7 +238,7 @@ impl Writer for ScriptWriter {
     }
 }
 
-/// In the place of the dead-letter queue.
+/// A scripted dead-letter queue.
 pub(super) struct Letters {
     pub(super) script: Arc<Script>,
     pub(super) policy: WritePolicy,
@@ -261,7 +261,7 @@ impl Writer for Letters {
         let letters: Vec<Json> = rows.iter().map(|row| self.letter(row)).collect();
         let kept = &mut locked(&self.script.state).kept.letters;
         for letter in letters {
-            // A replay overwrites the letter of the same name.
+            // A replay overwrites the dead letter with the same name.
             match kept.iter_mut().find(|other| other["name"] == letter["name"]) {
                 Some(other) => *other = letter,
                 None => kept.push(letter),

@@ -1,4 +1,4 @@
-//! Positions in memory.
+//! A store of positions in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::locked;
 
-/// Marks in memory. They survive runs.
+/// Positions in memory. They survive restarts of the pipeline.
 #[derive(Default)]
 pub(in crate::testing) struct Marks(Mutex<(u64, BTreeMap<LaneId, Mark>)>);
 
@@ -26,7 +26,7 @@ impl StateStore for Marks {
         Ok(locked(&self.0).1.clone())
     }
 
-    /// Its destinations are scripted, and have no transactions.
+    /// Empty: the scripted destinations have no transactions.
     async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
         Ok(Vec::new())
     }

@@ -1,4 +1,4 @@
-//! Cuts a text into pieces that are not cut further.
+//! Splits a text into atoms, which are not split further.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::pack::Atom;
 
-/// How a text is cut.
+/// Places at which a text is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// At the largest of paragraph, line, sentence and word that fits.
+    /// At paragraphs, lines, sentences or words: the largest unit that fits.
     Recursive,
     /// At headings and blocks.
     Markdown,
@@ -17,12 +17,12 @@ pub(super) enum Cut {
     Sentences,
     /// Between words.
     Words,
-    /// Between what a reader calls characters.
+    /// Between grapheme clusters.
     Characters,
 }
 
 impl Cut {
-    /// The pieces of a text, none larger than `size` where the unit is characters.
+    /// Returns the atoms of a text. If the unit is characters, none exceeds `size`.
     pub(super) fn atoms<'t>(self, text: &'t str, size: usize) -> Box<dyn Iterator<Item = Atom> + 't> {
         match self {
             Cut::Characters => Box::new(
@@ -42,13 +42,13 @@ impl Cut {
     }
 }
 
-/// A piece that counts as one, unless it is nothing but space; the space around it does not count.
+/// Returns an atom of size one, or zero if it is only white space.
 fn one(text: &str, range: Range<usize>) -> Atom {
     let size = usize::from(!text[range.clone()].trim().is_empty());
     Atom { range, before: 0, size, after: 0, opens: false }
 }
 
-/// A piece whose characters count.
+/// Returns an atom measured in characters.
 fn measured(text: &str, range: Range<usize>) -> Atom {
     let part = &text[range.clone()];
     let (from_content, content) = (part.trim_start(), part.trim());
@@ -57,7 +57,7 @@ fn measured(text: &str, range: Range<usize>) -> Atom {
     Atom { range, before, size: content.chars().count(), after, opens: false }
 }
 
-/// Parts of a text, the larger first.
+/// Units of a text, from large to small.
 #[derive(Clone, Copy, Debug)]
 enum Level {
     Paragraph,
@@ -78,7 +78,7 @@ impl Level {
     }
 }
 
-/// Adds the pieces of a range, each as large as fits when the space around it is gone.
+/// Adds the atoms of a range, each as large as fits without the surrounding white space.
 fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut Vec<Atom>) {
     let part = &text[range.clone()];
     let whole = measured(text, range.clone());
@@ -105,7 +105,7 @@ fn fit(text: &str, range: Range<usize>, level: Level, size: usize, atoms: &mut V
     }
 }
 
-/// Adds runs of characters, small enough that some of them can overlap.
+/// Adds runs of characters that are small enough for overlaps.
 fn runs(text: &str, range: Range<usize>, size: usize, atoms: &mut Vec<Atom>) {
     let longest = (size / 8).max(1);
     let (mut start, mut held) = (range.start, 0);
@@ -120,7 +120,7 @@ fn runs(text: &str, range: Range<usize>, size: usize, atoms: &mut Vec<Atom>) {
     atoms.push(measured(text, start..range.end));
 }
 
-/// Words, each with the space after it; space at the beginning belongs to the first.
+/// Returns the words, each with the white space after it. White space at the beginning belongs to the first word.
 fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
@@ -137,7 +137,7 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// What is between empty lines, each with those after it.
+/// Returns the paragraphs, each with the empty lines after it.
 fn paragraphs(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut lines = lines(text).peekable();
     std::iter::from_fn(move || {
@@ -160,8 +160,8 @@ fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Blocks; one that is too large is cut as other text is. A heading opens a chunk, unless there are but headings
-/// before it.
+/// Returns the Markdown blocks; splits blocks that are too large like other text. A heading starts a chunk, unless only
+/// headings precede it.
 fn markdown(text: &str, size: usize) -> Vec<Atom> {
     let mut atoms = Vec::new();
     let mut block: Option<Block> = None;
@@ -211,20 +211,20 @@ struct Block {
     opens: bool,
 }
 
-/// Whether the last line has no content.
+/// Returns `true` if the last line is blank.
 fn ends_empty(text: &str, range: &Range<usize>) -> bool {
     text[range.clone()].trim_end_matches([' ', '\t', '\r']).ends_with("\n\n")
         || text[range.clone()].lines().next_back().is_some_and(|line| line.trim().is_empty())
 }
 
-/// One to six number signs and a space.
+/// Matches one to six number signs and a space.
 fn is_heading(line: &str) -> bool {
     let line = line.trim_start_matches(' ');
     let signs = line.len() - line.trim_start_matches('#').len();
     (1..=6).contains(&signs) && line[signs..].chars().next().is_none_or(char::is_whitespace)
 }
 
-/// The mark of a line that begins or ends a code block, how many there are, and whether nothing else is on the line.
+/// Returns the character and length of a code fence, and whether the line contains nothing else.
 fn fence_of(line: &str) -> Option<(char, usize, bool)> {
     let line = line.trim_start_matches(' ');
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;

@@ -1,32 +1,32 @@
-//! Packs pieces of a text into chunks.
+//! Packs the atoms of a text into chunks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A piece of a text that is not cut. The pieces of a text follow each other without gap.
+/// A piece of a text that is not split. The atoms of a text are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Atom {
-    /// Its bytes.
+    /// Byte range of the atom.
     pub(super) range: Range<usize>,
-    /// The size of the space that it begins with, in the unit of whoever cut the text.
+    /// Size of its leading white space, in the unit of the splitter.
     pub(super) before: usize,
-    /// The size of what is between the spaces; 0 = it is nothing but space.
+    /// Size without leading and trailing white space; 0 if it is only white space.
     pub(super) size: usize,
-    /// The size of the space that it ends with.
+    /// Size of its trailing white space.
     pub(super) after: usize,
-    /// Whether a chunk begins with it.
+    /// True if a chunk must begin with it.
     pub(super) opens: bool,
 }
 
-/// The chunks of a text, in order, without space around them and none empty: each as many pieces as fit into `size`,
-/// and of the one before it the last ones that fit into `overlap`. Space around what is measured takes no room. A
-/// piece that is too large is a chunk of its own. Holds no more pieces than fit into a chunk.
+/// Returns the chunks of a text in order, trimmed and not empty. Each holds as many atoms as fit into `size`, starting
+/// with the last ones of the previous chunk that fit into `overlap`. White space around a chunk does not count. An atom
+/// that is too large becomes a chunk by itself. Holds at most the atoms of one chunk in memory.
 pub(super) fn pack(text: &str, atoms: impl Iterator<Item = Atom>, size: usize, overlap: usize) -> Vec<Range<usize>> {
     let mut chunks: Vec<Range<usize>> = Vec::new();
     let mut emit = |window: &Window| {
         if let (Some(first), Some(last)) = (window.atoms.front(), window.atoms.back()) {
             let range = trimmed(text, first.range.start..last.range.end);
-            // What only repeats the end of the chunk before it is none.
+            // Skip a chunk that only repeats the end of the previous one.
             if !range.is_empty() && chunks.last().is_none_or(|before| range.end > before.end) {
                 chunks.push(range);
             }
@@ -62,16 +62,16 @@ pub(super) fn pack(text: &str, atoms: impl Iterator<Item = Atom>, size: usize, o
     chunks
 }
 
-/// Pieces that may become a chunk, none of which is nothing but space.
+/// Atoms of the current chunk, none of which is only white space.
 #[derive(Default)]
 struct Window {
     atoms: VecDeque<Atom>,
-    /// The size of all of them, with space around them.
+    /// Size of all atoms, including white space at both ends.
     held: usize,
 }
 
 impl Window {
-    /// The size without space around it.
+    /// Returns the size without white space at both ends.
     fn size(&self) -> usize {
         match (self.atoms.front(), self.atoms.back()) {
             (Some(first), Some(last)) => self.held - first.before - last.after,
@@ -79,7 +79,7 @@ impl Window {
         }
     }
 
-    /// The size that it would have with another piece.
+    /// Returns the size with an additional atom.
     fn size_with(&self, atom: &Atom) -> usize {
         match self.atoms.front() {
             Some(first) => self.held - first.before + atom.before + atom.size,
@@ -92,7 +92,7 @@ impl Window {
         self.atoms.push_back(atom);
     }
 
-    /// Space belongs to the piece before it; where there is none, it would be cut off anyway.
+    /// Adds white space to the atom before it. If there is none, the white space would be trimmed anyway.
     fn extend(&mut self, space: &Atom) {
         if let Some(last) = self.atoms.back_mut() {
             let more = space.before + space.after;

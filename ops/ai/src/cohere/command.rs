@@ -1,4 +1,4 @@
-//! `cohere.command`: asks a language model of Cohere.
+//! `cohere.command`: generates text with a Cohere model.
 
 use std::sync::Arc;
 
@@ -19,24 +19,20 @@ use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, backoff};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `cohere.command` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("cohere.command", "Asks a language model of Cohere.")
+    let specification = Specification::builtin("cohere.command", "Generates text with a Cohere model.")
         .describe(
-            "Puts the text at `request.body` where `%s` stands in `prompt`, asks the model, and stores its answer at \
-             `response.body`. One request per record.",
+            "Replaces `%s` in `prompt` with the text in `request.body`, sends the prompt to the model, and stores \
+             the answer in `response.body`. Sends one request per record.",
         )
         .with(
-            Parameter::new(
-                "prompt",
-                ParameterKind::Text,
-                "The question; %s stands for the text, %% for a percent sign.",
-            )
-            .required(),
+            Parameter::new("prompt", ParameterKind::Text, "The prompt; %s stands for the text, %% for a percent sign.")
+                .required(),
         )
         .with(Parameter::new("model", ParameterKind::Text, "Name of the model.").default_value("command"))
         .with(super::place("request.body", "The text."))
-        .with(super::place("response.body", "Where the answer is stored."))
+        .with(super::place("response.body", "Field for the answer."))
         .with_all(super::parameters())
         .with_all(shared::processor());
     anabranch_graph::kind::operator(specification, configure)
@@ -52,7 +48,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
     Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
 }
 
-/// A text with holes.
+/// A prompt template with placeholders.
 #[derive(Debug, PartialEq, Eq)]
 struct Prompt(Vec<String>);
 
@@ -103,7 +99,7 @@ impl Question for Chat {
 
     fn read(&self, answer: &Json) -> Result<String, String> {
         let pieces = answer.pointer("/message/content").and_then(Json::as_array).ok_or("there is no message in it")?;
-        // A model that reasons says so in pieces of another type.
+        // A reasoning model also returns pieces of other types.
         let piece = pieces.iter().find(|piece| piece.get("text").is_some()).ok_or("there is no text in its message")?;
         text_in(piece, "/text")
     }

@@ -1,4 +1,4 @@
-//! `cohere.embed`: replaces a text by its embedding.
+//! `cohere.embed`: replaces a text with its embedding.
 
 use std::sync::Arc;
 
@@ -15,24 +15,25 @@ use crate::service::{Address, backoff};
 
 const TYPES: [&str; 5] = ["search_document", "search_query", "classification", "clustering", "image"];
 
-/// The kind, for the registry.
+/// Returns the `cohere.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Text};
-    let specification = Specification::builtin("cohere.embed", "Replaces a text by its embedding by Cohere.")
+    let specification = Specification::builtin("cohere.embed", "Replaces a text with its Cohere embedding.")
         .describe(
-            "Stores the embedding of the text at `inputField` at `outputField`, as a JSON array, and the name of the \
-             model in the metadata `cohere.embed.model`. Structured data are embedded as JSON text. Many texts are \
-             sent in one request; where a request is refused for a text, only the record of that text fails.",
+            "Stores the embedding of the text in `inputField` as a JSON array in `outputField`, and the name of \
+             the model in the metadata `cohere.embed.model`. Structured data is embedded as JSON text. Many texts \
+             are sent in one request; if a request is rejected because of a text, only the record of that text \
+             fails.",
         )
         .with(Parameter::new("model", Text, "Name of the model.").default_value("embed-english-v2.0"))
         .with(
-            Parameter::new("inputType", Text, "What the texts are for; required from version 3 of the models.")
+            Parameter::new("inputType", Text, "Purpose of the texts; required from version 3 of the models.")
                 .one_of(&TYPES),
         )
         .with(super::place("inputField", "The text."))
-        .with(super::place("outputField", "Where the embedding is stored."))
+        .with(super::place("outputField", "Field for the embedding."))
         .with(
-            Parameter::new("maxTextsPerRequest", Int, "Most texts of one request.")
+            Parameter::new("maxTextsPerRequest", Int, "Maximum number of texts per request.")
                 .default_value("96")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(97.0)),

@@ -1,4 +1,4 @@
-//! `cohere.rerank`: says how well each record fits a query.
+//! `cohere.rerank`: scores the relevance of each record to a query.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,21 +23,23 @@ use crate::question::{input, output};
 use crate::service::{Address, Service, backoff};
 use crate::text::text_at;
 
-/// The kind, for the registry.
+/// Returns the `cohere.rerank` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::Text;
-    let specification = Specification::builtin("cohere.rerank", "Says how well each record fits a query, by Cohere.")
-        .describe(
-            "Sends the texts at `request.body` of all records of a batch as documents in one request, and stores of \
-             each, as JSON text, what the model says of it: `{\"document\":{\"text\":…},\"index\":…,\
-             \"relevance_score\":…}`. The index is that of the record in its batch.",
-        )
-        .with(Parameter::new("query", Text, "The query.").required())
-        .with(Parameter::new("model", Text, "Name of the model.").default_value("rerank-v3.5"))
-        .with(super::place("request.body", "The text."))
-        .with(super::place("response.body", "Where the result is stored."))
-        .with_all(super::parameters())
-        .with_all(shared::processor());
+    let specification =
+        Specification::builtin("cohere.rerank", "Scores the relevance of each record to a query with a Cohere model.")
+            .describe(
+                "Sends the texts in `request.body` of all records of a batch as documents in one request. Stores the \
+             result of each document as JSON text: \
+             `{\"document\":{\"text\":…},\"index\":…,\"relevance_score\":…}`. The index is that of the record in \
+             its batch.",
+            )
+            .with(Parameter::new("query", Text, "The query.").required())
+            .with(Parameter::new("model", Text, "Name of the model.").default_value("rerank-v3.5"))
+            .with(super::place("request.body", "The text."))
+            .with(super::place("response.body", "Field for the result."))
+            .with_all(super::parameters())
+            .with_all(shared::processor());
     anabranch_graph::kind::operator(specification, configure)
 }
 
@@ -143,7 +145,7 @@ impl Opened {
         text_at(record, &self.rerank.input)
     }
 
-    /// What is stored of each document, in order.
+    /// Returns the score of each document, in order.
     async fn scores(&self, documents: &[Cow<'_, str>]) -> Vec<Result<String, Fault>> {
         if documents.is_empty() {
             return Vec::new();

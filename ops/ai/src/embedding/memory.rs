@@ -1,4 +1,4 @@
-//! Embeddings that were asked for before.
+//! Cache of embeddings.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 use super::{Embedding, Model};
 
-/// Under what the store keeps them. The number is that of the form of keys and values.
+/// Key space in the store. The number is the version of the format of keys and values.
 const SPACE: &str = "ai.embedding.1";
 
-/// Remembers the embedding of a text by everything that it depends on: the service, the model with all that is
-/// asked of it, and the text. A store that fails costs requests, not records.
+/// Cache of embeddings. The key contains everything that an embedding depends on: the service, the model with all
+/// parameters, and the text. A failing store costs additional requests, but fails no records.
 pub(crate) struct Memory {
     memo: Arc<dyn Memo>,
-    /// Who answers: the same name may stand for other weights elsewhere.
+    /// Address of the service: another one may have other weights under the same name.
     service: String,
 }
 
@@ -26,7 +26,7 @@ impl Memory {
         Memory { memo, service }
     }
 
-    /// What is known of each text.
+    /// Returns the cached embedding of each text.
     pub(super) async fn recall(&self, model: &Model, texts: &[&str]) -> Vec<Option<Embedding>> {
         let context = self.context(model);
         let keys: Vec<MemoKey> = texts.iter().map(|text| key(&context, text)).collect();
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// Remembers.
+    /// Stores embeddings.
     pub(super) async fn keep(&self, model: &Model, embeddings: impl Iterator<Item = (&str, &Embedding)>) {
         let context = self.context(model);
         let entry = |(text, embedding): (&str, &Embedding)| Some((key(&context, text), encode(embedding)?));
@@ -57,7 +57,7 @@ impl Memory {
 
     fn context(&self, model: &Model) -> Sha256 {
         let dimensions = model.dimensions.map_or_else(String::new, |n| n.to_string());
-        // As a value it is written without a way to fail: two models never share a key.
+        // Formatting a value cannot fail, so two models never share a key.
         let more = Json::Object(model.more.clone()).to_string();
         let mut hash = Sha256::new();
         for part in [self.service.as_str(), &format!("{:?}", model.protocol), &model.name, &dimensions, &more] {
@@ -72,7 +72,7 @@ fn key(context: &Sha256, text: &str) -> MemoKey {
     context.clone().chain_update(text).finalize().into()
 }
 
-/// Little-endian floats of eight bytes: a remembered embedding is the one that came.
+/// Encodes an embedding as little-endian 64-bit floats, without loss.
 fn encode(embedding: &Embedding) -> Option<Bytes> {
     let Value::List(numbers) = embedding else { return None };
     let mut out = Vec::with_capacity(numbers.len() * 8);

@@ -1,4 +1,4 @@
-//! How services are asked for embeddings.
+//! Protocols for requesting embeddings.
 
 use anabranch_graph::text::Str;
 use anabranch_graph::value::Value;
@@ -11,27 +11,27 @@ use super::Embedding;
 use crate::indexed::by_index;
 use crate::service::{Refusal, Service};
 
-/// The shape of requests and answers.
+/// Format of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// OpenAI, and most servers of models.
+    /// OpenAI, and most model servers.
     OpenAi,
-    /// Voyage: as OpenAI, with another name for the dimensions.
+    /// Voyage: like OpenAI, with another name for the dimensions.
     Voyage,
-    /// Ollama's own.
+    /// The format of Ollama.
     Ollama,
     /// Cohere, version 2.
     Cohere,
 }
 
-/// A model, and what is asked of it.
+/// A model and its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) protocol: Protocol,
     pub(crate) name: Str,
-    /// Length of the embeddings; `None` = the model's own.
+    /// Length of the embeddings; `None` = default of the model.
     pub(crate) dimensions: Option<u32>,
-    /// Further fields of the request.
+    /// Additional fields of the request.
     pub(crate) more: Map<String, Json>,
 }
 
@@ -50,7 +50,7 @@ struct OpenAiItem {
 #[serde(untagged)]
 enum OpenAiVector {
     Numbers(Vec<f64>),
-    /// Little-endian floats of four bytes.
+    /// Little-endian 32-bit floats.
     Base64(String),
 }
 
@@ -70,7 +70,7 @@ struct CohereFloats {
 }
 
 impl Protocol {
-    /// What comes after the address of the service.
+    /// Returns the path of the endpoint.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Protocol::OpenAi | Protocol::Voyage => "/embeddings",
@@ -92,7 +92,7 @@ impl Protocol {
 }
 
 impl Model {
-    /// One embedding per text, or why there is none.
+    /// Requests one embedding per text.
     pub(super) async fn ask(
         &self,
         service: &Service,
@@ -139,8 +139,7 @@ impl Model {
     }
 }
 
-/// A model gives all texts embeddings of one length: where they differ, none can be trusted to be of the model that was
-/// asked.
+/// Checks that all embeddings have the same length. Otherwise, it is unclear which ones are from the requested model.
 fn alike(vectors: &[Result<Vec<f64>, String>]) -> Result<(), String> {
     let mut lengths = vectors.iter().flatten().map(Vec::len).filter(|length| *length > 0);
     let Some(first) = lengths.next() else { return Ok(()) };
@@ -150,7 +149,7 @@ fn alike(vectors: &[Result<Vec<f64>, String>]) -> Result<(), String> {
     }
 }
 
-/// The items say which text they are of; nothing else says that their order is that of the texts.
+/// Orders the items by their index; their order in the answer need not be that of the texts.
 fn in_order(items: Vec<OpenAiItem>, texts: usize) -> Result<Vec<Result<Vec<f64>, String>>, String> {
     let vector = |(position, item): (usize, OpenAiItem)| {
         let vector = match item.embedding {

@@ -1,4 +1,4 @@
-//! Embeddings of the rows of a call.
+//! Embeddings for the rows of a call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use super::{Embedder, Embedding, Memory, Model};
 use crate::service::Address;
 use crate::text::{text_at, text_of};
 
-/// How an embedding is stored.
+/// Format of a stored embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A list of floats; for a list of texts a list of those.
+    /// A list of floats; for a list of texts, a list of those.
     List,
-    /// JSON text of one.
+    /// The JSON text of such a list.
     Json,
 }
 
-/// A processor that puts embeddings into records.
+/// A processor that stores embeddings in records.
 #[derive(Clone)]
 pub(crate) struct Rows {
     pub(crate) address: Address,
@@ -36,11 +36,11 @@ pub(crate) struct Rows {
     pub(crate) input: (&'static str, Reference),
     pub(crate) output: (&'static str, Reference),
     pub(crate) form: Form,
-    /// Most texts of a request.
+    /// Maximum number of texts per request.
     pub(crate) batch: usize,
-    /// Whether embeddings are remembered.
+    /// True if embeddings are cached.
     pub(crate) remember: bool,
-    /// Metadata that names the model.
+    /// Metadata key for the name of the model.
     pub(crate) note: Option<Str>,
 }
 

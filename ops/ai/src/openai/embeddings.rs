@@ -1,4 +1,4 @@
-//! `openai.embeddings`: replaces a text by its embedding.
+//! `openai.embeddings`: replaces a text with its embedding.
 
 use std::sync::Arc;
 
@@ -12,32 +12,32 @@ use serde_json::Map;
 use crate::embedding::{Form, Model, Protocol, Rows};
 use crate::service::{Address, request_parameters};
 
-/// The kind, for the registry.
+/// Returns the `openai.embeddings` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     use ParameterKind::{Int, Reference, Text};
-    let specification = Specification::builtin("openai.embeddings", "Replaces a text by its embedding by OpenAI.")
+    let specification = Specification::builtin("openai.embeddings", "Replaces a text with its OpenAI embedding.")
         .describe(
-            "Puts the embedding of the text at `field` in its place, as a JSON array: raw data at `.Payload.After`, \
-             text in a field. Structured data are embedded as JSON text. Many texts are sent in one request; where a \
-             request is refused for a text, only the record of that text fails.",
+            "Replaces the text in `field` with its embedding as a JSON array: raw data in `.Payload.After`, text \
+             in a field. Structured data is embedded as JSON text. Many texts are sent in one request; if a \
+             request is rejected because of a text, only the record of that text fails.",
         )
-        .with(Parameter::new("model", Text, "Name of the model, as text-embedding-3-small.").required())
+        .with(Parameter::new("model", Text, "Name of the model, such as text-embedding-3-small.").required())
         .with(Parameter::new("field", Reference, "The text.").default_value(".Payload.After").validate(
             Validation::Within([".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect()),
         ))
         .with_all(super::parameters())
         .with(
-            Parameter::new("dimensions", Int, "Length of the embedding; the model's own if not given.")
+            Parameter::new("dimensions", Int, "Length of the embedding. The default is that of the model.")
                 .validate(Validation::GreaterThan(0.0)),
         )
         .with(
-            Parameter::new("encoding_format", Text, "How the service writes embeddings; what is stored is the same.")
+            Parameter::new("encoding_format", Text, "Encoding of embeddings in answers; the stored value is the same.")
                 .default_value("float")
                 .one_of(&["float", "base64"]),
         )
-        .with(Parameter::new("user", Text, "Whom the service is to hold responsible."))
+        .with(Parameter::new("user", Text, "Identifier of the end user, for the service."))
         .with(
-            Parameter::new("maxTextsPerRequest", Int, "Most texts of one request.")
+            Parameter::new("maxTextsPerRequest", Int, "Maximum number of texts per request.")
                 .default_value("96")
                 .validate(Validation::GreaterThan(0.0))
                 .validate(Validation::LessThan(2049.0)),

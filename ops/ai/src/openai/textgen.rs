@@ -1,4 +1,4 @@
-//! `openai.textgen`: replaces a text by what a language model makes of it.
+//! `openai.textgen`: replaces a text with the output of a language model.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::question::{Asking, Question, text_in};
 use crate::service::{Address, request_parameters};
 use crate::text::text_at;
 
-/// Settings that become fields of the request as they are, under these names.
+/// Settings that are passed as fields of the request: name of the setting and of the field.
 const INTS: [(&str, &str); 5] = [
     ("max_tokens", "max_tokens"),
     ("max_completion_tokens", "max_completion_tokens"),
@@ -31,7 +31,7 @@ const FLOATS: [&str; 4] = ["temperature", "top_p", "presence_penalty", "frequenc
 const BOOLS: [(&str, &str); 2] = [("log_probs", "logprobs"), ("store", "store")];
 const TEXTS: [&str; 2] = ["user", "reasoning_effort"];
 
-/// The kind, for the registry.
+/// Returns the `openai.textgen` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     anabranch_graph::kind::operator(specification(), configure)
 }
@@ -39,37 +39,37 @@ pub fn kind() -> Arc<dyn OperatorKind> {
 fn specification() -> Specification {
     use ParameterKind::{Bool, Float, Int, List, Text};
     let any = Parameter::new;
-    Specification::builtin("openai.textgen", "Replaces a text by what a language model of OpenAI makes of it.")
+    Specification::builtin("openai.textgen", "Generates text with an OpenAI model.")
         .describe(
-            "Sends the text at `field`, and `developer_message` before it, to the chat completions of OpenAI or of a \
-             service that speaks its protocol (`base_url`), one request per record, and puts the first choice in its \
-             place. Structured data are sent as JSON.\n\n\
-             429, 5xx and missing answers are tried again; whatever else is refused is an error of the record.",
+            "Sends `developer_message` and the text in `field` to the chat completions of OpenAI or of a \
+             compatible service (`base_url`), one request per record, and replaces the text with the first \
+             choice. Structured data is sent as JSON.\n\n\
+             Requests are retried after 429, 5xx or no answer; any other error fails the record.",
         )
-        .with(any("model", Text, "Name of the model, as gpt-4o-mini.").required())
-        .with(any("developer_message", Text, "What the model is to do.").required())
+        .with(any("model", Text, "Name of the model, such as gpt-4o-mini.").required())
+        .with(any("developer_message", Text, "Instructions for the model.").required())
         .with(any("field", ParameterKind::Reference, "The text.").default_value(".Payload.After").validate(
             Validation::Within([".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect()),
         ))
         .with_all(super::parameters())
         .with(any("temperature", Float, "Randomness, 0 to 2."))
         .with(any("top_p", Float, "Share of likely tokens that are considered."))
-        .with(any("n", Int, "Number of choices; the first is taken."))
-        .with(any("max_tokens", Int, "Most tokens of an answer (older models)."))
-        .with(any("max_completion_tokens", Int, "Most tokens of an answer, reasoning included."))
+        .with(any("n", Int, "Number of choices; the first is used."))
+        .with(any("max_tokens", Int, "Maximum number of tokens of an answer (older models)."))
+        .with(any("max_completion_tokens", Int, "Maximum number of tokens of an answer, including reasoning."))
         .with(any("stop", List, "Texts at which the answer ends."))
-        .with(any("presence_penalty", Float, "Against tokens that are there already, -2 to 2."))
-        .with(any("frequency_penalty", Float, "Against tokens that are often there, -2 to 2."))
-        .with(any("seed", Int, "For answers that are the same again."))
-        .with(any("logit_bias.*", Int, "Makes a token, by its number, more or less likely, -100 to 100."))
-        .with(any("log_probs", Bool, "Asks for probabilities of tokens; they are not stored."))
-        .with(any("top_log_probs", Int, "Number of tokens whose probabilities are asked for."))
-        .with(any("user", Text, "Whom the service is to hold responsible."))
+        .with(any("presence_penalty", Float, "Penalty for tokens that occur already, -2 to 2."))
+        .with(any("frequency_penalty", Float, "Penalty for frequent tokens, -2 to 2."))
+        .with(any("seed", Int, "Seed for reproducible answers."))
+        .with(any("logit_bias.*", Int, "Bias of a token, by its number, -100 to 100."))
+        .with(any("log_probs", Bool, "Requests probabilities of tokens, which are not stored."))
+        .with(any("top_log_probs", Int, "Number of tokens whose probabilities are requested."))
+        .with(any("user", Text, "Identifier of the end user, for the service."))
         .with(any("store", Bool, "Whether the service keeps the conversation."))
-        .with(any("reasoning_effort", Text, "How much a model thinks: low, medium, high."))
-        .with(any("metadata.*", Text, "What the service keeps with a stored conversation."))
-        .with(any("stream", Bool, "Accepted, without effect: an answer is stored as a whole."))
-        .with(any("strict_output", Bool, "Whether an answer that was cut off is an error.").default_value("false"))
+        .with(any("reasoning_effort", Text, "Reasoning effort of the model: low, medium, high."))
+        .with(any("metadata.*", Text, "Metadata of a stored conversation."))
+        .with(any("stream", Bool, "Accepted without effect: answers are stored as a whole."))
+        .with(any("strict_output", Bool, "Whether a truncated answer is an error.").default_value("false"))
         .with_all(request_parameters())
         .with_all(shared::processor())
 }
@@ -125,7 +125,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
 
 struct Completion {
     field: Reference,
-    /// All of the request but the messages.
+    /// The request without the messages.
     body: Map<String, Json>,
     developer_message: String,
     strict: bool,

@@ -1,4 +1,4 @@
-//! From the text of a schema to a codec.
+//! Compiles the text of a schema to a codec.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::decimal::LONGEST;
 use super::{Codec, CodecError, Field, Node, Sized, Unit};
 
 impl Codec {
-    /// From the JSON text of a schema.
+    /// Compiles the JSON text of a schema.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if the text is not an Avro schema.
     pub fn parse(text: &str) -> Result<Codec, CodecError> {
-        // The parser of the library recurses.
+        // The parser of the library is recursive.
         if nesting(text) > 64 {
             return Err(CodecError::Schema("nested too deeply".to_owned()));
         }
@@ -146,7 +146,8 @@ impl Compiler {
         Node::Named(number)
     }
 
-    /// A default is a value of the type, or of the first type of a union; bytes are text with a character per byte.
+    /// Converts a default: a value of the type, or of the first type of a union. Bytes are text with one character per
+    /// byte.
     fn default(&self, node: &Node, json: &serde_json::Value) -> Result<Value, CodecError> {
         use serde_json::Value as Json;
         let node = match node {

@@ -1,12 +1,12 @@
-//! Decimal numbers: an integer and the number of its digits after the point, as text with all of them.
+//! Decimal numbers: an integer and its scale, as text with all digits.
 
 use num_bigint::BigInt;
 
-/// More bytes, or more digits after the point, are damage rather than a number: reading the bytes as digits takes
-/// quadratic time, and each number would be as long a text as its scale says.
+/// Maximum number of bytes and of digits after the point; above that, the data counts as damaged. Converting bytes to
+/// digits takes quadratic time, and the text of a number is at least as long as its scale.
 pub(super) const LONGEST: usize = 4096;
 
-/// `unscaled · 10^-scale`; the scale is at most [`LONGEST`].
+/// Formats `unscaled · 10^-scale`; the scale must be at most [`LONGEST`].
 pub(super) fn text(unscaled: &[u8], scale: usize) -> String {
     let digits = BigInt::from_signed_bytes_be(unscaled).to_string();
     let (sign, digits) = match digits.strip_prefix('-') {
@@ -21,7 +21,7 @@ pub(super) fn text(unscaled: &[u8], scale: usize) -> String {
     format!("{sign}{whole}.{fraction}")
 }
 
-/// Digits without point and how many of them come after it; `None` where the text is no number.
+/// Parses a number into its digits without the point and its scale. Returns `None` if the text is not a number.
 pub(super) fn parse(text: &str) -> Option<(BigInt, i64)> {
     if text.len() > LONGEST {
         return None;
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Option<(BigInt, i64)> {
     Some((if sign { -digits } else { digits }, fraction.len() as i64 - i64::from(exponent)))
 }
 
-/// The integer for this scale; `None` where digits would be lost, or there are more than `precision`.
+/// Returns the integer for this scale. Returns `None` if digits would be lost, or there are more than `precision`.
 pub(super) fn scaled(text: &str, scale: usize, precision: usize) -> Option<BigInt> {
     let (digits, have) = parse(text)?;
     let shift = i64::try_from(scale).ok()? - have;

@@ -1,4 +1,4 @@
-//! Bytes to values.
+//! Decodes bytes to values.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use chrono::{DateTime, NaiveDate};
 
 use super::{Codec, CodecError, DEPTH, Field, Node, Sized, Unit, decimal};
 
-/// Items without bytes (null, empty records) that one value may have: a block of them can claim any number.
+/// Maximum number of items without bytes (null, empty records) in one value, because a block can claim any number of
+/// them.
 const WEIGHTLESS: usize = 1 << 16;
 
 struct Input<'a> {
@@ -44,7 +45,7 @@ impl<'a> Input<'a> {
         self.take(N)?.try_into().map_err(|_| wrong)
     }
 
-    /// A zigzag integer of seven bits per byte.
+    /// Reads a zigzag integer in groups of seven bits.
     #[inline]
     fn long(&mut self) -> Result<i64, CodecError> {
         let mut number = 0u64;
@@ -189,7 +190,8 @@ impl<'a> Input<'a> {
         Ok(Object::from_entries(entries))
     }
 
-    /// Items in blocks: a number of them, and where that is negative the bytes they take; 0 ends.
+    /// Reads items in blocks: each starts with the number of items. A negative number is followed by the size in bytes;
+    /// 0 ends the list.
     fn blocks(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), CodecError>) -> Result<(), CodecError> {
         loop {
             let mut count = self.long()?;

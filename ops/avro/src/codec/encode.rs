@@ -1,4 +1,4 @@
-//! Values to bytes.
+//! Encodes values to bytes.
 
 use anabranch_graph::text::Str;
 use anabranch_graph::value::{Object, Timestamp, Value, timestamp_text};
@@ -10,7 +10,7 @@ fn misfit(what: impl Into<String>) -> CodecError {
     CodecError::Misfit { path: Vec::new(), what: what.into() }
 }
 
-/// Says which field it was.
+/// Adds the field to the path of an error.
 fn within(error: CodecError, key: &Str) -> CodecError {
     match error {
         CodecError::Misfit { mut path, what } => {
@@ -43,7 +43,7 @@ pub(super) fn record(
     out: &mut Vec<u8>,
     depth: usize,
 ) -> Result<(), CodecError> {
-    // Most schemas have their fields in the order of the names, as objects have them.
+    // Most schemas have their fields in name order, as objects do.
     let mut entries = object.iter().peekable();
     let mut found = 0;
     for field in fields {
@@ -90,7 +90,7 @@ pub(super) fn map(
     Ok(())
 }
 
-/// How well a value suits a type, by its outside only; `None` = not at all.
+/// Returns how well a value fits a type, without its content; `None` = not at all.
 fn suits(codec: &Codec, node: &Node, value: &Value) -> Option<u8> {
     let rank = match (codec.resolve(node), value) {
         (Node::Null, Value::Null)
@@ -250,7 +250,7 @@ pub(super) fn value(
     Ok(())
 }
 
-/// The type that suits best of those that the value fits; of equals the first.
+/// Writes the best of the types that fit the value; of equally good ones, the first.
 fn union(codec: &Codec, variants: &[Node], value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), CodecError> {
     let start = out.len();
     let mut first_error = None;
@@ -279,13 +279,13 @@ fn integer(value: &Value) -> Option<i128> {
     match value {
         Value::Int(v) => Some((*v).into()),
         Value::UInt(v) => Some((*v).into()),
-        // Beyond 2^53 neighbours are no longer told apart, but what is written is the number that is there.
+        // Beyond 2^53, integers have gaps as floats, but the written number is the exact value.
         Value::Float(v) if v.fract() == 0.0 && v.abs() < 1e19 => Some(*v as i128),
         _ => None,
     }
 }
 
-/// Integers up to `exact` are all floats.
+/// Converts a value to a float. Integers up to `exact` have exact floats.
 fn float(value: &Value, exact: i64) -> Option<f64> {
     match value {
         Value::Float(v) => Some(*v),

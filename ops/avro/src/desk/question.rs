@@ -1,5 +1,5 @@
-//! Questions to the registry. They are asked on a runtime of their own, one for the process: whoever waits for an answer
-//! may stand on any thread, and the registry needs none of those that wait.
+//! Requests to the registry. They run on a separate runtime, one per process. So the caller may wait on any thread, and
+//! the registry does not depend on the waiting threads.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRe
 use anabranch_graph::text::Str;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
-/// A registry, and the longest time for one question, whatever its own retries take.
+/// A registry, and the time limit for one request including its retries.
 #[derive(Clone)]
 pub(crate) struct RegistryClient {
     pub(crate) registry: Arc<dyn SchemaRegistry>,
@@ -22,14 +22,14 @@ impl RegistryClient {
     }
 }
 
-/// A question that only the schema registry can answer.
+/// A request to the schema registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// The text of a version.
+    /// Returns the text of a version.
     Version(Str, SchemaVersion),
-    /// The version of a subject that has this text; it is registered where there is none.
+    /// Returns the version of a subject with this text; registers it if it does not exist.
     Text(Str, Str),
-    /// The text of an id.
+    /// Returns the text of an id.
     Id(SchemaId),
 }
 
@@ -74,7 +74,7 @@ impl Question {
         })
     }
 
-    /// Asks, and gives the answer to `tell`; drops that if the registry panics.
+    /// Sends the request and passes the answer to `tell`; drops `tell` if the registry panics.
     fn ask(self, client: &RegistryClient, tell: impl FnOnce(Answered) + Send + 'static) {
         let runtime = match runtime() {
             Ok(runtime) => runtime,
@@ -88,15 +88,14 @@ impl Question {
         });
     }
 
-    /// Waits for the answer without a thread.
+    /// Waits for the answer without blocking a thread.
     pub(super) async fn answer(self, client: &RegistryClient) -> Answered {
         let (tell, told) = tokio::sync::oneshot::channel();
         self.ask(client, |answer| drop(tell.send(answer)));
         told.await.unwrap_or_else(|_| Err(unavailable("the schema registry panicked")))
     }
 
-    /// Waits for the answer on this thread. Where it is a thread of an executor, that is told to let others work
-    /// meanwhile.
+    /// Waits for the answer on this thread. A thread of an executor hands its tasks to another thread meanwhile.
     pub(super) fn wait(self, client: &RegistryClient) -> Answered {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         self.ask(client, move |answer| drop(tell.send(answer)));
@@ -108,7 +107,7 @@ impl Question {
     }
 }
 
-/// Where questions are asked. It is there from the first one on, and stays.
+/// Returns the runtime for requests. It is created with the first one and stays.
 fn runtime() -> Result<&'static Runtime, String> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let start = || Builder::new_multi_thread().worker_threads(1).thread_name("anabranch-schemas").enable_all().build();

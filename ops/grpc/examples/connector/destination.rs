@@ -1,4 +1,4 @@
-//! The plugin as a destination: a line per record in a file.
+//! The plugin as a destination: writes a line per record to a file.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -22,7 +22,7 @@ pub(crate) struct State {
     last: Mutex<Bytes>,
 }
 
-/// The metadata of a record as it is on the wire.
+/// The metadata of a record as sent on the wire.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Plain {
     #[prost(map = "string, string", tag = "3")]
@@ -100,7 +100,7 @@ where
     Messages::of(futures::stream::poll_fn(move |context| receiver.poll_recv(context)))
 }
 
-/// Writes records, in one piece: what is acknowledged outlives the process.
+/// Writes records in one piece, so that acknowledged records outlive the process.
 fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>, count: &mut u64) -> Vec<wire::Ack> {
     let mut lines = Vec::new();
     let mut acks = Vec::new();
@@ -119,7 +119,7 @@ fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>,
             acks.push(wire::Ack { position, error: "this one is not liked".to_owned() });
             continue;
         }
-        // As a connector whose call for a batch fails: what was not written yet has its error.
+        // Behaves like a connector whose call for a batch fails: all records that are not written yet get its error.
         let line = number_of(&record);
         failed |= plugin.fault("refuse-rest").is_some_and(|n| line == Some(n));
         let is_down = || std::env::var_os("HELPER_DOWN").is_some_and(|path| std::path::Path::new(&path).exists());
@@ -143,7 +143,7 @@ fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>,
     acks
 }
 
-/// The number in `line 7`.
+/// Returns the number in `line 7`.
 fn number_of(record: &Record) -> Option<u64> {
     match &record.payload.after {
         Data::Raw(text) => {

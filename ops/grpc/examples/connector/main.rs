@@ -1,7 +1,7 @@
-//! A connector for tests: source and destination, in both versions of the protocol, that does what it is told to do
-//! wrong. Settings say what; the variables `HELPER_*` say what goes wrong before there are settings.
+//! A connector for tests: source and destination in both versions of the protocol, with configurable faults. Settings
+//! configure them; the variables `HELPER_*` configure faults that occur before there are settings.
 //!
-//! It is written against the protocol, with what the host does only where records are encoded.
+//! It follows the protocol itself, and shares code with the host only for the encoding of records.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -18,18 +18,18 @@ use std::time::Duration;
 use anabranch_ops_grpc::wire;
 use anabranch_ops_opencdc::wire::{Parameter, Validation};
 
-/// Version of the protocol that is spoken.
+/// Version of the protocol in use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     One,
     Two,
 }
 
-/// What the calls share.
+/// State shared by all calls.
 #[derive(Default)]
 pub(crate) struct Plugin {
     config: Mutex<HashMap<String, String>>,
-    /// Times that its output was asked for.
+    /// Number of requests for its output.
     pub(crate) listened: AtomicUsize,
     pub(crate) source: source::State,
     pub(crate) destination: destination::State,
@@ -48,7 +48,7 @@ impl Plugin {
         self.setting(name)?.parse().ok()
     }
 
-    /// The number of a fault such as `die-after:7`, where that is the fault.
+    /// Returns the number of a fault such as `die-after:7`, if that fault is configured.
     pub(crate) fn fault(&self, name: &str) -> Option<u64> {
         let fault = self.setting("fault")?;
         match fault.split_once(':') {
@@ -58,7 +58,7 @@ impl Plugin {
         }
     }
 
-    /// Notes a call in the file of the setting `log`.
+    /// Records a call in the file of the setting `log`.
     pub(crate) fn note(&self, line: &str) {
         let Some(path) = self.setting("log") else { return };
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
@@ -66,13 +66,13 @@ impl Plugin {
     }
 }
 
-/// Ends the process as a panic of a Go program does.
+/// Ends the process like a panic of a Go program.
 pub(crate) fn die() -> ! {
     eprintln!("panic: told to die\n\ngoroutine 1 [running]:\nmain.main()");
     std::process::exit(2)
 }
 
-/// Never answers.
+/// Never returns.
 pub(crate) async fn hang() {
     std::future::pending::<()>().await;
 }
@@ -82,7 +82,7 @@ fn parameter(kind: i32, default: &str, required: bool) -> Parameter {
     Parameter { default: default.to_owned(), description: "For tests.".to_owned(), kind, validations }
 }
 
-/// Who the plugin is.
+/// Returns the specification of the plugin.
 pub(crate) fn specification() -> wire::Specification {
     let variable = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     let common = || {
@@ -122,7 +122,7 @@ pub(crate) fn specification() -> wire::Specification {
     }
 }
 
-/// What the host must have said before a plugin starts.
+/// Checks the environment variables that the host must set.
 fn check_environment() {
     let refuse = |reason: &str| {
         eprintln!("{reason}");
@@ -142,7 +142,7 @@ fn check_environment() {
     }
 }
 
-/// The version that is spoken: the highest that both know.
+/// Returns the highest version that both sides support.
 fn version() -> Version {
     let offered = std::env::var("PLUGIN_PROTOCOL_VERSIONS").unwrap_or_default();
     let knows_two = std::env::var("HELPER_PROTOCOL").as_deref() != Ok("1");
@@ -152,7 +152,7 @@ fn version() -> Version {
     }
 }
 
-/// What goes wrong before anybody has called.
+/// Executes a fault before the first call.
 fn start_wrong(what: &str) {
     match what {
         "exit" => {

@@ -22,7 +22,7 @@ use tower_service::Service;
 
 use crate::{Plugin, Version, destination, die, hang, source, specification};
 
-/// Messages of the plugin in a call with many.
+/// Messages of the plugin in a streaming call.
 pub(crate) struct Messages<M>(Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>);
 
 impl<M> Messages<M> {
@@ -66,7 +66,7 @@ struct Calls {
     plugin: Arc<Plugin>,
 }
 
-/// A call with one message each way.
+/// A call with one message in each direction.
 struct One<F>(F);
 
 impl<F, A, M, R> Service<Request<M>> for One<F>
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// A call with many.
+/// A streaming call.
 struct Many<F>(F);
 
 impl<F, M, R> Service<Request<Streaming<M>>> for Many<F>
@@ -261,7 +261,7 @@ async fn specify(version: Version, request: http::Request<Body>) -> http::Respon
     }
 }
 
-/// Settings in name order, without where the plugin writes.
+/// Returns the settings in name order, without the paths of the plugin's files.
 fn listed(config: &std::collections::HashMap<String, String>) -> String {
     let told = config.iter().filter(|(name, _)| !matches!(name.as_str(), "log" | "path"));
     let mut pairs: Vec<String> = told.map(|(name, value)| format!("{name}={value}")).collect();
@@ -287,7 +287,7 @@ async fn configure(
     Ok(wire::Empty {})
 }
 
-/// Comes to a process that was not configured.
+/// Handles the deletion, which arrives at a process that was not configured.
 async fn deleted(
     plugin: Arc<Plugin>,
     wire::Configuration { config }: wire::Configuration,
@@ -323,7 +323,7 @@ async fn teardown(plugin: Arc<Plugin>) -> Result<wire::Empty, Status> {
     Ok(wire::Empty {})
 }
 
-/// What the plugin prints once it is connected: nothing, or more than any buffer holds.
+/// Returns the plugin's output after it is connected: nothing, or more than any buffer holds.
 fn prints(plugin: &Plugin) -> Messages<wire::Stdio> {
     plugin.listened.fetch_add(1, Ordering::SeqCst);
     let chunk = |n: i32| {

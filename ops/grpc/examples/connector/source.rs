@@ -1,4 +1,4 @@
-//! The plugin as a source: numbered lines.
+//! The plugin as a source of numbered lines.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct State {
     /// Number of the next line.
     next: AtomicU64,
     stopped: AtomicBool,
-    /// Wakes the reading when it is stopped.
+    /// Wakes the reading task when it is stopped.
     stop: tokio::sync::Notify,
     idle: tokio::sync::Notify,
     is_idle: AtomicBool,
@@ -77,7 +77,7 @@ pub(crate) async fn stop(plugin: Arc<Plugin>) -> Result<wire::At, Status> {
     Ok(wire::At { position })
 }
 
-/// Sends lines in messages, and looks whether acknowledgements come in order.
+/// Sends lines in messages, and checks the order of acknowledgements.
 pub(crate) fn run<A, M>(
     plugin: Arc<Plugin>,
     mut acks: Streaming<A>,
@@ -89,7 +89,7 @@ where
     M: Send + 'static,
 {
     plugin.note("run");
-    // Messages of one record go out one by one, each in a frame of its own.
+    // Messages with one record are sent one by one, each in its own frame.
     let waiting = if plugin.number("batch") == Some(1) { 1 } else { 4 };
     let (sender, mut receiver) = mpsc::channel::<Result<M, Status>>(waiting);
     let acked = plugin.clone();
@@ -108,7 +108,7 @@ where
             }
         }
         acked.note(&format!("acked {count} up to {:?}", String::from_utf8_lossy(&last)));
-        // The host has closed its half: so do we.
+        // The host has closed its half of the stream: close the other half.
         acked.source.stopped.store(true, Ordering::SeqCst);
         acked.source.stop.notify_one();
         drop(closing);
@@ -191,7 +191,7 @@ fn line(n: u64, position: String, size: usize, structured: bool) -> Record {
     record
 }
 
-/// Registers a schema with the host, looks it up, and tries what must fail.
+/// Registers a schema with the host, reads it back, and makes calls that must fail.
 async fn schemas() -> String {
     let target = std::env::var("CONDUIT_CONNECTOR_UTILITIES_GRPC_TARGET").unwrap();
     let token = std::env::var("CONDUIT_CONNECTOR_TOKEN").unwrap();

@@ -1,12 +1,12 @@
-//! Which statuses of an answer are good.
+//! Statuses that count as success.
 
 use reqwest::StatusCode;
 
-/// A set of statuses: 2xx, and what was added.
+/// A set of statuses: 2xx and those added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept(Vec<(u16, u16)>);
 
-/// A text that is no set of statuses.
+/// Error for a text that is not a set of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no status (404), class of statuses (4xx) or range (400-404)")]
 pub struct InvalidAccept(pub String);
@@ -21,7 +21,7 @@ impl Accept {
     /// Adds `404`, `4xx` or `400-404`.
     ///
     /// # Errors
-    /// The text is none of these.
+    /// Fails for any other text.
     pub fn add(&mut self, text: &str) -> Result<(), InvalidAccept> {
         let status = |text: &str| text.trim().parse().ok().filter(|n| (100..=599).contains(n));
         let class = |text: &str| {
@@ -38,7 +38,7 @@ impl Accept {
         Ok(())
     }
 
-    /// Whether a status is good.
+    /// Returns `true` if the status counts as success.
     pub fn contains(&self, status: StatusCode) -> bool {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&status.as_u16()))
     }

@@ -1,4 +1,4 @@
-//! Why a request has no good answer.
+//! Errors of requests.
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,10 @@ use reqwest::{Method, Response, StatusCode, Url};
 
 use super::retry::LONGEST_WAIT;
 
-/// Most characters of a refusing answer's body, or of where it points, that are shown.
+/// Maximum number of characters shown of an error answer's body, or of a redirect's target.
 const SHOWN: usize = 300;
 
-/// A request that failed. What it shows of the URL has neither credentials nor query.
+/// A failed request. It shows the URL without credentials and query.
 #[derive(Debug)]
 pub struct HttpError {
     request: String,
@@ -22,55 +22,55 @@ pub struct HttpError {
     attempts: u32,
 }
 
-/// What was wrong.
+/// Reason of the failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// There is an answer, with a status that is not good.
+    /// The answer has an error status.
     #[error("answered {status}{}{}", said_after(.said), wish(*.retry_after))]
     Status {
-        /// The status.
+        /// Status of the answer.
         status: StatusCode,
-        /// The beginning of the body.
+        /// Beginning of the body.
         said: String,
-        /// How long the server wants us to wait.
+        /// Time that the server asks to wait.
         retry_after: Option<Duration>,
     },
-    /// There is an answer whose status is good and whose body is an error.
+    /// The answer has a success status, and its body is an error.
     #[error("answered {status} with an error: {said}")]
     Disguised {
-        /// The status.
+        /// Status of the answer.
         status: StatusCode,
-        /// What the error says.
+        /// Message of the error.
         said: String,
-        /// Whether another attempt may go better.
+        /// True if a retry may succeed.
         transient: bool,
     },
-    /// There is an answer, and what was asked for is somewhere else.
+    /// The answer is a redirect.
     #[error("answered {status} and points to {to}; redirects are not followed: {advice}")]
     Redirect {
-        /// The status.
+        /// Status of the answer.
         status: StatusCode,
-        /// Where it points, without credentials and query.
+        /// Target without credentials and query.
         to: String,
         /// Remedy.
         advice: Str,
     },
-    /// There is no connection.
+    /// The connection cannot be established.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// There was no answer in time.
+    /// There was no answer within the time limit.
     #[error("no answer in time (request.timeout)")]
     Timeout,
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The body of the answer is larger than it may be.
+    /// The body of the answer is too large.
     #[error("the body of the answer has more than {limit} bytes (response.maxBytes)")]
     TooLarge {
-        /// The most bytes it may have.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// The request cannot be made.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
 }
@@ -89,17 +89,17 @@ impl HttpError {
         self
     }
 
-    /// What was wrong.
+    /// Returns the reason of the failure.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// The request, without credentials and query.
+    /// Returns the request without credentials and query.
     pub(super) fn request(&self) -> &str {
         &self.request
     }
 
-    /// Whether another attempt may go better.
+    /// Returns `true` if a retry may succeed.
     pub(super) fn is_worth_another_attempt(&self) -> bool {
         match &self.problem {
             Problem::Status { status, retry_after, .. } => {
@@ -112,7 +112,7 @@ impl HttpError {
         }
     }
 
-    /// With which status the server wants to be left alone, and how long.
+    /// Returns the status with which the server asks to wait, and the time.
     pub(super) fn throttled_for(&self) -> Option<(StatusCode, Duration)> {
         match &self.problem {
             Problem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {
@@ -129,13 +129,14 @@ impl HttpError {
         }
     }
 
-    /// Whether the server, or a proxy, does not know who asks: it says 401 or 407. A 403 says that it does, and that
-    /// this is not for them.
+    /// Returns `true` if the server or a proxy did not authenticate the caller: status 401 or 407. With a 403, it knows
+    /// the caller and denies the request.
     pub fn is_of_login(&self) -> bool {
         matches!(&self.problem, Problem::Status { status, .. } if matches!(status.as_u16(), 401 | 407))
     }
 
-    /// The fault of all requests with these credentials, whatever the record: they may be being replaced.
+    /// Returns the fault that concerns all requests with these credentials, whatever the record. The credentials may be
+    /// in the process of being replaced.
     pub fn into_login_fault(self) -> Fault {
         Fault::fatal("credentials_refused", self).of_login()
     }
@@ -165,7 +166,7 @@ impl fmt::Display for HttpError {
 impl Error for HttpError {}
 
 impl From<HttpError> for Fault {
-    /// The fault of the record that the request was made for.
+    /// Returns the fault of the record of the request.
     fn from(error: HttpError) -> Fault {
         Fault::record(error.code(), error)
     }
@@ -183,7 +184,7 @@ impl From<reqwest::Error> for Problem {
     }
 }
 
-/// The innermost cause: the layers above say only that something failed.
+/// Returns the innermost cause; the outer ones say only that something failed.
 fn root(error: &reqwest::Error) -> String {
     if let Some(words) = anabranch_ops_tls::within(error) {
         return words;
@@ -193,32 +194,32 @@ fn root(error: &reqwest::Error) -> String {
         cause = inner;
     }
     match error.source() {
-        // The outermost text names the URL.
+        // The outermost text contains the URL.
         None => "the request cannot be made".to_owned(),
         Some(_) => cause.to_string(),
     }
 }
 
-/// A request, as errors name it.
+/// Returns a request as shown in errors.
 pub(super) fn shown(method: &Method, url: Option<&Url>) -> String {
     let Some(url) = url else { return method.to_string() };
     format!("{method} {}", masked(url))
 }
 
-/// A URL without the parts that may hold credentials.
+/// Returns a URL without the parts that may contain credentials.
 fn masked(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-/// Where a redirect points, masked; `None` where the answer is no redirect, or names no place.
+/// Returns the masked target of a redirect; `None` if the answer is not a redirect or has no target.
 pub(super) fn pointed_at(response: &Response) -> Option<String> {
     let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
     let to = response.url().join(&String::from_utf8_lossy(location.as_bytes())).ok()?;
     to.has_host().then(|| beginning(masked(&to).chars()))
 }
 
-/// The beginning of a body, on one line.
+/// Returns the beginning of a body, on one line.
 pub(super) async fn said(response: &mut Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < 4 * SHOWN
@@ -229,7 +230,7 @@ pub(super) async fn said(response: &mut Response) -> String {
     in_a_line(&String::from_utf8_lossy(&bytes))
 }
 
-/// The beginning of a text, on one line.
+/// Returns the beginning of a text, on one line.
 pub(super) fn in_a_line(text: &str) -> String {
     beginning(text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }))
 }

@@ -1,4 +1,4 @@
-//! A bound on the attempts per minute.
+//! Limit on the attempts per minute.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use tokio::time::Instant;
 
 use super::pause::Pause;
 
-/// Hands out moments, evenly spread; first come, first served.
+/// Assigns evenly spaced times, in order of arrival.
 pub(super) struct Pace {
     gap: Option<Duration>,
-    /// The next moment. Whoever is to have it holds the lock until it has come.
+    /// The next time. The waiter for it holds the lock until the time has come.
     next: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// So many moments per minute.
+    /// Creates a pace of `per_minute` times per minute.
     pub(super) fn new(per_minute: Option<f64>) -> Pace {
         let gap = per_minute.and_then(|most| Duration::try_from_secs_f64(60.0 / most).ok());
         Pace { gap, next: Mutex::new(None) }
     }
 
-    /// Waits for the next moment that nobody else has and that is in no pause.
+    /// Waits for the next free time outside of a pause.
     pub(super) async fn keep(&self, pause: &Pause) {
         let Some(gap) = self.gap else { return pause.over().await };
-        // Not the time at which the lock is had: what timers are late by would add up.
+        // Take the time before the lock: otherwise delays of timers would add up.
         let mut earliest = Instant::now();
         let mut next = self.next.lock().await;
         loop {
             let mine = next.map_or(earliest, |next| next.max(earliest));
             tokio::time::sleep_until(mine).await;
             if pause.until().is_none() {
-                // Only a moment that is used is taken: those in a pause, and of who gave up, are nobody's.
+                // Only used times count: those in a pause, or of a dropped future, are free again.
                 *next = mine.checked_add(gap);
                 return;
             }

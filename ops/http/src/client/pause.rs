@@ -1,15 +1,15 @@
-//! A wait that all requests of a client share.
+//! A pause for all requests of a client.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A pause is told again only if it ends so much later than the last that was told: a server that slows every request
-/// down, or all of those in flight, does not fill the log.
+/// A pause is logged again only if it ends this much later than the last logged one. So a server that slows down every
+/// request does not fill the log.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 
-/// Until when no request is to be sent.
+/// Time until which no request is sent.
 #[derive(Default)]
 pub(super) struct Pause(Mutex<Until>);
 
@@ -20,7 +20,7 @@ struct Until {
 }
 
 impl Pause {
-    /// No request for so long, from here on. Whether that is to be told.
+    /// Pauses requests for `wait` from now on. Returns `true` if that should be logged.
     pub(super) fn extend(&self, wait: Duration) -> bool {
         let until = Instant::now() + wait;
         let mut pause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,14 +32,14 @@ impl Pause {
         news
     }
 
-    /// Waits until it is over.
+    /// Waits until the pause is over.
     pub(super) async fn over(&self) {
         while let Some(until) = self.until() {
             tokio::time::sleep_until(until).await;
         }
     }
 
-    /// When it is over; `None` where there is none.
+    /// Returns the end of the pause; `None` if there is none.
     pub(super) fn until(&self) -> Option<Instant> {
         let mut pause = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pause.now = pause.now.filter(|until| *until > Instant::now());

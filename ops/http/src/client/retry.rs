@@ -1,34 +1,34 @@
-//! When an attempt is repeated.
+//! Retries of failed attempts.
 
 use std::time::{Duration, SystemTime};
 
 use chrono::DateTime;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// The longest time a server may ask us to wait. Past it the record fails: a pipeline that stands still for an hour
-/// is of no use to anyone.
+/// Maximum time that a server may ask to wait. Above it, the record fails: a pipeline should not stand still for an
+/// hour.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(300);
-/// Part of a delay that is added by chance, so that clients that failed together do not come back together.
+/// Random part of a delay, so that clients that failed together do not retry together.
 const SPREAD: f64 = 0.25;
 
-/// How often and when an attempt is repeated.
+/// Number and delays of retries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retry {
-    /// Most repetitions.
+    /// Maximum number of retries.
     pub count: u32,
-    /// Delay before the first.
+    /// Delay before the first retry.
     pub min: Duration,
-    /// Longest delay.
+    /// Maximum delay.
     pub max: Duration,
-    /// By what the delay grows from one to the next.
+    /// Growth factor of the delay.
     pub factor: f64,
 }
 
 impl Retry {
-    /// No attempt is repeated.
+    /// No retries.
     pub const NEVER: Retry = Retry { count: 0, min: Duration::ZERO, max: Duration::ZERO, factor: 1.0 };
 
-    /// The delay after so many attempts, of which the last may have been answered with the wish to wait longer.
+    /// Returns the delay after `made` attempts. `wish` is the time that the last answer asked to wait.
     pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
         let exponent = i32::try_from(made.saturating_sub(1)).unwrap_or(i32::MAX);
         let seconds = self.min.as_secs_f64() * self.factor.powi(exponent);
@@ -37,7 +37,7 @@ impl Retry {
     }
 }
 
-/// The wait that an answer asks for, in seconds or until a date.
+/// Returns the time that an answer asks to wait, given in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,4 +1,4 @@
-//! What is sent: method, URL, headers and body, compiled once.
+//! The request: method, URL, headers and body, compiled once.
 
 use anabranch_graph::arguments::Arguments;
 use anabranch_graph::diagnostic::Diagnostics;
@@ -18,22 +18,22 @@ use crate::client::Client;
 const OLD_CONTENT_TYPE: &str = "request.contentType";
 /// Headers that carry credentials.
 const SECRET: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
-/// Parts of the names of other headers that may carry some.
+/// Parts of the names of other headers that may carry credentials.
 const PERHAPS_SECRET: [&str; 5] = ["auth", "token", "secret", "session", "api-key"];
-/// Room for the text of a body before it grows.
+/// Initial capacity for the text of a body.
 const BODY: usize = 512;
 
-/// A request for any record.
+/// Compiled request for all records.
 pub(super) struct Message {
     method: Method,
-    /// Whether the settings give the method.
+    /// True if the settings contain the method.
     is_method_given: bool,
     url: Address,
-    /// Those that are the same for every record.
+    /// Headers that are the same for every record.
     headers: HeaderMap,
     rendered: Vec<Rendered>,
     body: Option<Template>,
-    /// Settings without a template, which may have been meant to be one; none of those that are never shown.
+    /// Settings without a template that may have been intended as one, without secrets.
     same: Vec<(Str, Template)>,
 }
 
@@ -50,13 +50,14 @@ struct Rendered {
     sensitive: bool,
 }
 
-/// Headers: any, and by name those that carry credentials.
+/// Returns the parameters for headers: any header, and by name those that carry credentials.
 pub(super) fn header_parameters() -> Vec<Parameter> {
     let any = |name| {
-        Parameter::new(name, ParameterKind::Template, "A header. Content-Type is application/json unless given.")
+        Parameter::new(name, ParameterKind::Template, "A header. The default of Content-Type is application/json.")
     };
     let secret = |name, [lower, long, long_lower]: [&'static str; 3]| {
-        let parameter = Parameter::new(name, ParameterKind::Template, "A header with credentials: never shown.");
+        let parameter =
+            Parameter::new(name, ParameterKind::Template, "A header with credentials, which is never shown.");
         parameter.alias(lower).alias(long).alias(long_lower).secret()
     };
     macro_rules! secret {
@@ -78,7 +79,7 @@ pub(super) fn header_parameters() -> Vec<Parameter> {
     ]
 }
 
-/// Compiles the settings; what is wrong with them is added to `findings`.
+/// Compiles the settings; adds errors to `findings`.
 pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Message> {
     let method = arguments.text("request.method").map_or("GET", Str::as_str).trim().to_ascii_uppercase();
     let method = match Method::from_bytes(method.as_bytes()) {
@@ -156,7 +157,7 @@ fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec
     (same, rendered)
 }
 
-/// The old setting, and the default.
+/// Determines the content type from the deprecated setting or the default.
 fn content_type(arguments: &Arguments, given: &[(HeaderName, &Str)], same: &mut HeaderMap, findings: &mut Diagnostics) {
     let setting = given.iter().find(|(name, _)| *name == CONTENT_TYPE).map(|(_, setting)| *setting);
     match (arguments.text(OLD_CONTENT_TYPE), setting) {
@@ -181,14 +182,14 @@ fn content_type(arguments: &Arguments, given: &[(HeaderName, &Str)], same: &mut 
     }
 }
 
-/// Space around it, as the line break at the end of a file, is no part of it.
+/// Builds a header value without surrounding white space, such as the line break at the end of a file.
 fn value(text: &str, sensitive: bool) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_bytes(text.trim().as_bytes()).ok()?;
     value.set_sensitive(sensitive);
     Some(value)
 }
 
-/// What is wrong with a URL says nothing of what is in it.
+/// Parses a URL. The error does not quote it.
 fn address(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.trim()).map_err(|error| format!("this is no URL: {error}"))?;
     match url.scheme() {
@@ -199,10 +200,10 @@ fn address(text: &str) -> Result<Url, String> {
 }
 
 impl Message {
-    /// The request for a record.
+    /// Builds the request for a record.
     ///
     /// # Errors
-    /// `template_failed`, `http_invalid`: a template cannot be rendered, or makes no URL or header.
+    /// `template_failed` if a template cannot be rendered; `http_invalid` if the result is not a valid URL or header.
     pub(super) fn request(&self, record: &Record, client: &Client) -> Result<Request, Fault> {
         let url = match &self.url {
             Address::Same(url) => url.clone(),
@@ -233,11 +234,11 @@ impl Message {
         Ok(request)
     }
 
-    /// Whether every record is sent to the same server with the same credentials.
+    /// Returns `true` if all requests go to the same server with the same credentials.
     pub(super) fn is_one_login(&self) -> bool {
         let is_one_server = match &self.url {
             Address::Same(_) => true,
-            // What is before the first template names the server if a path begins in it.
+            // The text before the first template contains the server if it extends into the path.
             Address::Rendered(template) => {
                 let fixed = template.source().split("{{").next().unwrap_or_default();
                 fixed.split_once("://").is_some_and(|(_, rest)| rest.contains('/'))
@@ -249,7 +250,7 @@ impl Message {
         is_one_server && !self.rendered.iter().any(may_log_in)
     }
 
-    /// What it depends on.
+    /// Returns the fields that the request depends on.
     pub(super) fn reads(&self) -> Access {
         let url = match &self.url {
             Address::Same(_) => None,
@@ -260,8 +261,8 @@ impl Message {
         Access::union(url.into_iter().chain(body).chain(headers).map(Template::reads))
     }
 
-    /// Says of requests that they are hardly meant: with a body that servers do not read, or without the record.
-    /// `is_body_placed`: the settings say where the answer goes.
+    /// Warns about probable mistakes: a body that servers ignore, or a request without the record. `is_body_placed` is
+    /// true if the settings contain the field for the answer.
     pub(super) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
         if self.body.is_some() && !self.is_method_given {
             let message = "the request is a GET with a body, which most servers do not read";
@@ -280,7 +281,7 @@ impl Message {
         }
     }
 
-    /// What can be said of its templates before there are records.
+    /// Checks the templates statically.
     pub(super) fn flow(&self, flow: &mut Flow) {
         if let Address::Rendered(template) = &self.url {
             flow.template("request.url", template);

@@ -1,4 +1,4 @@
-//! What a script does with the values of single fields, and of entries of metadata.
+//! Accesses of a script to the values of fields and metadata entries.
 
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -12,7 +12,7 @@ use super::{Act, Doing, Inside, Reader};
 use crate::spot::{Place, Spot, step, unparenthesized};
 
 impl Reader<'_> {
-    /// The field, or the metadata entry, that an expression is, where the record that came has it.
+    /// Returns the field or metadata entry that an expression reads, if it still is that of the input record.
     fn field(&self, expression: &Expression) -> Option<(Place, String)> {
         let expression = unparenthesized(expression);
         if let Expression::Identifier(name) = expression
@@ -29,14 +29,14 @@ impl Reader<'_> {
         holds_values && !self.replaced[place as usize] && !self.reads.may_be_made(place, name)
     }
 
-    /// A variable that holds the value of a field from here on.
+    /// Records that a variable holds the value of a field from here on.
     pub(super) fn keep_value(&mut self, variable: Sym, place: Place, name: &str) {
         if self.bindings.is_constant(variable) && self.is_as_it_came(place, name) {
             self.values.push((variable, place, name.to_owned()));
         }
     }
 
-    /// The same for `const name = value`.
+    /// Like `keep_value`, for `const name = value`.
     pub(super) fn keep_value_of(&mut self, variable: Sym, value: &Expression) {
         if let Some((place, name)) = self.field(value) {
             self.keep_value(variable, place, &name);
@@ -48,14 +48,14 @@ impl Reader<'_> {
         self.acts.push(Act { place, name, doing, certain: self.certain, start, end });
     }
 
-    /// Takes the value of a field for text.
+    /// Notes that the value of a field is used as text.
     pub(super) fn printed(&mut self, expression: &Expression) {
         if let Some(field) = self.field(expression).filter(|(place, _)| place.is_data()) {
             self.of_value(field, Doing::Text, expression.span());
         }
     }
 
-    /// Takes data, or a field of them, for the name of a property.
+    /// Notes that data, or a field of it, is used as a property name.
     pub(super) fn named(&mut self, expression: &Expression) {
         if let Some(place) = self.spot(expression).object().filter(|place| place.is_data()) {
             self.act(place, "", Doing::Name, expression.span());
@@ -64,7 +64,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a field of a field's value.
+    /// Notes the access to a field of a field's value.
     pub(super) fn inside_value(&mut self, access: &PropertyAccess) {
         let is_test = std::mem::take(&mut self.testing_value);
         let PropertyAccess::Simple(simple) = access else { return };
@@ -72,7 +72,7 @@ impl Reader<'_> {
             PropertyAccessField::Const(inner) => inner.sym(),
             PropertyAccessField::Expr(inner) => match unparenthesized(inner) {
                 Expression::Literal(literal) => match literal.kind() {
-                    // The characters of a text and the elements of a list have numbers.
+                    // Characters of a text and elements of a list have numeric indices.
                     LiteralKind::String(inner) => *inner,
                     _ => return,
                 },
@@ -86,7 +86,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a number to a text of metadata.
+    /// Notes that a number is appended to a metadata text.
     pub(super) fn appended(&mut self, to: &Expression, number: &Expression, span: Span) {
         if let Some(field) = self.field(to).filter(|(place, _)| *place == Place::Metadata)
             && let Some(number) = number_of(number)
@@ -95,7 +95,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The same for `entry += number`.
+    /// Like `appended`, for `entry += number`.
     pub(super) fn appended_to(&mut self, access: &PropertyAccess, number: &Expression) {
         let PropertyAccess::Simple(simple) = access else { return };
         if let Spot::Field(Place::Metadata, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What operators make of the values of fields.
+    /// Notes operators applied to the values of fields.
     pub(super) fn operate(&mut self, binary: &Binary) {
         let (lhs, rhs) = (binary.lhs(), binary.rhs());
         match binary.op() {
@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an expression is a text whatever the record is.
+/// Returns `true` if the expression is a text for every record.
 fn is_text(expression: &Expression) -> bool {
     match unparenthesized(expression) {
         Expression::Literal(literal) => matches!(literal.kind(), LiteralKind::String(_)),

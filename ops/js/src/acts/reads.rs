@@ -1,4 +1,4 @@
-//! Fields that a script reads and does not make.
+//! Fields that a script reads and does not create.
 
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
@@ -8,51 +8,52 @@ use super::{Doing, Flow, Reader};
 use crate::position::Position;
 use crate::spot::{Place, Spot, step};
 
-/// A field of data, or an entry of metadata, that the script reads as the record has it.
+/// A data field or metadata entry that the script reads from the input record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldRead {
-    /// The object.
+    /// The object that has the field.
     pub(crate) place: Place,
-    /// The field.
+    /// Name of the field.
     pub(crate) name: String,
-    /// Whether every call reads it, and takes its value for granted. One that is only tested may be missing.
+    /// True if every call reads the field and relies on its value. A field that is only tested may be missing.
     pub(crate) needed: bool,
-    /// Whether the script takes a field of its value, or calls it.
+    /// True if the script reads a field of its value, or calls it.
     pub(crate) below: bool,
-    /// Where it is written.
+    /// Place in the source text.
     pub(crate) start: Position,
     pub(crate) end: Position,
 }
 
-/// What was come across.
+/// Reads found so far.
 #[derive(Default)]
 pub(super) struct Reads {
     found: Vec<FieldRead>,
-    /// Fields that the script puts there.
+    /// Fields that the script creates.
     made: Vec<(Place, String)>,
-    /// Objects that go where any field may be put into them.
+    /// Objects that are passed on, so that any field may be created in them.
     given: [bool; Place::COUNT],
-    /// Whether the next field is only tested.
+    /// True if the next field is only tested.
     testing: bool,
 }
 
 impl Reads {
-    /// The script puts a field there.
+    /// Notes that the script creates a field.
     pub(super) fn make(&mut self, place: Place, name: &str) {
         self.made.push((place, name.to_owned()));
     }
 
-    /// Any field may be put there.
+    /// Notes that any field may be created in an object.
     pub(super) fn give(&mut self, place: Place) {
         self.given[place as usize] = true;
     }
 
-    /// Whether the field may be one that the script puts there.
+    /// Returns `true` if the script may create the field.
     pub(super) fn may_be_made(&self, place: Place, name: &str) -> bool {
         self.given[place as usize] || self.made.iter().any(|(of, made)| *of == place && made == name)
     }
 
-    /// The fields that only the record can have. One that every call reads before the script makes it is the record's.
+    /// Returns the fields that must come from the input record. This includes fields that every call reads before the
+    /// script creates them.
     pub(super) fn finish(mut self) -> Vec<FieldRead> {
         let found = std::mem::take(&mut self.found);
         found.into_iter().filter(|read| read.needed || !self.may_be_made(read.place, &read.name)).collect()
@@ -60,7 +61,7 @@ impl Reads {
 }
 
 impl Reader<'_> {
-    /// Notes that a field of the record is read. `needed` says whether the script takes its value for granted.
+    /// Notes a read of a field of the record. If the access takes its value for granted, the field is needed.
     pub(super) fn read_field(&mut self, place: Place, name: &str, doing: Option<&Doing>, span: Span) {
         let needed = doing.is_some() && self.certain && !std::mem::take(&mut self.reads.testing);
         let has_fields = place.is_data() || place == Place::Metadata;
@@ -80,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes a field whose value is changed: what is missing is read all the same, unless that is tested.
+    /// Notes a field whose value is changed. This reads the old value, which may be missing only if it is tested.
     pub(super) fn changed(&mut self, access: &PropertyAccess, tested: bool) {
         let PropertyAccess::Simple(simple) = access else { return };
         if let Spot::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
@@ -90,7 +91,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads an expression of which only matters whether it is there, if it is a field of the record.
+    /// Analyzes an expression that is only tested for existence, if it is a field of the record.
     pub(super) fn testing(&mut self, expression: &Expression, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
         let of_record = matches!(self.spot(expression), Spot::Field(place, Some(name)) if place.child(&name).is_none());
         self.reads.testing = of_record;

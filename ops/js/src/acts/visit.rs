@@ -1,4 +1,4 @@
-//! Reading the text of a function in the order in which it runs.
+//! Visits the source text of a function in execution order.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -31,7 +31,7 @@ macro_rules! uncertain_statements {
 }
 
 impl Reader<'_> {
-    /// An inner function: whether it is called does not show.
+    /// Analyzes an inner function. It is unknown whether it is called.
     fn inner_function(&mut self, function: &impl VisitWith) -> Flow {
         self.perhaps(|reader| function.visit_with(reader))
     }
@@ -77,7 +77,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         Continue(())
     }
 
-    /// What looks like a variable may be a field there.
+    /// In a `with` statement, a variable name may refer to a field.
     fn visit_with(&mut self, _: &'ast With) -> Flow {
         Break(Doubt)
     }
@@ -111,7 +111,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             };
             self.test_field(&at, operation.span());
         }
-        // What is not there has no fields here, and that is no fault.
+        // A missing value has no fields here, which is not an error.
         self.tested(optional.target())?;
         optional
             .chain()
@@ -164,7 +164,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         match property {
             PropertyDefinition::SpreadObject(all) if self.is_data(all) => {
                 self.take(all, Doing::Spread);
-                // What it is matters to nothing else.
+                // The kind of the value does not matter.
                 Continue(())
             }
             _ => property.visit_with(self),
@@ -247,7 +247,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             BinaryOp::Logical(op) => {
                 match op {
                     LogicalOp::And => self.condition(lhs)?,
-                    // There is another value for where there is none.
+                    // The right-hand side replaces a missing value.
                     LogicalOp::Or | LogicalOp::Coalesce => self.tested(lhs)?,
                 }
                 self.perhaps(|reader| reader.visit_expression(rhs))

@@ -1,4 +1,4 @@
-//! Data that are used as a whole: as text, as an object, or in the place of another kind of value.
+//! Accesses to whole data: as text, as an object, or in place of another kind of value.
 
 use std::ops::ControlFlow::{self, Continue};
 
@@ -15,7 +15,7 @@ use super::{Doing, Doubt, Inside, Reader, flow};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};
 use crate::spot::{Place, Spot, step, unparenthesized};
 
-/// Functions that take the text of what they are given.
+/// Functions that convert their arguments to text.
 const OF_TEXT: [&str; 13] = [
     "String",
     "Number",
@@ -31,12 +31,12 @@ const OF_TEXT: [&str; 13] = [
     "btoa",
     "atob",
 ];
-/// Functions of objects that take the fields of what they are given.
+/// Functions of objects that read the fields of their argument.
 const OF_FIELDS: [(&str, &str); 4] =
     [("JSON", "stringify"), ("Object", "keys"), ("Object", "values"), ("Object", "entries")];
 
 impl Reader<'_> {
-    /// Whether an expression is a key or a side of the payload, or stands in for one that is absent.
+    /// Returns `true` if the expression is a key or payload side, possibly with a fallback such as `rec.Key ?? {}`.
     pub(super) fn is_data(&self, expression: &Expression) -> bool {
         self.data(expression).is_some()
     }
@@ -52,15 +52,15 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes what is done with data as a whole; false for what is none.
+    /// Notes an access to whole data; returns `false` for other expressions.
     pub(super) fn take(&mut self, expression: &Expression, doing: Doing) -> bool {
         let Some(place) = self.data(expression) else { return false };
         self.act(place, "", doing, expression.span());
         true
     }
 
-    /// A call of a method of the record or its data, or of a function that takes them for text; its arguments that are
-    /// still to be read. `None` for any other call.
+    /// Handles a call of a method of the record or its data, or of a function that converts them to text. Returns the
+    /// arguments that are not analyzed yet, or `None` for any other call.
     pub(super) fn call_as_text<'ast>(&mut self, call: &'ast Call) -> ControlFlow<Doubt, Option<&'ast [Expression]>> {
         let args = call.args();
         let function = unparenthesized(call.function());
@@ -111,7 +111,7 @@ impl Reader<'_> {
         Continue(flow(self.touch_access(access, doing))?.then_some(args))
     }
 
-    /// The names of a function that is called: of the object, if that has one, and its own.
+    /// Returns the name of the called function, and that of its object if it has one.
     fn called(&self, call: &Call) -> Option<(Option<&str>, &str)> {
         let Expression::PropertyAccess(PropertyAccess::Simple(access)) = unparenthesized(call.function()) else {
             return None;
@@ -124,7 +124,7 @@ impl Reader<'_> {
         Some((object, self.text(name.sym())?))
     }
 
-    /// What is assigned to a part of the record; true where nothing is left to be noted.
+    /// Handles an assignment to a part of the record; returns `true` if it is completely analyzed.
     pub(super) fn assign_as_text(&mut self, assign: &Assign, access: &PropertyAccess) -> ControlFlow<Doubt, bool> {
         let PropertyAccess::Simple(simple) = access else { return Continue(false) };
         let spot = step(&self.spot(simple.target()), simple.field(), self);
@@ -156,7 +156,7 @@ impl Reader<'_> {
         Continue(inside)
     }
 
-    /// Notes a field of a text in metadata, which is none of any text; false for all others.
+    /// Notes a field of a metadata text that no text has; returns `false` for other accesses.
     pub(super) fn inside(&mut self, access: &PropertyAccess, used: Inside) -> bool {
         let PropertyAccess::Simple(simple) = access else { return false };
         let Spot::Field(Place::Metadata, Some(name)) = self.spot(simple.target()) else { return false };
@@ -170,7 +170,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Whether a value is made by the script, out of nothing that the record has.
+    /// Returns `true` if the script creates the value without using the record.
     fn is_new(&self, value: &Expression) -> bool {
         match unparenthesized(value) {
             Expression::Literal(literal) => !matches!(literal.kind(), LiteralKind::Null | LiteralKind::Undefined),
@@ -183,7 +183,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a value is, if neither a key nor a side of the payload may be that.
+/// Describes the value if it is of a kind that neither a key nor a payload side can hold.
 fn unfit<'i>(value: &Expression, text: impl Fn(boa_engine::interner::Sym) -> Option<&'i str>) -> Option<&'static str> {
     match unparenthesized(value) {
         Expression::ArrayLiteral(_) => Some("an array"),

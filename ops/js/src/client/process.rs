@@ -1,4 +1,4 @@
-//! A worker: its process, and what is said to it. Dropping it ends it.
+//! A worker process and the messages to it. Dropping it ends the process.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -20,26 +20,26 @@ use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_or
 use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
 use crate::worker::{FLUSH_AFTER, RUN, UNSCHEDULED};
 
-/// A script that overstays its time by this much does not come to where it can be stopped.
+/// Time beyond the limit after which a script is assumed to be in code that cannot be interrupted.
 const GRACE: Duration = Duration::from_secs(1);
-/// A process may take so long to begin, on a busy machine.
+/// Maximum time that a process may take to start on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// What answers while the script works answers at once, as soon as it has a core.
+/// Maximum time for an answer from the thread that runs beside the script.
 const AT_ONCE: Duration = Duration::from_secs(10);
-/// Bytes of what a worker said last that are looked at.
+/// Maximum number of bytes of a worker's last message that are read.
 const LAST_WORDS: u64 = 4096;
 
 /// Settings of the worker processes that run scripts.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// A program that calls [`crate::worker::requested`] first of all: ours.
+    /// A program that calls [`crate::worker::requested`] first, usually this one.
     pub program: OsString,
-    /// Most bytes that one script may hold in one worker, beside the stack.
+    /// Maximum number of bytes that one script may hold in one worker, not counting the stack.
     pub memory: usize,
 }
 
 impl Launch {
-    /// This program, even if its file was replaced meanwhile. To be used only where this process has called
+    /// Uses this program, even if its file was replaced. Requires that this process has called
     /// [`crate::worker::requested`].
     pub fn own(memory: usize) -> Self {
         let program = match cfg!(target_os = "linux") {
@@ -50,16 +50,16 @@ impl Launch {
     }
 }
 
-/// So often in a row a worker may say what it wants, and answer nothing.
+/// Maximum number of consecutive `Wants` messages without an answer.
 const MOST_WISHES: usize = 8;
 
-/// Why not all records of an order were answered.
+/// Reason why not all records of an order were answered.
 pub(super) enum End {
-    /// A record cannot be sent. The worker has seen none of the order, and lives.
+    /// A record cannot be sent. The worker has received nothing of the order and is alive.
     Unfit { row: usize, fault: Fault },
-    /// The worker did not get past this record of the order in time, and was killed.
+    /// The worker did not finish this record in time and was killed.
     Stuck { row: usize, fault: Fault },
-    /// The worker has ended, or was ended because it answers nothing.
+    /// The worker has ended, or was killed because it did not answer.
     Died(Fault),
 }
 
@@ -71,11 +71,11 @@ pub(super) struct Worker {
     orders: u64,
     frame: Vec<u8>,
     names: Names,
-    /// What it is sent of records.
+    /// Parts of records that the worker receives.
     wants: Wants,
-    /// How often it has said so since it last answered.
+    /// Number of `Wants` messages since its last answer.
     wishes: usize,
-    /// How long one record may take.
+    /// Time limit per record.
     time: Duration,
     memory: usize,
 }
@@ -131,8 +131,8 @@ impl Worker {
         command
             .arg(RUN)
             .args(names.iter().map(Str::as_str))
-            // Nothing of the service's environment is for a script; what is given keeps the allocator from taking more
-            // at a time than the limit allows.
+            // The script must not see the environment of the service. The allocator setting keeps single reservations
+            // below the memory limit.
             .env_clear()
             .env("MIMALLOC_ARENA_RESERVE", "32MiB")
             .envs(std::env::var_os("TZ").map(|zone| ("TZ", zone)))
@@ -140,7 +140,7 @@ impl Worker {
             .stdin(OwnedFd::from(their_data))
             .stdout(Stdio::null())
             .stderr(OwnedFd::from(their_control))
-            // A Ctrl+C at the terminal is for the service, which delivers first what it has read.
+            // Ctrl+C at the terminal must reach only the service, which delivers first what it has read.
             .process_group(0);
         let child = command.spawn()?;
         Ok(Worker {
@@ -157,8 +157,8 @@ impl Worker {
         })
     }
 
-    /// Has the script process records, which become what it makes of them; the decisions are added to `made`, in their
-    /// order. There may be fewer than records: the worker wants to be given the others once more.
+    /// Processes records in place and appends the decisions to `made`, in order. There may be fewer decisions than
+    /// records if the worker requests the others again with more parts.
     pub(super) fn process(
         &mut self,
         records: &mut [&mut Record],
@@ -194,7 +194,7 @@ impl Worker {
         })
     }
 
-    /// Takes the answers of a message, to the first of these records and on.
+    /// Applies the answers of a message to the first of these records and those after it.
     fn take(
         &mut self,
         content: Bytes,
@@ -211,14 +211,14 @@ impl Worker {
         if reader.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Takes to heart what the worker wants.
+    /// Handles a `Wants` message of the worker.
     fn wish(&mut self, content: Bytes) -> Result<(), Malformed> {
         self.wants = Wants::read(&mut Reader::new(content, &mut self.names))?;
         self.wishes += 1;
         if self.wishes <= MOST_WISHES { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Waits until the worker says something, or has had its time of a processor and says nothing.
+    /// Waits for a message of the worker. Fails if the worker had enough processor time and sends nothing.
     fn wait(&mut self) -> io::Result<()> {
         let since = Instant::now();
         loop {
@@ -233,7 +233,7 @@ impl Worker {
         }
     }
 
-    /// The next message that is no line of the log.
+    /// Returns the next message; writes log lines to `lines`.
     fn receive(&mut self, lines: &dyn Lines) -> io::Result<Option<(Kind, Bytes)>> {
         loop {
             self.wait()?;
@@ -248,8 +248,8 @@ impl Worker {
         }
     }
 
-    /// The record of the order that the script is at, if it has begun the order, and the processor time since the last
-    /// answer; `None` where the process does not say.
+    /// Returns the record of the order that the script is at (if it has begun the order), and the processor time since
+    /// the last answer. Returns `None` if the process does not answer.
     fn at_hand(&mut self) -> Option<(Option<usize>, Duration)> {
         self.control.write_all(b"?").ok()?;
         let mut said = Vec::new();
@@ -268,7 +268,7 @@ impl Worker {
         Some((row, Duration::from_millis(taken.parse().ok()?)))
     }
 
-    /// Why the process is no more; ends it where it still is.
+    /// Returns why the process died. Kills it if it is still running.
     fn died(&mut self, error: &io::Error) -> Fault {
         let silent = is_late(error);
         let broken = error.kind() == ErrorKind::InvalidData;

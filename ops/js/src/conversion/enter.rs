@@ -1,4 +1,4 @@
-//! From a record into a script.
+//! Conversion of record values to JavaScript values.
 
 use anabranch_graph::record::Data;
 use anabranch_graph::value::Value;
@@ -8,10 +8,10 @@ use boa_engine::{Context, JsBigInt, JsResult, JsString, JsValue};
 use super::time;
 use crate::view::{Whole, show};
 
-/// The largest integer up to which a number of JavaScript holds every integer.
+/// Largest integer up to which JavaScript numbers represent every integer exactly.
 pub(crate) const SAFE: u64 = (1 << 53) - 1;
 
-/// A key, or one side of a payload.
+/// Converts a key or one side of a payload.
 pub(crate) fn data(data: &Data, context: &mut Context) -> JsResult<JsValue> {
     match data {
         Data::Absent => Ok(JsValue::null()),
@@ -20,13 +20,13 @@ pub(crate) fn data(data: &Data, context: &mut Context) -> JsResult<JsValue> {
     }
 }
 
-/// Bytes, copied: scripts write into them.
+/// Copies bytes, because scripts may write to them.
 pub(crate) fn bytes(bytes: &[u8], context: &mut Context) -> JsResult<JsValue> {
     let buffer = JsArrayBuffer::from_byte_block(AlignedVec::from_slice(0, bytes), context)?;
     JsUint8Array::from_array_buffer(buffer, context).map(JsValue::from)
 }
 
-/// A value. Maps in it are converted field by field when they are touched, lists at once.
+/// Converts a value. Maps in it are converted field by field on access, lists immediately.
 pub(crate) fn value(value: &Value, context: &mut Context) -> JsResult<JsValue> {
     Ok(match value {
         Value::Null => JsValue::null(),

@@ -1,7 +1,7 @@
-//! From a script into a record.
+//! Conversion of JavaScript values to record values.
 //!
-//! Everything is read beside what it was before: what is still the same is kept as it was, with all digits of a time
-//! and the type of a number, and without a copy.
+//! Each value is compared with the previous one. Unchanged values are kept without a copy, with all digits of a time
+//! and the type of a number.
 
 mod value;
 
@@ -19,10 +19,10 @@ use crate::text::{key, name, utf8};
 use crate::view::{self, View, property, target};
 use value::plain;
 
-/// Reads what a script left.
+/// Converts the values that a script returns.
 pub(crate) struct Leave<'c> {
     context: &'c mut Context,
-    /// Objects that are being read: one that is met again contains itself.
+    /// Objects being converted. An object that occurs again contains itself.
     open: Vec<JsObject>,
 }
 
@@ -31,7 +31,7 @@ impl<'c> Leave<'c> {
         Leave { context, open: Vec::new() }
     }
 
-    /// The record that an object is, in place of `input`.
+    /// Converts an object to the record that replaces `input`.
     pub(crate) fn record(&mut self, object: &JsObject, input: &Record, path: Path<'_>) -> Result<Record> {
         let Some(Opened { whole, fields, stranger }) = envelope::open(object, self.context)? else {
             return self.plain_record(object, input, path);
@@ -66,7 +66,7 @@ impl<'c> Leave<'c> {
         Ok(record)
     }
 
-    /// An object with the fields of a record, as `{...rec}` makes one.
+    /// Converts an object with the fields of a record, such as `{...rec}`.
     fn plain_record(&mut self, object: &JsObject, input: &Record, path: Path<'_>) -> Result<Record> {
         if target(object, self.context).is_none() {
             plain(object, path)?;
@@ -98,7 +98,7 @@ impl<'c> Leave<'c> {
     fn position(&mut self, field: Field, before: &Record, input: &Record, path: Path<'_>) -> Result<()> {
         match field {
             Field::Set(value) => self.same_position(&value, input, path),
-            // That of `Record()` is not known yet.
+            // The position of a new `Record()` is not set yet.
             _ if before.position().0.is_empty() || before.position() == input.position() => Ok(()),
             _ => path.unfit("has the position of another record: a script may return its own record, or a new one"),
         }
@@ -148,7 +148,7 @@ impl<'c> Leave<'c> {
             }
             None => plain(&object, path)?,
         }
-        // The fields of any other view are no properties yet: they are read as a script reads them.
+        // The fields of other views are not properties yet, so read them as a script does.
         let mut origin = before.iter();
         let mut entries = Vec::new();
         let mut same = true;
@@ -177,7 +177,7 @@ impl<'c> Leave<'c> {
         }
     }
 
-    /// Metadata that was shown: only the entries that were touched are read.
+    /// Converts metadata that was shown to the script. Reads only entries that the script accessed.
     fn shown_metadata(&mut self, target: &JsObject, mut metadata: Metadata, path: Path<'_>) -> Result<Metadata> {
         let lost = target.downcast_ref::<View>().map(|view| view.lost());
         for gone in lost.unwrap_or_default() {
@@ -194,7 +194,7 @@ impl<'c> Leave<'c> {
         Ok(metadata)
     }
 
-    /// Metadata is text; numbers and booleans are written as JavaScript writes them.
+    /// Converts a metadata value to text; numbers and booleans as JavaScript prints them.
     fn metadata_text(&mut self, value: &JsValue, path: Path<'_>) -> Result<String> {
         match value.variant() {
             JsVariant::String(text) => text_of(&text, path),
@@ -275,7 +275,7 @@ impl<'c> Leave<'c> {
     }
 }
 
-/// The Rust value of a view.
+/// Returns the Rust value of a view.
 fn whole(target: &JsObject) -> view::Whole {
     target.downcast_ref::<View>().map_or_else(|| view::Whole::Metadata(Metadata::new()), |view| view.whole().clone())
 }

@@ -1,4 +1,4 @@
-//! Where a value is that does not fit into a record, and what is wrong with it.
+//! Path and problem of a value that does not fit into a record.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ use boa_engine::builtins::typed_array::TypedArray;
 use boa_engine::value::JsVariant;
 use boa_engine::{JsError, JsObject, JsValue};
 
-/// Longer paths are shown without their middle.
+/// Length above which paths are shown without their middle.
 const LONGEST: usize = 160;
 
-/// Why something cannot become part of a record.
+/// Reason why a value cannot become part of a record.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// It is nothing that a record can hold.
+    /// Records cannot hold the value.
     Value {
-        /// Where, from the record on.
+        /// Path of the value, from the record on.
         path: String,
-        /// What is wrong, and what to do.
+        /// The problem and the remedy.
         what: String,
     },
-    /// Reading it ran the script, which threw.
+    /// Reading the value ran script code, which threw.
     Threw(JsError),
 }
 
@@ -39,7 +39,7 @@ impl From<JsError> for Unfit {
 
 pub(super) type Result<T> = std::result::Result<T, Unfit>;
 
-/// Where a value is, for messages.
+/// Path of a value, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     above: Option<&'a Path<'a>>,
@@ -53,7 +53,7 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A path that begins with this word.
+    /// Creates a path that begins with this word.
     pub(crate) fn new(root: &'a str) -> Self {
         Path { above: None, step: Step::Field(root) }
     }
@@ -101,7 +101,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What an object is that no record can hold, for messages.
+/// Describes an object that records cannot hold, for messages.
 pub(super) fn unfit_kind(object: &JsObject) -> &'static str {
     match () {
         () if object.is_callable() => "is a function: records hold data",
@@ -119,7 +119,7 @@ pub(super) fn unfit_kind(object: &JsObject) -> &'static str {
     }
 }
 
-/// What a value is, for messages.
+/// Describes a value, for messages.
 pub(crate) fn described(value: &JsValue) -> &'static str {
     match value.variant() {
         JsVariant::Undefined => "undefined",

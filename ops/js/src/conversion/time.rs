@@ -1,7 +1,7 @@
-//! Times as `Date`s, which carry milliseconds, and back with all digits.
+//! Conversion of times to `Date`s, which carry milliseconds, and back with all digits.
 //!
-//! A date that is made of a time remembers it in a property that no enumeration shows, so it stays with the date
-//! wherever a script puts it.
+//! A date that comes from a record keeps the exact time in a non-enumerable property. So the time stays with the date
+//! wherever the script stores it.
 
 use anabranch_graph::value::Timestamp;
 use boa_engine::object::builtins::JsDate;
@@ -10,14 +10,14 @@ use boa_engine::{Context, Finalize, JsData, JsNativeError, JsObject, JsResult, J
 
 use crate::view::property;
 
-/// The time that a date was made of.
+/// The exact time of a date.
 #[derive(Trace, Finalize, JsData)]
 struct Exact(#[unsafe_ignore_trace] Timestamp);
 
-/// The name of the property, one per context.
+/// Symbol of the property that holds the exact time, one per context.
 struct Name(JsSymbol);
 
-/// Prepares a context whose globals no script has seen yet.
+/// Prepares a context before a script has access to its globals.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     let name = JsSymbol::new(None).ok_or_else(|| JsNativeError::range().with_message("no more symbols"))?;
     context.insert_data(Name(name));
@@ -28,7 +28,7 @@ fn name(context: &Context) -> Option<PropertyKey> {
     context.get_data::<Name>().map(|name| name.0.clone().into())
 }
 
-/// The date of a time.
+/// Converts a time to a date.
 pub(super) fn enter(time: &Timestamp, context: &mut Context) -> JsResult<JsValue> {
     let date = JsDate::new(context);
     date.set_time(JsValue::from(time.timestamp_millis()), context)?;
@@ -40,7 +40,7 @@ pub(super) fn enter(time: &Timestamp, context: &mut Context) -> JsResult<JsValue
     Ok(date.into())
 }
 
-/// The time that a date was made of, where it still shows the same millisecond.
+/// Returns the exact time of a date, if the date still shows the same millisecond.
 pub(super) fn exact(date: &JsObject, millis: f64, context: &Context) -> Option<Timestamp> {
     let origin = property(date, &name(context)?)?.value()?.as_object()?;
     let time = origin.downcast_ref::<Exact>()?.0;

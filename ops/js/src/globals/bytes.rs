@@ -10,7 +10,7 @@ use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsStr, JsString, JsVa
 use crate::conversion::enter;
 use crate::conversion::path::described;
 
-/// As browsers read it: padding may be missing, and so may bits after the last byte.
+/// Decoder that behaves as in browsers: padding, and bits after the last byte, are optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -18,7 +18,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// `RawData(data)`: bytes of a text, an array or other bytes; none without an argument.
+/// `RawData(data)`: returns the bytes of a text, an array or other bytes; without an argument, no bytes.
 pub(crate) fn raw(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let value = args.get_or_undefined(0);
     if value.is_null_or_undefined() {
@@ -53,7 +53,7 @@ fn bytes_of(value: &JsValue, context: &mut Context) -> JsResult<Option<Vec<u8>>>
     }
 }
 
-/// `btoa(text)`: base64 of a text of which each character is one byte.
+/// `btoa(text)`: returns the base64 of a text whose characters are single bytes.
 pub(crate) fn btoa(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let text = args.get_or_undefined(0).to_string(context)?;
     let bytes: Option<Vec<u8>> = match text.as_str().variant() {
@@ -68,7 +68,7 @@ pub(crate) fn btoa(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRe
     Ok(JsString::from(BASE64.encode(bytes)).into())
 }
 
-/// `atob(base64)`: a text of which each character is one byte.
+/// `atob(base64)`: returns a text whose characters are single bytes.
 pub(crate) fn atob(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let text = args.get_or_undefined(0).to_string(context)?.to_std_string_lossy();
     let text: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
@@ -78,13 +78,13 @@ pub(crate) fn atob(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRe
     }
 }
 
-/// The UTF-8 bytes of a text; half a character becomes U+FFFD.
+/// Returns the UTF-8 bytes of a text; lone surrogates become U+FFFD.
 pub(crate) fn encode(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let text = args.get_or_undefined(0).to_string(context)?.to_std_string_lossy();
     enter::bytes(text.as_bytes(), context)
 }
 
-/// The text of UTF-8 bytes. The second argument says whether bytes that are none are an error.
+/// Decodes UTF-8 bytes to text. If the second argument is true, invalid bytes are an error.
 pub(crate) fn decode(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let value = args.get_or_undefined(0);
     let bytes = match bytes_of(value, context)? {
@@ -109,7 +109,7 @@ fn fill(bytes: &mut [u8]) -> JsResult<()> {
         .map_err(|error| JsNativeError::error().with_message(format!("no random numbers: {error}")).into())
 }
 
-/// A random UUID of version 4.
+/// Returns a random UUID (version 4).
 pub(crate) fn uuid(_: &JsValue, _: &[JsValue], _: &mut Context) -> JsResult<JsValue> {
     let mut bytes = [0; 16];
     fill(&mut bytes)?;
@@ -119,7 +119,7 @@ pub(crate) fn uuid(_: &JsValue, _: &[JsValue], _: &mut Context) -> JsResult<JsVa
     Ok(JsString::from(text).into())
 }
 
-/// As many random bytes.
+/// Returns the given number of random bytes.
 pub(crate) fn random(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let count = args.get_or_undefined(0).to_u32(context)?;
     let mut bytes = vec![0; count.min(65536) as usize];

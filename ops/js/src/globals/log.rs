@@ -1,4 +1,4 @@
-//! Lines that scripts write into the service log.
+//! Log lines that scripts write to the service log.
 
 use std::rc::Rc;
 
@@ -6,19 +6,19 @@ use anabranch_graph::text::Str;
 use boa_engine::{Context, JsArgs, JsResult, JsValue};
 use tracing::Level;
 
-/// Of lines of the service: those of other targets are not kept.
+/// Log target of the lines; lines of other targets are not kept.
 const TARGET: &str = "anabranch::processor";
 
-/// Output of a script.
+/// Receiver of a script's log lines.
 pub(crate) trait Lines {
-    /// Whether lines of a level are kept: what is not is not formatted.
+    /// Returns `true` if lines of this level are kept. Other lines are not formatted.
     fn enabled(&self, level: Level) -> bool;
 
-    /// Takes a line.
+    /// Writes a line.
     fn write(&self, level: Level, text: &str);
 }
 
-/// The log of this process, with the processor that lines name.
+/// Log of this process; the field is the name of the processor.
 pub(crate) struct ServiceLog(pub(crate) Str);
 
 impl Lines for ServiceLog {
@@ -44,10 +44,10 @@ impl Lines for ServiceLog {
     }
 }
 
-/// Levels by their number, from trace (0) to error (4).
+/// Log levels by number, from trace (0) to error (4).
 pub(crate) const LEVELS: [Level; 5] = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
 
-/// The destination of the functions below.
+/// Receiver of the lines that the functions below write.
 pub(super) struct Node(pub(super) Rc<dyn Lines>);
 
 fn level(args: &[JsValue]) -> Level {
@@ -55,7 +55,7 @@ fn level(args: &[JsValue]) -> Level {
     LEVELS.get(number as usize).copied().unwrap_or(Level::TRACE)
 }
 
-/// Writes a line: level from 0 (trace) to 4 (error), text.
+/// Writes a line. Arguments: level from 0 (trace) to 4 (error), text.
 pub(super) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let text = args.get_or_undefined(1).to_string(context)?.to_std_string_lossy();
     if let Some(Node(lines)) = context.get_data::<Node>() {
@@ -64,7 +64,7 @@ pub(super) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRes
     Ok(JsValue::undefined())
 }
 
-/// Whether lines of a level are kept.
+/// Returns whether lines of a level are kept.
 pub(super) fn enabled(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let enabled = context.get_data::<Node>().is_some_and(|Node(lines)| lines.enabled(level(args)));
     Ok(enabled.into())

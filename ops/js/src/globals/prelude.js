@@ -1,4 +1,4 @@
-// Globals over a few native functions. What it uses of the language it takes before a script can change it.
+// Globals based on a few native functions. Takes the built-ins that it uses before a script can change them.
 (function (log, enabled, encode, decode, uuid, random) {
   "use strict";
   const { stringify } = JSON;

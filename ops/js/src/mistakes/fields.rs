@@ -1,4 +1,4 @@
-//! Fields and metadata that a script reads and no record has.
+//! Fields and metadata entries that a script reads and that the input records do not have.
 
 use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::flow::{NO_FIELD, NO_METADATA};
@@ -12,7 +12,7 @@ use crate::properties::OF_OBJECTS;
 use crate::spot::Place;
 
 impl Said<'_> {
-    /// The fields that are read.
+    /// Checks the fields that the script reads.
     pub(super) fn fields(&mut self, reads: &[FieldRead]) {
         for read in reads {
             if OF_OBJECTS.contains(&read.name.as_str()) {
@@ -42,7 +42,7 @@ impl Said<'_> {
         let near = meant(read, &names, reads);
         let hint = match near {
             Some(near) => Some(format!("did you mean {}?", named(&format!("rec{}", side.as_str()), near))),
-            // It may be in records that are still to come.
+            // Records that are not observed yet may have it.
             None if self.flow.is_observed() => None,
             None if names.is_empty() => Some("it has no fields at all".to_owned()),
             None => Some(format!("it has: {}", listed(&names))),
@@ -56,7 +56,7 @@ impl Said<'_> {
         self.nothing(NO_FIELD, read, fails, &message, hint);
     }
 
-    /// An entry of metadata. It may be missing from records of one source and there in those of another.
+    /// Checks a metadata entry. Records of one source may lack it while those of another have it.
     fn entry(&mut self, read: &FieldRead, reads: &[FieldRead]) {
         let keys = &self.flow.record.metadata;
         if keys.may_have(&read.name) || own_key(&read.name).is_some() {
@@ -79,13 +79,13 @@ impl Said<'_> {
     }
 }
 
-/// The name that is probably meant. One that the script reads, too, is another field.
+/// Returns the field that is probably meant. A field that the script reads elsewhere is not a candidate.
 fn meant<'a>(read: &FieldRead, names: &[&'a str], reads: &[FieldRead]) -> Option<&'a str> {
     let is_read = |name: &str| reads.iter().any(|other| other.place == read.place && other.name == name);
     did_you_mean(&read.name, names.iter().copied().filter(|name| !is_read(name)))
 }
 
-/// A field as a script reads it.
+/// Returns the expression of a field in a script.
 pub(super) fn named(object: &str, name: &str) -> String {
     let plain = !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$');

@@ -1,4 +1,4 @@
-//! Values of fields that a script takes for something that they are not.
+//! Values of fields that a script uses as another type.
 
 use anabranch_graph::diagnostic::did_you_mean;
 use anabranch_graph::flow::{Kinds, NO_FIELD, Type};
@@ -9,18 +9,18 @@ use super::fields::named;
 use crate::acts::Act;
 use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
 
-/// What is written for the number of elements.
+/// Properties commonly written for the number of elements.
 const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
 
 impl Said<'_> {
-    /// What the value of a field always is.
+    /// Returns the type of a field that every record has.
     fn value(&self, act: &Act, side: Side) -> Option<Type> {
         let shape = self.flow.record.side(side);
         let fields = shape.structured.as_ref().filter(|_| !shape.raw && !shape.absent)?;
         fields.get(&act.name).filter(|field| !field.optional).map(|field| field.ty)
     }
 
-    /// A field that is taken for text.
+    /// Checks a field that is used as text.
     pub(super) fn printed(&mut self, act: &Act, side: Side) {
         if self.value(act, side).is_some_and(|value| value.kinds == Kinds::MAP) {
             let name = named(side.as_str(), &act.name);
@@ -30,7 +30,7 @@ impl Said<'_> {
         }
     }
 
-    /// Data, or a field, that is taken for the name of a property.
+    /// Checks data, or a field, that is used as a property name.
     pub(super) fn as_name(&mut self, act: &Act, side: Side) {
         let shape = self.flow.record.side(side);
         let (is_map, name) = match act.name.is_empty() {
@@ -48,7 +48,7 @@ impl Said<'_> {
         }
     }
 
-    /// `"word" in list`.
+    /// Checks `"word" in list`.
     pub(super) fn has(&mut self, act: &Act, side: Side) {
         if self.value(act, side).is_some_and(|value| value.kinds == Kinds::LIST) {
             let name = named(side.as_str(), &act.name);
@@ -57,9 +57,9 @@ impl Said<'_> {
         }
     }
 
-    /// A field of a field's value.
+    /// Checks a field of a field's value.
     pub(super) fn inside(&mut self, act: &Act, side: Side, inner: &str) {
-        // A script may give all texts and lists a method of its own.
+        // A script may add methods to all texts and lists.
         if !act.certain || OF_OBJECTS.contains(&inner) || self.program.text.contains("prototype") {
             return;
         }

@@ -1,4 +1,4 @@
-//! Conditions that are always true, and statements that a condition does not decide.
+//! Conditions that are always true, and statements that a condition does not control.
 
 use std::ops::ControlFlow;
 
@@ -29,7 +29,7 @@ struct Conditions<'k, 'a> {
 impl Conditions<'_, '_> {
     fn say(&mut self, at: &Expression, message: String, hint: String) {
         let (start, end) = (start(at), end(at));
-        // `!` within a condition is read twice.
+        // An operand of `!` within a condition is visited twice.
         if !self.slips.iter().any(|slip| slip.start == start) {
             self.slips.push(Slip { fails: false, start, end, message, hint });
         }
@@ -98,7 +98,7 @@ impl<'ast> Visitor<'ast> for Conditions<'_, '_> {
     }
 
     fn visit_binary(&mut self, binary: &'ast Binary) -> ControlFlow<()> {
-        // As in `value === ("a" || "b")` and `case "a" || "b":`.
+        // For example `value === ("a" || "b")` and `case "a" || "b":`.
         if let BinaryOp::Logical(op @ (LogicalOp::And | LogicalOp::Or)) = binary.op()
             && self.is_text(binary.lhs())
         {

@@ -1,4 +1,4 @@
-//! Copies that a script changes and does nothing with.
+//! Copies that a script changes but does not use.
 
 use std::ops::ControlFlow::{self, Continue};
 
@@ -21,7 +21,7 @@ use super::{Slip, Text, end, start};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
 
-/// The variables of a function that hold a new object of which fields are set and nothing else is done.
+/// Finds variables of a function that hold a new object whose fields are set and that is not used otherwise.
 pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
     let mut bindings = Bindings::default();
     let _ = body.visit_with(&mut bindings);
@@ -31,7 +31,7 @@ pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
     for (name, at, of) in copies.found {
         let mut uses = Uses { text, name, writes: 0, others: 0 };
         let _ = body.visit_with(&mut uses);
-        // Its declaration is no use.
+        // The declaration is not a use.
         if uses.writes > 0 && uses.others == 0 {
             let name_text = text.name(name);
             slips.push(Slip {
@@ -52,12 +52,12 @@ pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
 struct Copies<'a> {
     text: Text<'a>,
     bindings: Bindings,
-    /// The variable, its place, and the text of what it is a copy of.
+    /// Each variable, its place, and the text of the copied expression.
     found: Vec<(Sym, Identifier, Option<&'a str>)>,
 }
 
 impl<'a> Copies<'a> {
-    /// What a value is a copy of; `None` for no new object.
+    /// Returns the text of the expression that a value copies; `None` if the value is not a new object.
     fn copied(&self, value: &Expression) -> Option<Option<&'a str>> {
         let text = |of: &Expression| match unparenthesized(of) {
             Expression::PropertyAccess(_) => self.text.slice(start(of), end(of)),
@@ -112,18 +112,18 @@ impl<'ast> Visitor<'ast> for Copies<'_> {
     }
 }
 
-/// Counts what is done with a variable.
+/// Counts the uses of a variable.
 struct Uses<'a> {
     text: Text<'a>,
     name: Sym,
-    /// Fields of it that are set or deleted.
+    /// Fields that are set or deleted.
     writes: usize,
-    /// All else.
+    /// All other uses.
     others: usize,
 }
 
 impl Uses<'_> {
-    /// Whether it is a field of the variable, by a name that is written out.
+    /// Returns `true` if the access is a field of the variable with a literal name.
     fn is_field(&self, access: &PropertyAccess) -> bool {
         let PropertyAccess::Simple(simple) = access else { return false };
         let is_named = match simple.field() {
@@ -133,7 +133,7 @@ impl Uses<'_> {
         is_named && matches!(unparenthesized(simple.target()), Expression::Identifier(name) if name.sym() == self.name)
     }
 
-    /// A statement that changes a field of the variable: the parts of it that are still to be read.
+    /// Returns `true` if the statement changes a field of the variable; visits the assigned value.
     fn is_write(&mut self, statement: &Expression) -> bool {
         match unparenthesized(statement) {
             Expression::Assign(assign) => {
@@ -142,7 +142,7 @@ impl Uses<'_> {
                 if !is_known || !self.is_field(access) {
                     return false;
                 }
-                // Fields of its own may be read for that.
+                // Reading fields of the variable itself is allowed there.
                 let mut own = Own { uses: self, kept: 0 };
                 let _ = own.visit_expression(assign.rhs());
                 let kept = own.kept;
@@ -186,10 +186,10 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
     }
 }
 
-/// Reads what is put into a field of the variable.
+/// Visits the value that is assigned to a field of the variable.
 struct Own<'u, 'a> {
     uses: &'u mut Uses<'a>,
-    /// How often it, or an object in it, may be kept elsewhere or changed.
+    /// Number of uses that may keep the variable, or an object in it, elsewhere or change it.
     kept: usize,
 }
 
@@ -222,7 +222,7 @@ impl<'ast> Visitor<'ast> for Own<'_, '_> {
 }
 
 impl Own<'_, '_> {
-    /// Anything may happen to the variable there.
+    /// Counts any use of the variable in the node.
     fn whole(&mut self, node: &impl VisitWith) -> ControlFlow<()> {
         let mut inside = Uses { text: self.uses.text, name: self.uses.name, writes: 0, others: 0 };
         let _ = node.visit_with(&mut inside);

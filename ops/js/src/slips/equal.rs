@@ -1,4 +1,4 @@
-//! Comparisons that give the same whatever the data are.
+//! Comparisons with a constant result.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<Slip> {
     equal.slips
 }
 
-/// Why two values are never equal, and what to write.
+/// Reason why two values are never equal, and a remedy.
 type Why = (String, String);
 
 struct Equal<'k, 'a> {
@@ -54,7 +54,7 @@ impl Equal<'_, '_> {
         }
     }
 
-    /// Why a value never equals the other one, which is a constant in most cases.
+    /// Returns why a value never equals the other one, which is usually a constant.
     fn never(&self, value: &Expression, other: &Expression) -> Option<Why> {
         if self.kinds.is_nan(other) {
             let shown = self.shown(value, "…");
@@ -92,7 +92,7 @@ impl Equal<'_, '_> {
         self.case(value, constant).or_else(|| self.length(value, constant)).or_else(|| self.cut(value, constant))
     }
 
-    /// Letters of a case that the value does not have.
+    /// Checks for letters of a case that the value does not contain.
     fn case(&self, value: &Expression, constant: &str) -> Option<Why> {
         let (target, method, _) = self.kinds.method(value)?;
         match method {
@@ -115,7 +115,7 @@ impl Equal<'_, '_> {
         }
     }
 
-    /// A constant that is longer than the part of a text, or has other decimals than the number.
+    /// Checks for a constant that is longer than the part of a text, or has other decimals than the number.
     fn length(&self, value: &Expression, constant: &str) -> Option<Why> {
         let (_, method, args) = self.kinds.method(value)?;
         let number = |at: usize| args.get(at).and_then(|argument| self.kinds.number(argument));
@@ -153,7 +153,7 @@ impl Equal<'_, '_> {
         })
     }
 
-    /// A constant with the separator that the value was cut at.
+    /// Checks for a constant that contains the separator at which the value was split.
     fn cut(&self, value: &Expression, constant: &str) -> Option<Why> {
         let Expression::PropertyAccess(PropertyAccess::Simple(access)) = value else { return None };
         let PropertyAccessField::Expr(index) = access.field() else { return None };
@@ -166,7 +166,7 @@ impl Equal<'_, '_> {
         })
     }
 
-    /// Values of two kinds, or a new object.
+    /// Checks for values of two kinds, or a new object.
     fn kinds_differ(&self, value: &Expression, other: &Expression, is_strict: bool) -> Option<Why> {
         let kind = self.kinds.kind(value)?;
         let is_literal = matches!(
@@ -190,7 +190,7 @@ impl Equal<'_, '_> {
                 _ => other_kind.is_nothing() && !kind.is_nothing(),
             }
         };
-        // It is said once, of the side that is not constant.
+        // Report it only once, for the side that is not constant.
         let is_constant = matches!(unparenthesized(value), Expression::Literal(_)) || kind.is_nothing();
         if !differ || is_constant {
             return None;
@@ -215,7 +215,7 @@ impl Equal<'_, '_> {
         Some((format!("{} is not {}", kind.named(), other_kind.named()), hint))
     }
 
-    /// Operators that take other operands than it looks.
+    /// Checks for operators that bind other operands than it seems.
     fn precedence(&mut self, binary: &Binary) {
         let (lhs, rhs) = (binary.lhs(), binary.rhs());
         let is_order = |op: BinaryOp| {
@@ -269,7 +269,7 @@ impl Equal<'_, '_> {
         self.say(binary, message, format!("write typeof {shown} === {:?}", name.to_lowercase()));
     }
 
-    /// `"name" in Object.keys(object)`.
+    /// Checks `"name" in Object.keys(object)`.
     fn listed(&mut self, binary: &Binary) {
         let Some(word) = self.kinds.constant(binary.lhs()) else { return };
         let list = unparenthesized(binary.rhs());
@@ -302,12 +302,12 @@ fn op_text(op: BinaryOp) -> &'static str {
     }
 }
 
-/// Whether a text is no number, not even where it is taken for one.
+/// Returns `true` if the text is not a number, even after conversion.
 fn is_word(text: &str) -> bool {
     text.trim().starts_with(|c: char| c.is_alphabetic() && c != 'I')
 }
 
-/// A list or an object without anything in it.
+/// Returns `true` for an empty list or object literal.
 fn is_empty(value: &Expression) -> bool {
     match unparenthesized(value) {
         Expression::ArrayLiteral(list) => list.as_ref().is_empty(),
@@ -329,7 +329,7 @@ impl<'ast> Visitor<'ast> for Equal<'_, '_> {
                     Expression::Literal(literal) => !matches!(literal.kind(), LiteralKind::Undefined),
                     _ => false,
                 };
-                // Two constants are compared on purpose, or by precedence.
+                // Two constants are compared on purpose, or because of precedence.
                 if !(is_literal(binary.lhs()) && is_literal(binary.rhs())) {
                     self.compared(binary, op);
                 }

@@ -1,4 +1,4 @@
-//! Objects that a script looks up as if they were what is in them: as names of properties, and in sets and maps.
+//! Lookups of objects instead of their content: as property names, and in sets and maps.
 
 use std::ops::ControlFlow::{self, Continue};
 
@@ -18,11 +18,11 @@ use super::{Slip, Text, end, start};
 use crate::process::{Bindings, Process};
 use crate::spot::{Names, Place, spot, unparenthesized};
 
-/// Lookups that find nothing, or everything.
+/// Finds lookups that find nothing, or everything.
 pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: Text<'_>) -> Vec<Slip> {
     let mut bindings = Bindings::default();
     let _ = script.visit_with(&mut bindings);
-    // An object with a text of its own is a name.
+    // An object with its own `toString` is a valid name.
     let has_texts = text.text.contains("toString") || text.text.contains("toPrimitive") || text.text.contains("class ");
     let record = process.and_then(Process::record).filter(|record| bindings.is_constant(*record));
     let mut fresh = Fresh {
@@ -44,12 +44,12 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: Text<'_>)
     fresh.slips
 }
 
-/// What a variable holds.
+/// A variable that holds an object or a list.
 struct Known {
     name: Sym,
     is_list: bool,
     declared: Vec<Scope>,
-    /// Whether it was said of it already that its text is that of any object.
+    /// True if its use as text was reported already.
     said: bool,
 }
 
@@ -62,7 +62,7 @@ struct Fresh<'a> {
     known: Vec<Known>,
     /// Variables that hold a `Set` or a `Map`.
     collections: Vec<(Sym, &'static str)>,
-    /// What was put into which of them, so far.
+    /// Variables added to a collection so far, with the collection.
     added: Vec<(Sym, Sym)>,
     slips: Vec<Slip>,
 }
@@ -82,7 +82,7 @@ impl Fresh<'_> {
         self.slips.push(Slip { fails: false, start: start(at), end: end(at), message, hint });
     }
 
-    /// Says of an object that is used as text or as the name of a property that it is the text of any object.
+    /// Reports an object that is used as text or as a property name: its text is that of any object.
     fn texted(&mut self, value: &Expression, what: &str) {
         if self.has_texts {
             return;
@@ -102,7 +102,7 @@ impl Fresh<'_> {
         self.say(value, message, format!("make a text of what is in it: JSON.stringify({shown})"));
     }
 
-    /// Whether a value is an object that is new each time, and the variable that holds it.
+    /// Returns the variable that holds the value (if any), if the value is an object that is new each time.
     fn is_new(&self, value: &Expression, at: &[Scope]) -> Option<Option<Sym>> {
         match unparenthesized(value) {
             Expression::ObjectLiteral(_) | Expression::ArrayLiteral(_) => Some(None),
@@ -213,7 +213,7 @@ impl<'ast> Visitor<'ast> for Fresh<'_> {
     }
 }
 
-/// The variables that hold a set or a map.
+/// Finds variables that hold a set or a map.
 struct Collections<'a> {
     text: Text<'a>,
     bindings: &'a Bindings,

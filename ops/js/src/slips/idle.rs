@@ -1,4 +1,4 @@
-//! Statements without effect, conditions that assign, and locales, which scripts do not know.
+//! Statements without effect, conditions that assign, and locales, which scripts do not support.
 
 use std::ops::ControlFlow::{self, Break};
 
@@ -16,7 +16,7 @@ use super::results::Methods;
 use super::{Slip, Text, end, start};
 use crate::spot::unparenthesized;
 
-/// Methods of texts, arrays, numbers and dates that change nothing.
+/// Methods of texts, arrays, numbers and dates without side effects.
 pub(super) const PURE: [&str; 33] = [
     "at",
     "charAt",
@@ -52,10 +52,10 @@ pub(super) const PURE: [&str; 33] = [
     "filter",
     "flatMap",
 ];
-/// Those of lists that change nothing if the function that they call does not.
+/// Methods of lists without side effects if the callback has none.
 pub(super) const OF_LISTS: [&str; 9] =
     ["map", "flat", "find", "findIndex", "some", "every", "reduce", "toSpliced", "with"];
-/// Methods that take a locale, and how many arguments they have before it.
+/// Methods that take a locale, with the number of arguments before it.
 const LOCAL: [(&str, usize); 6] = [
     ("toLocaleDateString", 0),
     ("toLocaleTimeString", 0),
@@ -75,7 +75,7 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
 
 struct Idle<'a> {
     text: Text<'a>,
-    /// Methods that the script has itself.
+    /// Methods that the script defines itself.
     own: Vec<&'a str>,
     slips: Vec<Slip>,
 }
@@ -119,7 +119,7 @@ impl Idle<'_> {
         }
     }
 
-    /// A text where a pattern is meant: it is looked for as it is written.
+    /// Checks for a text in place of a pattern, which is searched for literally.
     fn pattern(&mut self, call: &Call) {
         let Some((_, name @ ("replace" | "replaceAll" | "split"))) = self.text.field(call.function()) else { return };
         let Some(first) = call.args().first().map(unparenthesized) else { return };
@@ -136,7 +136,7 @@ impl Idle<'_> {
         self.say(first, message, format!("a pattern stands between slashes: {becomes}"));
     }
 
-    /// A condition that assigns what is always the same.
+    /// Checks for a condition that assigns a constant.
     fn condition(&mut self, condition: &Expression) {
         match unparenthesized(condition) {
             Expression::Assign(assign) if assign.op() == AssignOp::Assign => {
@@ -150,7 +150,7 @@ impl Idle<'_> {
                         LiteralKind::Null | LiteralKind::Undefined => false,
                     },
                     Expression::ArrayLiteral(_) | Expression::ObjectLiteral(_) => true,
-                    // As in `a = "x" && b`, which gives `a` what `b` is.
+                    // For example `a = "x" && b`, which assigns `b` to `a`.
                     Expression::Binary(binary)
                         if matches!(binary.op(), BinaryOp::Logical(_)) && begins_with_constant(binary.lhs()) =>
                     {
@@ -173,7 +173,7 @@ impl Idle<'_> {
     }
 }
 
-/// Whether a text is written like a pattern, and hardly is in any data.
+/// Returns `true` if a text looks like a pattern and is unlikely in data.
 fn is_pattern(text: &str) -> bool {
     let inner = text.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
     let is_written = inner.is_some_and(|(inner, flags)| {
@@ -187,7 +187,7 @@ fn is_pattern(text: &str) -> bool {
     is_written || parts.iter().any(|part| text.contains(part))
 }
 
-/// Whether the first value is a constant.
+/// Returns `true` if the first operand is a constant.
 fn begins_with_constant(value: &Expression) -> bool {
     match value {
         Expression::Literal(_) => true,
@@ -196,7 +196,7 @@ fn begins_with_constant(value: &Expression) -> bool {
     }
 }
 
-/// What `element => value` gives.
+/// Returns the value of `element => value`.
 fn given(function: &Expression) -> Option<&Expression> {
     let Expression::ArrowFunction(function) = unparenthesized(function) else { return None };
     let [StatementListItem::Statement(only)] = function.body().statements() else { return None };
@@ -206,15 +206,15 @@ fn given(function: &Expression) -> Option<&Expression> {
     }
 }
 
-/// Whether something can be assigned to it.
+/// Returns `true` if the expression can be assigned to.
 fn is_variable(expression: &Expression) -> bool {
     matches!(unparenthesized(expression), Expression::Identifier(_) | Expression::PropertyAccess(_))
 }
 
-/// Whether evaluating an expression, or calling the function that it is, changes nothing.
+/// Returns `true` if evaluating the expression, or calling it if it is a function, has no side effects.
 fn has_no_effect(expression: &Expression) -> bool {
     match unparenthesized(expression) {
-        // It may be a function.
+        // The variable may hold a function.
         Expression::Identifier(_) => false,
         other => other.visit_with(&mut Effects).is_continue(),
     }

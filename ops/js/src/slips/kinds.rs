@@ -1,4 +1,4 @@
-//! What kind of value an expression gives, whatever the data are.
+//! Kinds of values that expressions have, independent of the data.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
@@ -19,7 +19,7 @@ use super::results::{Methods, TESTS};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
 
-/// Methods whose results are texts.
+/// Methods that return texts.
 const TEXTS: [&str; 18] = [
     "charAt",
     "join",
@@ -40,27 +40,27 @@ const TEXTS: [&str; 18] = [
     "trimEnd",
     "trimStart",
 ];
-/// Those whose results are numbers.
+/// Methods that return numbers.
 const NUMBERS: [&str; 5] = ["findIndex", "getFullYear", "getTime", "indexOf", "lastIndexOf"];
-/// Those whose results are lists.
+/// Methods that return lists.
 const LISTS: [&str; 6] = ["filter", "flatMap", "map", "split", "toReversed", "toSorted"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     Text,
-    /// A number, or a big integer.
+    /// A number or a big integer.
     Number,
     Truth,
     Undefined,
     Null,
-    /// A list that nothing else holds.
+    /// A list without other references to it.
     List,
-    /// Another object that nothing else holds.
+    /// Another object without other references to it.
     Object,
 }
 
 impl Kind {
-    /// Whether it is a new object, which equals nothing and counts as true.
+    /// Returns `true` for a new object, which equals no other value and is truthy.
     pub(super) fn is_new(self) -> bool {
         matches!(self, Kind::List | Kind::Object)
     }
@@ -82,18 +82,18 @@ impl Kind {
     }
 }
 
-/// The values of a script that are known from its text.
+/// Values of a script that follow from its text.
 pub(super) struct Kinds<'a> {
     pub(super) text: Text<'a>,
     bindings: Bindings,
-    /// Methods that the script has itself.
+    /// Methods that the script defines itself.
     own: Vec<&'a str>,
     /// Variables and their only values.
     values: HashMap<Sym, &'a Expression>,
 }
 
 impl<'a> Kinds<'a> {
-    /// `None` for a script that may change what methods give.
+    /// Analyzes a script. Returns `None` if it may change the results of methods.
     pub(super) fn of(script: &'a Script, text: Text<'a>) -> Option<Kinds<'a>> {
         if ["prototype", "eval", "with ("].iter().any(|word| text.text.contains(word)) {
             return None;
@@ -110,7 +110,7 @@ impl<'a> Kinds<'a> {
         Some(Kinds { text, bindings, own: own.names, values })
     }
 
-    /// An expression, or the only value of the variable that it is.
+    /// Returns the expression, or the only value of the variable that it names.
     pub(super) fn value<'e>(&self, expression: &'e Expression) -> &'e Expression
     where
         'a: 'e,
@@ -123,7 +123,7 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// A global name that the script does not declare.
+    /// Returns the name if the expression is a global that the script does not declare.
     pub(super) fn global(&self, expression: &Expression) -> Option<&'a str> {
         match unparenthesized(expression) {
             Expression::Identifier(name) if !self.bindings.is_bound(name.sym()) => Some(self.text.name(name.sym())),
@@ -131,7 +131,7 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// The object, the method and the arguments of a call of a method of the language.
+    /// Returns the object, the method and the arguments of a call of a built-in method.
     pub(super) fn method<'e>(&self, expression: &'e Expression) -> Option<(&'e Expression, &'a str, &'e [Expression])> {
         let Expression::Call(call) = unparenthesized(expression) else { return None };
         self.called(call)
@@ -142,7 +142,7 @@ impl<'a> Kinds<'a> {
         (!self.own.contains(&name)).then_some((target, name, call.args()))
     }
 
-    /// The text that an expression is.
+    /// Returns the constant text of an expression.
     pub(super) fn constant(&self, expression: &Expression) -> Option<&'a str> {
         match self.value(expression) {
             Expression::Literal(literal) => match literal.kind() {
@@ -153,7 +153,7 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// The whole number that an expression is.
+    /// Returns the constant integer of an expression.
     pub(super) fn number(&self, expression: &Expression) -> Option<i32> {
         match self.value(expression) {
             Expression::Literal(literal) => match literal.kind() {
@@ -173,14 +173,14 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// What an expression gives.
+    /// Returns the kind of the value of an expression.
     pub(super) fn kind(&self, expression: &Expression) -> Option<Kind> {
         if self.global(expression) == Some("undefined") {
             return Some(Kind::Undefined);
         }
         let value = self.value(expression);
         let kind = self.written(value)?;
-        // What a variable holds is not new wherever it stands.
+        // The value of a variable is not new at every use.
         let is_variable = matches!(unparenthesized(expression), Expression::Identifier(_));
         (!is_variable || !kind.is_new()).then_some(kind)
     }
@@ -248,16 +248,16 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// How many variables are followed one after the other.
+/// Maximum number of variables that are followed in a chain.
 const FOLLOWED: usize = 2;
 
-/// The variables that keep the value that they are declared with. Values refer to variables above them only, and through
-/// few others, so that following them ends soon.
+/// Finds variables that keep their declared value. A value refers only to variables above it, and through few of them,
+/// so that following them ends soon.
 struct Constants<'a, 'b> {
     bindings: &'b Bindings,
-    /// And through how many variables each goes.
+    /// Values, with the number of variables that each is reached through.
     values: HashMap<Sym, (&'a Expression, usize)>,
-    /// Those that a loop gives its elements, and those that stand in a value above them.
+    /// Variables of loops over elements, and variables used in a value above their declaration.
     others: Vec<Sym>,
 }
 
@@ -291,7 +291,7 @@ impl<'a> Visitor<'a> for Constants<'a, '_> {
     }
 }
 
-/// Whether a value is no function and no object, so that its kind can be known wherever the variable stands.
+/// Returns `true` if the value is neither a function nor an object, so that its kind is the same at every use.
 fn is_plain(value: &Expression) -> bool {
     matches!(
         value,
@@ -304,7 +304,7 @@ fn is_plain(value: &Expression) -> bool {
     )
 }
 
-/// The names in an expression.
+/// Collects the names in an expression.
 struct Mentions(Vec<Sym>);
 
 impl<'a> Visitor<'a> for Mentions {

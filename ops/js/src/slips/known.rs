@@ -1,6 +1,6 @@
-//! The names that scripts have, those that other surroundings have, and what is there in place of them.
+//! Global names of scripts and of other runtimes, with replacements for the latter.
 
-/// The global names of the engine.
+/// Global names of the engine.
 pub(super) const OF_LANGUAGE: [&str; 61] = [
     "AggregateError",
     "Array",
@@ -64,7 +64,7 @@ pub(super) const OF_LANGUAGE: [&str; 61] = [
     "require",
     "undefined",
 ];
-/// Those that a record's script has beside them.
+/// Additional global names of this service.
 pub(super) const OF_SERVICE: [&str; 11] = [
     "Record",
     "RawData",
@@ -78,14 +78,14 @@ pub(super) const OF_SERVICE: [&str; 11] = [
     "TextDecoder",
     "__anabranch_record",
 ];
-/// What the objects among them have.
+/// Members of the objects among them.
 pub(super) const MEMBERS: [(&str, &[&str]); 3] = [
     ("crypto", &["randomUUID", "getRandomValues"]),
     ("console", &["trace", "debug", "log", "info", "warn", "error", "assert"]),
     ("logger", &["Trace", "Debug", "Info", "Warn", "Error", "trace", "debug", "info", "warn", "error"]),
 ];
 
-/// The names that other surroundings have, and what is there in place of them.
+/// Returns the advice for a name of another runtime.
 pub(super) fn advice(name: &str) -> Option<&'static str> {
     Some(match name {
         "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" | "http" | "https" | "request" => {
@@ -131,11 +131,11 @@ pub(super) fn advice(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Names by which a record goes elsewhere.
+/// Common names for a record.
 pub(super) const OF_RECORDS: [&str; 9] =
     ["record", "records", "rec", "r", "msg", "message", "event", "payload", "data"];
 
-/// What another `process` has.
+/// Members of `process` in Node.js.
 pub(super) const OF_NODE: [&str; 14] = [
     "env",
     "argv",

@@ -1,4 +1,4 @@
-//! Values that functions within calls give and that go nowhere, and lookups that cannot find anything.
+//! Unused results of callbacks, and lookups that find nothing.
 
 use std::ops::ControlFlow::{self, Continue};
 
@@ -34,7 +34,7 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'
     let mut lost = Lost { kinds, bindings: &bindings, record, unused: Vec::new(), negative: false, slips: Vec::new() };
     let _ = script.visit_with(&mut lost);
     let Lost { negative, mut slips, .. } = lost;
-    // A script that sets such a name has it.
+    // A script that assigns negative indices may read them.
     slips.retain(|(is_index, _)| !(negative && *is_index));
     let mut slips: Vec<Slip> = slips.into_iter().map(|(_, slip)| slip).collect();
     let mut empty =
@@ -48,11 +48,11 @@ struct Lost<'k, 'a> {
     kinds: &'k Kinds<'a>,
     bindings: &'k Bindings,
     record: Option<Sym>,
-    /// Calls whose results nothing takes.
+    /// Calls whose results are unused.
     unused: Vec<Position>,
-    /// Whether something is set under a negative index.
+    /// True if the script assigns to a negative index.
     negative: bool,
-    /// Findings, and whether they are of a negative index.
+    /// Findings, each with whether it is about a negative index.
     slips: Vec<(bool, Slip)>,
 }
 
@@ -72,7 +72,7 @@ impl Lost<'_, '_> {
         }
     }
 
-    /// What the function in a call gives back to a method that does not ask for it, or asks in vain.
+    /// Checks what a callback returns to a method that ignores the result, or whose result is unused.
     fn callback(&mut self, call: &Call) {
         let Some((_, method, [first, ..])) = self.kinds.called(call) else { return };
         let body = match unparenthesized(first) {
@@ -115,7 +115,7 @@ impl Lost<'_, '_> {
         }
     }
 
-    /// Whether an expression is there for its value only.
+    /// Returns `true` if the expression is only useful for its value.
     fn is_value(&self, value: &Expression) -> bool {
         match unparenthesized(value) {
             Expression::Call(_) => self.kinds.kind(value).is_some(),
@@ -138,7 +138,7 @@ impl Lost<'_, '_> {
     }
 }
 
-/// The last statement of a function, if it is an expression.
+/// Returns the last statement of a function, if it is an expression.
 fn last(body: &FunctionBody) -> Option<&Expression> {
     let StatementListItem::Statement(last) = body.statements().last()? else { return None };
     match &**last {
@@ -211,7 +211,7 @@ impl<'ast> Visitor<'ast> for Lost<'_, '_> {
     }
 }
 
-/// The first field of a variable that no text has.
+/// Finds the first field of a variable that no text has.
 struct OfNames<'k, 'a> {
     kinds: &'k Kinds<'a>,
     name: Sym,
@@ -234,10 +234,10 @@ impl<'ast> Visitor<'ast> for OfNames<'_, '_> {
     }
 }
 
-/// What a function returns itself.
+/// Collects the values that a function itself returns.
 struct Returns<'e> {
     found: Vec<&'e Expression>,
-    /// Of all its returns and throws.
+    /// Number of its returns and throws.
     count: usize,
 }
 
@@ -264,17 +264,17 @@ impl<'ast> Visitor<'ast> for Returns<'ast> {
     }
 }
 
-/// An empty set or map of a function, until something else is done with it than to ask it.
+/// An empty set or map of a function, until it is used otherwise than for lookups.
 struct Open {
     name: Sym,
     kind: &'static str,
     declared: Vec<Scope>,
-    /// Whether something was done with it, and where its finding is.
+    /// True if it was used otherwise; the other field is the index of its finding.
     used: bool,
     slip: Option<usize>,
 }
 
-/// Sets and maps that are made anew by each call of a function, and asked before anything is in them.
+/// Finds sets and maps that are created in each call of a function and searched while still empty.
 struct Empty<'k, 'a> {
     kinds: &'k Kinds<'a>,
     bindings: &'k Bindings,
@@ -342,7 +342,7 @@ impl<'ast> Visitor<'ast> for Empty<'_, '_> {
         let here = self.scopes.here();
         if let Some(open) = self.open.iter_mut().find(|open| open.name == name.sym()) {
             open.used = true;
-            // A function may be called before the place where it stands.
+            // A function may be called before its place in the text.
             if function(&here) != function(&open.declared)
                 && let Some(slip) = open.slip
             {

@@ -1,4 +1,4 @@
-//! Names that are neither declared by the script nor known to the engine.
+//! Names that neither the script declares nor the engine defines.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Continue};
@@ -31,7 +31,7 @@ use crate::process::{Bindings, Process};
 use crate::properties::OF_OBJECTS;
 use crate::spot::unparenthesized;
 
-/// Uses of names that are not there, and of parameters that are never given.
+/// Finds uses of undefined names, and of parameters that are never passed.
 pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
     let mut declared = Declared { text, names: HashSet::new(), guarded: HashSet::new(), dynamic: false };
     let _ = script.visit_with(&mut declared);
@@ -68,13 +68,13 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Posi
     slips
 }
 
-/// All names that a script declares anywhere.
+/// Names that a script declares anywhere.
 struct Declared<'i> {
     text: Text<'i>,
     names: HashSet<Sym>,
-    /// Names of which the script asks whether they are there.
+    /// Names whose existence the script tests.
     guarded: HashSet<Sym>,
-    /// Names may come from elsewhere.
+    /// True if names may be created dynamically.
     dynamic: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
         visit_async_function_expression: AsyncFunctionExpression,
         visit_async_generator_expression: AsyncGeneratorExpression,
         visit_class_expression: ClassExpression,
-        // They have the name of the property that they are put into.
+        // Anonymous functions get the name of their property.
         visit_arrow_function: ArrowFunction,
         visit_async_arrow_function: AsyncArrowFunction,
     }
@@ -159,7 +159,7 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
         match assign.lhs() {
             AssignTarget::Identifier(name) => _ = self.names.insert(name.sym()),
             AssignTarget::Pattern(pattern) => self.names.extend(bound_names(pattern)),
-            // `globalThis.name = …`, `this.name = …`
+            // `globalThis.name = …` or `this.name = …`.
             AssignTarget::Access(PropertyAccess::Simple(access)) => {
                 let is_global = match access.target() {
                     Expression::This(_) => true,
@@ -208,7 +208,7 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
         optional.visit_with(self)
     }
 
-    /// Global names may be made there.
+    /// The call may create global names.
     fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
         let passes = call.args().iter().any(|argument| match argument {
             Expression::This(_) => true,
@@ -229,16 +229,16 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
     }
 }
 
-/// Looks for names that are not there.
+/// Searches for undefined names.
 struct Uses<'a> {
     text: Text<'a>,
     declared: &'a Declared<'a>,
     reached: &'a [Position],
-    /// The variable that the record is in.
+    /// The variable that holds the record.
     record: Option<&'a str>,
-    /// Whether the script's function is known.
+    /// True if the function `process` is known.
     is_process: bool,
-    /// Not in a function, nor in what is only perhaps run.
+    /// True outside of functions and of code that runs conditionally.
     at_start: bool,
     slips: Vec<Slip>,
 }
@@ -352,7 +352,7 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
     }
 }
 
-/// Looks for uses of a parameter that is never given.
+/// Searches for uses of a parameter that is never passed.
 struct Second<'a> {
     text: Text<'a>,
     name: Sym,

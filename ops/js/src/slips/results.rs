@@ -1,4 +1,4 @@
-//! Values that `process` returns and that are no record.
+//! Values that `process` returns and that are not records.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
@@ -26,11 +26,11 @@ use crate::spot::{Names, Place, Spot, spot, unparenthesized};
 
 const KEEP_OR_DROP: &str = "return rec to keep the record and null to drop it: return CONDITION ? rec : null";
 const RETURN_RECORD: &str = "change the record and return it: return rec";
-/// Methods of the language whose results are true or false.
+/// Built-in methods that return a boolean.
 pub(super) const TESTS: [&str; 8] =
     ["includes", "startsWith", "endsWith", "test", "some", "every", "hasOwnProperty", "isArray"];
 
-/// The returns of `process` that fail a record.
+/// Finds the returns of `process` that fail a record.
 pub(super) fn of(script: &Script, process: &Process<'_>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
     let Some(record) = process.record() else { return Vec::new() };
     let mut bindings = Bindings::default();
@@ -57,7 +57,7 @@ pub(super) fn of(script: &Script, process: &Process<'_>, reached: &[Position], t
     returns.slips
 }
 
-/// What a value is, and what to do about it.
+/// Description of a value, and a remedy.
 struct Wrong {
     what: String,
     hint: String,
@@ -68,7 +68,7 @@ struct Returns<'a> {
     record: Sym,
     reached: &'a [Position],
     bindings: Bindings,
-    /// Methods that the script has itself.
+    /// Methods that the script defines itself.
     own: Vec<&'a str>,
     /// Variables and their only values.
     values: HashMap<Sym, &'a Expression>,
@@ -131,7 +131,7 @@ impl<'a> Returns<'a> {
         }
     }
 
-    /// Why a value is never a record; `follow` variables to their values.
+    /// Returns why a value is never a record. With `follow`, replaces variables by their values.
     fn wrong(&self, value: &Expression, follow: bool) -> Option<Wrong> {
         let wrong = |what: &str, hint: &str| Some(Wrong { what: what.to_owned(), hint: hint.to_owned() });
         if self.is_truth(value) {
@@ -203,7 +203,7 @@ impl<'a> Returns<'a> {
         }
     }
 
-    /// A function that is called, and the name of its object.
+    /// Returns the name of the called function, and that of its object if it has one.
     fn called(&self, call: &Call) -> Option<(Option<&'a str>, &'a str)> {
         match self.text.field(call.function()) {
             Some((object, name)) => Some((Some(self.text.identifier(object)?), name)),
@@ -235,7 +235,7 @@ impl<'ast: 'a, 'a> Visitor<'ast> for Returns<'a> {
     }
 }
 
-/// The variables whose field `Position` is named.
+/// Collects variables whose field `Position` is named.
 struct Positions<'a> {
     text: Text<'a>,
     names: Vec<Sym>,
@@ -254,7 +254,7 @@ impl<'ast> Visitor<'ast> for Positions<'_> {
     }
 }
 
-/// The methods that a script has itself.
+/// Collects the methods that a script defines itself.
 pub(super) struct Methods<'a> {
     pub(super) text: Text<'a>,
     pub(super) names: Vec<&'a str>,

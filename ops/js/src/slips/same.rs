@@ -1,4 +1,4 @@
-//! One object that a script returns several times.
+//! Returns of the same object several times.
 
 use std::ops::ControlFlow::{self, Continue};
 
@@ -13,7 +13,7 @@ use crate::inner::visit_inner_functions;
 use crate::process::{Bindings, Process};
 use crate::spot::unparenthesized;
 
-/// Calls that give a list with the record itself in the place of each element, where `process` returns them.
+/// Finds calls, returned from `process`, that give a list with the record itself for each element.
 pub(super) fn of(process: &Process<'_>, text: Text<'_>) -> Vec<Slip> {
     let Some(record) = process.record() else { return Vec::new() };
     let mut bindings = Bindings::default();
@@ -41,7 +41,7 @@ impl Same<'_> {
         matches!(unparenthesized(value), Expression::Identifier(name) if name.sym() == self.record)
     }
 
-    /// What `elements.map(…)` makes of each element, if it is the record.
+    /// Returns the result of the callback of `elements.map(…)`, if it is the record.
     fn mapped<'e>(&self, call: &'e Call) -> Option<&'e Expression> {
         let (_, method) = self.text.field(call.function())?;
         let function = unparenthesized(call.args().first()?);

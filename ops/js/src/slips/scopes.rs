@@ -1,4 +1,4 @@
-//! Where in the functions and loops of a script something stands.
+//! Functions and loops around a place in a script.
 
 use std::ops::ControlFlow;
 
@@ -6,14 +6,14 @@ use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Expression, Statement};
 
-/// A part of the text that runs again and again, or not at all.
+/// A function or loop: code that runs repeatedly, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Scope {
     number: usize,
     is_loop: bool,
 }
 
-/// The functions and loops around what is read.
+/// Functions and loops around the visited node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scopes {
     around: Vec<Scope>,
@@ -30,17 +30,17 @@ impl Scopes {
         self.around.pop();
     }
 
-    /// Outermost first.
+    /// Returns the scopes around the visited node, outermost first.
     pub(super) fn here(&self) -> Vec<Scope> {
         self.around.clone()
     }
 }
 
-/// Something that reads a script and keeps where it is.
+/// A visitor that tracks its scopes.
 pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
     fn scopes(&mut self) -> &mut Scopes;
 
-    /// Reads a function.
+    /// Visits a function.
     fn inside<N: VisitWith>(&mut self, function: &'ast N) -> ControlFlow<()>
     where
         Self: Sized,
@@ -51,7 +51,7 @@ pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
         flow
     }
 
-    /// Reads a loop that runs all of its parts again and again.
+    /// Visits a loop all of whose parts run repeatedly.
     fn repeated<N: VisitWith>(&mut self, repeat: &'ast N) -> ControlFlow<()>
     where
         Self: Sized,
@@ -62,7 +62,7 @@ pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
         flow
     }
 
-    /// Reads a loop over the elements of something, which is evaluated once.
+    /// Visits a loop over the elements of an expression, which is evaluated once.
     fn over_elements(
         &mut self,
         elements: &'ast Expression,
@@ -78,17 +78,17 @@ pub(super) trait Scoped<'ast>: Visitor<'ast, BreakTy = ()> {
     }
 }
 
-/// The function that a place is in; `None` outside of all.
+/// Returns the innermost function around a place; `None` at the top level.
 pub(super) fn function(place: &[Scope]) -> Option<Scope> {
     place.iter().rev().find(|scope| !scope.is_loop).copied()
 }
 
-/// The outermost loop around a place that is not around another one.
+/// Returns the outermost loop around a place that is not in `but_not`.
 pub(super) fn outer_loop(place: &[Scope], but_not: &[Scope]) -> Option<Scope> {
     place.iter().find(|scope| scope.is_loop && !but_not.contains(scope)).copied()
 }
 
-/// The methods of a [`Visitor`] that is [`Scoped`] and has a field `scopes`.
+/// Defines the methods of a [`Visitor`] that is [`Scoped`] and has a field `scopes`.
 macro_rules! visit_scopes {
     () => {
         crate::inner::visit_inner_functions!(ControlFlow<()>, inside);

@@ -1,4 +1,4 @@
-//! Variables that are given another value which nothing reads.
+//! Assignments to variables that are never read.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -22,13 +22,13 @@ use crate::position::Position;
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
 
-/// Functions that only compute.
+/// Functions without side effects.
 const COMPUTE: [&str; 5] = ["String", "Number", "parseInt", "parseFloat", "Boolean"];
-/// Methods that give another text.
+/// Methods that return a changed text.
 const CHANGE: [&str; 9] =
     ["padEnd", "padStart", "replace", "replaceAll", "toLowerCase", "toUpperCase", "trim", "trimEnd", "trimStart"];
 
-/// Statements like `name = name.trim()` after which nothing reads `name`.
+/// Finds statements like `name = name.trim()` after which `name` is never read.
 pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
     // Names may be read there without being written.
     if ["eval", "arguments"].iter().any(|word| text.text.contains(word)) {
@@ -86,26 +86,26 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
-    /// It gets a value from the data.
+    /// The variable is declared with a value from the data.
     Declares,
     Reads,
-    /// It gets another value, computed from its own.
+    /// The variable is set to a value computed from its own.
     Sets(Position, Position),
-    /// It is declared with a value that is made from others.
+    /// The variable is declared with a value computed from others.
     Holds(Position, Position),
 }
 
 struct Event {
     name: Sym,
     doing: Doing,
-    /// In the order of the text.
+    /// Number of the event, in source order.
     number: usize,
     place: Vec<Scope>,
 }
 
 struct Unread<'a> {
     text: Text<'a>,
-    /// Methods that the script has itself.
+    /// Methods that the script defines itself.
     own: Vec<&'a str>,
     scopes: Scopes,
     count: usize,
@@ -118,7 +118,7 @@ impl Unread<'_> {
         self.events.push(Event { name, doing, number: self.count, place: self.scopes.here() });
     }
 
-    /// Whether the value may be read that is set there.
+    /// Returns `true` if the value set there may be read.
     fn is_read_after(&self, set: &Event) -> bool {
         let of_name = || self.events.iter().filter(|event| event.name == set.name);
         let Some(declared) = of_name().find(|event| event.doing == Doing::Declares) else { return true };
@@ -134,7 +134,7 @@ impl Unread<'_> {
         })
     }
 
-    /// Whether a value is data that are changed, in a copy.
+    /// Returns `true` if the value is a changed copy of data.
     fn is_changed(&self, value: &Expression) -> bool {
         match unparenthesized(value) {
             Expression::ObjectLiteral(object) => {
@@ -154,7 +154,7 @@ impl Unread<'_> {
         }
     }
 
-    /// `name = f(name)`, where `f` changes nothing.
+    /// Matches `name = f(name)`, where `f` has no side effects.
     fn is_own(&self, whole: &Expression) -> Option<Sym> {
         let Expression::Assign(assign) = unparenthesized(whole) else { return None };
         let AssignTarget::Identifier(name) = assign.lhs() else { return None };
@@ -175,7 +175,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
 
     visit_scopes!();
 
-    /// What looks like a variable may be a field there.
+    /// In a `with` statement, a variable name may refer to a field.
     fn visit_with(&mut self, _: &'ast With) -> ControlFlow<()> {
         Break(())
     }
@@ -185,7 +185,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
             && let Some(name) = self.is_own(whole)
             && let Expression::Assign(assign) = unparenthesized(whole)
         {
-            // Others are read for it, and itself for nothing.
+            // The value reads other variables; reading the variable itself does not count.
             let before = self.events.len();
             self.visit_expression(assign.rhs())?;
             let mut at = 0;
@@ -203,7 +203,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
     fn visit_variable(&mut self, variable: &'ast Variable) -> ControlFlow<()> {
         match variable.binding() {
             Binding::Identifier(name) => {
-                // One that begins with a number counts, and may be left over.
+                // A variable that begins with a number is a counter, and its last increment may be unread.
                 let is_data = match variable.init().map(unparenthesized) {
                     Some(Expression::Literal(literal)) => matches!(literal.kind(), LiteralKind::Undefined),
                     _ => true,
@@ -218,7 +218,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
             }
             Binding::Pattern(pattern) => {
                 bound_names(pattern).into_iter().for_each(|name| self.note(name, Doing::Declares));
-                // The names in it are read only where they are defaults.
+                // The pattern reads names only in its defaults.
                 let before = self.events.len();
                 let flow = variable.visit_with(self);
                 let bound = bound_names(pattern);
@@ -253,7 +253,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
     }
 }
 
-/// Looks whether computing a value changes nothing, and reads a variable.
+/// Checks that computing a value has no side effects, and whether it reads a variable.
 struct Computed<'u, 'a> {
     unread: &'u Unread<'a>,
     name: Sym,

@@ -1,5 +1,5 @@
-//! A view whose fields are accessors, for a script that names all fields that it touches and keeps no object: it needs
-//! no proxy, and is made once.
+//! A view whose fields are accessors. It is for scripts that access only named fields and keep no object: it needs no
+//! proxy and is created once.
 
 use anabranch_graph::metadata::Metadata;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
@@ -9,8 +9,8 @@ use super::{Remembered, Touched, View, Whole, convert, inherits, misused, proper
 use crate::lasting;
 use crate::text::{key, name};
 
-/// An object with an accessor for each of the names, which is asked for nothing else. It shows one value after the
-/// other, see [`turn`]. `None` where the prototype of all objects has a field of such a name.
+/// Creates an object with an accessor for each of the names; no other fields may be accessed. It is reused for each
+/// value, see [`turn`]. Returns `None` if the object prototype has a field with one of the names.
 pub(crate) fn show(names: &[String], context: &mut Context) -> Option<JsObject> {
     let prototype = context.intrinsics().constructors().object().prototype();
     let view = View::new(Whole::Metadata(Metadata::new()), true);
@@ -39,11 +39,11 @@ pub(crate) fn show(names: &[String], context: &mut Context) -> Option<JsObject> 
 
 type Accessor = fn(&JsValue, &PropertyKey, &[JsValue], &mut Context) -> JsResult<JsValue>;
 
-/// What an accessor is for.
+/// The field of an accessor.
 #[derive(Trace, Finalize)]
 struct Name(#[unsafe_ignore_trace] PropertyKey);
 
-/// Has an object that [`show`] made show a value.
+/// Makes an object created by [`show`] show another value.
 pub(crate) fn turn(object: &JsObject, whole: Whole) {
     if let Some(mut view) = object.downcast_mut::<View>() {
         let View { whole: shown, touched, .. } = &mut *view;
@@ -96,7 +96,7 @@ fn write(this: &JsValue, key: &PropertyKey, args: &[JsValue], context: &mut Cont
     Ok(JsValue::undefined())
 }
 
-/// What the prototype has under a name.
+/// Returns the property that the prototype has under this key.
 fn inherited(object: &JsObject, key: &PropertyKey) -> Option<PropertyDescriptor> {
     object.prototype().and_then(|prototype| property(&prototype, key))
 }

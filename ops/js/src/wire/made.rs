@@ -1,7 +1,7 @@
-//! Records that a script made, as what differs from the record that it was called with.
+//! Records that a script created, encoded as differences from the input record.
 //!
-//! What the script left alone is the same value in the worker, by its address, and does not travel back: it stays what
-//! it is in the record that the service has. So a worker need not know it.
+//! Values that the script left unchanged have the same address in the worker and are not sent back. They stay as they
+//! are in the service's record. So the worker need not have them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::read::Reader;
 use super::write::{TooDeep, data, write_bytes, write_data, write_number, write_value};
 use super::{Malformed, Want, Wants};
 
-/// Parts of a record that changed: one bit each.
+/// Changed parts of a record, one bit each.
 mod part {
     pub(super) const OPERATION: u8 = 1;
     pub(super) const METADATA: u8 = 2;
@@ -24,28 +24,29 @@ mod part {
     pub(super) const AFTER: u8 = 16;
 }
 
-/// Where an entry of metadata that was sent whole comes from.
+/// Origin of an entry of metadata that is sent as a whole.
 mod entry {
-    /// From the old map, whole.
+    /// An unchanged entry of the old map.
     pub(super) const OLD: u8 = 0;
-    /// The following bytes are the name of an existing value.
+    /// An entry whose name comes from the old map; its new value follows.
     pub(super) const OLD_NAME: u8 = 1;
     pub(super) const NEW: u8 = 2;
 }
 
-/// What became of a field.
+/// Change of a field.
 mod change {
-    /// There are no more.
+    /// End of the list.
     pub(super) const END: u8 = 0;
-    /// It has this value. Its name is one of those that are known, by number.
+    /// Sets a value; the name is given by its number among the known ones.
     pub(super) const SET: u8 = 1;
-    /// It has this value and this name.
+    /// Sets a value; the name follows.
     pub(super) const NEW: u8 = 2;
-    /// It is not there any more. Its name is one of those that are known.
+    /// Removes a field; the name is given by its number among the known ones.
     pub(super) const GONE: u8 = 3;
 }
 
-/// A record, beside the one that it was made of, whose position it has and of which no more was known than was wanted.
+/// Writes a record as differences from its input record. It has the same position; of the input, the worker knew the
+/// parts in `wants`.
 pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record, wants: &Wants) -> Result<(), TooDeep> {
     let at = out.len();
     out.push(0);
@@ -80,7 +81,7 @@ pub(crate) fn write_made(out: &mut Vec<u8>, made: &Record, of: &Record, wants: &
     Ok(())
 }
 
-/// Both are sorted.
+/// Writes the changed fields. Both objects are sorted.
 fn write_fields(out: &mut Vec<u8>, made: &Object, of: &Object, want: &Want) -> Result<(), TooDeep> {
     let mut old = of.iter().enumerate().peekable();
     let number = |was: Option<usize>, name: &Str| match want {
@@ -111,7 +112,7 @@ fn write_fields(out: &mut Vec<u8>, made: &Object, of: &Object, want: &Want) -> R
     Ok(())
 }
 
-/// Begins what a field is set to. `number`: of its name, if that is one that both sides know.
+/// Begins the new value of a field. `number` is that of its name, if both sides know the name.
 fn write_name(out: &mut Vec<u8>, number: Option<usize>, name: &Str) {
     match number {
         Some(at) => {
@@ -146,11 +147,11 @@ fn write_metadata(out: &mut Vec<u8>, made: &Metadata, of: &Metadata, want: &Want
     out.push(change::END);
 }
 
-/// All of them: their order is that of the script.
+/// Writes all entries, because the script determines their order.
 fn write_entries(out: &mut Vec<u8>, made: &Metadata, of: &Metadata) {
     let old: Vec<(&Str, &Str)> = of.iter().collect();
     write_number(out, made.len() as u64);
-    // Entries that stay are in their old order, so that nearly all are found at once.
+    // Unchanged entries keep their order, so most are found at the next place.
     let mut next = 0;
     for (name, value) in made.iter() {
         match old[next..].iter().position(|(old, _)| same_text(name, old)) {
@@ -173,12 +174,12 @@ fn write_entries(out: &mut Vec<u8>, made: &Metadata, of: &Metadata) {
     }
 }
 
-/// What a script made of a record, read and not applied yet: a message that is broken changes nothing.
+/// Decoded changes that are not applied yet, so that a malformed message changes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     operation: Option<Operation>,
     metadata: Option<Metadata>,
-    /// Of key, before and after.
+    /// Changes of the key, the payload before and the payload after.
     sides: [Side; 3],
 }
 
@@ -190,14 +191,14 @@ enum Side {
     Fields(Vec<(Str, Option<Value>)>),
 }
 
-/// The metadata that was made last, and of what: records that shared theirs share it again.
+/// The last created metadata and its origin, so that records that shared metadata share it again.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     made: Option<(Metadata, Bytes, Metadata)>,
 }
 
 impl Changes {
-    /// What [`write_made`] wrote, beside the record that the service has.
+    /// Reads the changes written by [`write_made`] to the service's record.
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         of: &Record,
@@ -228,7 +229,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Makes the record of it.
+    /// Applies the changes to the record.
     pub(crate) fn apply(self, record: &mut Record) {
         let Changes { operation, metadata, sides } = self;
         if let Some(operation) = operation {
@@ -252,9 +253,9 @@ impl Changes {
     }
 }
 
-/// Sets fields, and removes those without a value; they are sorted.
+/// Sets fields, and removes those without a value. The fields are sorted.
 fn set(object: &mut Object, fields: Vec<(Str, Option<Value>)>) {
-    /// From so many on they are merged: each insertion moves the fields behind it.
+    /// Number of fields from which they are merged, because each insertion moves the fields behind it.
     const MANY: usize = 32;
     if fields.len() < MANY {
         for (name, value) in fields {
@@ -272,7 +273,7 @@ fn set(object: &mut Object, fields: Vec<(Str, Option<Value>)>) {
     *object = Object::from_entries(entries);
 }
 
-/// A name that both sides know.
+/// Returns a name that both sides know.
 fn known<'a>(number: u64, names: impl FnOnce(usize) -> Option<&'a Str>) -> Result<Str, Malformed> {
     usize::try_from(number).ok().and_then(names).cloned().ok_or(Malformed)
 }

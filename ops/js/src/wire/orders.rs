@@ -1,4 +1,4 @@
-//! What the service orders of a worker, and what the worker answers.
+//! Orders from the service to a worker, and their answers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,11 +21,11 @@ use crate::program::Program;
 pub(crate) struct Opening {
     pub(crate) program: Program,
     pub(crate) limits: Limits,
-    /// Most bytes that the script may hold.
+    /// Maximum number of bytes that the script may hold.
     pub(crate) memory: usize,
-    /// The number of the lowest level whose lines are kept.
+    /// Number of the lowest level whose lines are kept.
     pub(crate) level: u8,
-    /// The time of day, where it is held.
+    /// Fixed time of day, if it is set.
     pub(crate) held: Option<SystemTime>,
 }
 
@@ -66,10 +66,10 @@ fn read_duration(reader: &mut Reader<'_>) -> Result<Duration, Malformed> {
     Ok(Duration::new(seconds, nanos.ok_or(Malformed)?))
 }
 
-/// Writes the order to process records. A careful worker answers each before it begins the next.
+/// Writes the order to process records. A careful worker answers each record before it begins the next.
 ///
 /// # Errors
-/// The number of the record that cannot be sent, and why.
+/// Returns the index of the record that cannot be sent, and the reason.
 pub(crate) fn write_order(
     frame: &mut Vec<u8>,
     careful: bool,
@@ -87,7 +87,7 @@ pub(crate) fn write_order(
     Ok(())
 }
 
-/// Codes of faults that a worker tells.
+/// Codes of faults that a worker reports.
 const CODES: [&str; 8] = [
     "operator_panicked",
     "script_failed",
@@ -99,7 +99,7 @@ const CODES: [&str; 8] = [
     "script_crashed",
 ];
 
-/// A fault of a record, by its code, place and message.
+/// Writes a record fault: code, place and message.
 pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
     let code = CODES.iter().position(|code| *code == fault.code()).unwrap_or_default();
     out.push(code as u8);
@@ -109,7 +109,7 @@ pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
     write_bytes(out, fault.message().as_bytes());
 }
 
-/// What [`write_fault`] wrote.
+/// Reads the fault written by [`write_fault`].
 pub(crate) fn read_fault(reader: &mut Reader<'_>) -> Result<Fault, Malformed> {
     let code = *CODES.get(usize::from(reader.byte()?)).ok_or(Malformed)?;
     let (line, column) = (reader.number()? as usize, reader.number()? as usize);
@@ -120,7 +120,7 @@ pub(crate) fn read_fault(reader: &mut Reader<'_>) -> Result<Fault, Malformed> {
     })
 }
 
-/// The first byte of what became of a record.
+/// First byte of a record's outcome.
 mod outcome {
     pub(super) const KEEP: u8 = 0;
     pub(super) const FILTER: u8 = 1;
@@ -128,10 +128,10 @@ mod outcome {
     pub(super) const FAIL: u8 = 3;
 }
 
-/// Most bytes of what is made of one record.
+/// Maximum number of bytes of the output for one record.
 const MOST_BYTES: usize = 1 << 30;
 
-/// Outcome of a record.
+/// Writes the outcome of a record.
 pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record, wants: &Wants) {
     let begin = out.len();
     let unfit = match made {
@@ -165,10 +165,10 @@ fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record, wants: &Wants) ->
     }
 }
 
-/// Reads what [`write_outcome`] wrote, and decides so; a record that is kept becomes what the script made of it.
+/// Reads the outcome written by [`write_outcome`] and applies it to the record.
 ///
 /// # Errors
-/// The message is broken; the record is as it was.
+/// Fails if the message is malformed; the record is unchanged.
 pub(crate) fn read_outcome(
     reader: &mut Reader<'_>,
     record: &mut Record,
@@ -196,14 +196,14 @@ pub(crate) fn read_outcome(
     })
 }
 
-/// A line for the log: the number of its level, and its text.
+/// Writes a log line: the number of its level, and its text.
 pub(crate) fn write_line(frame: &mut Vec<u8>, level: u8, text: &str) {
     begin(frame, Kind::Line);
     frame.push(level);
     write_bytes(frame, text.as_bytes());
 }
 
-/// What [`write_line`] wrote.
+/// Reads the line written by [`write_line`].
 pub(crate) fn read_line(content: Bytes) -> Result<(u8, Str), Malformed> {
     let mut names = Names::default();
     let mut reader = Reader::new(content, &mut names);

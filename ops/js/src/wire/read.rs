@@ -1,4 +1,4 @@
-//! Reading records from a message.
+//! Reads records from a message.
 
 use anabranch_graph::metadata::Metadata;
 use anabranch_graph::record::{Change, Data, Operation, Position, Record};
@@ -12,25 +12,24 @@ use super::{MOST_DEPTH, Malformed, Want, Wants};
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// The names of the fields of the record before, and its metadata, in their order: those of the next are mostly the same,
-/// and shared.
+/// Field and metadata names of the previous record, in order. The next record mostly has the same ones and shares them.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     seen: Vec<Str>,
     next: usize,
 }
 
-/// As many names are remembered, and none that is longer.
+/// Maximum number of names that are kept, and their maximum length in bytes.
 const MOST_NAMES: usize = 256;
 const LONGEST_NAME: usize = 128;
 
 impl Names {
-    /// A record begins.
+    /// Begins a record.
     fn begin(&mut self) {
         self.next = 0;
     }
 
-    /// The text that these bytes are. What is remembered need not be looked through for bytes that are no text.
+    /// Returns the text of these bytes. A known name needs no UTF-8 check.
     fn name(&mut self, bytes: &[u8]) -> Result<Str> {
         let at = self.next;
         self.next += 1;
@@ -50,7 +49,7 @@ impl Names {
     }
 }
 
-/// A message and how far it was read. Raw data is a slice of it, everything else a copy.
+/// A message and the read position. Raw data is a slice of the message, everything else a copy.
 pub(crate) struct Reader<'n> {
     message: Bytes,
     at: usize,
@@ -58,12 +57,12 @@ pub(crate) struct Reader<'n> {
 }
 
 impl<'n> Reader<'n> {
-    /// All of a message.
+    /// Reads a message from its start.
     pub(crate) fn new(message: Bytes, names: &'n mut Names) -> Self {
         Reader { message, at: 0, names }
     }
 
-    /// Whether nothing is left.
+    /// Returns `true` at the end of the message.
     pub(crate) fn is_empty(&self) -> bool {
         self.left().is_empty()
     }
@@ -72,17 +71,17 @@ impl<'n> Reader<'n> {
         &self.message[self.at..]
     }
 
-    /// How far it was read, for [`Reader::since`].
+    /// Returns the read position, for [`Reader::since`].
     pub(super) fn place(&self) -> usize {
         self.at
     }
 
-    /// What was read since then.
+    /// Returns the bytes read since `place`.
     pub(super) fn since(&self, place: usize) -> Bytes {
         self.message.slice(place..self.at)
     }
 
-    /// Goes past these bytes, if they come next.
+    /// Skips these bytes if they come next; returns whether they did.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> bool {
         let is_next = self.left().starts_with(bytes);
         self.at += if is_next { bytes.len() } else { 0 };
@@ -112,13 +111,13 @@ impl<'n> Reader<'n> {
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// A count of things of which each takes a byte at least.
+    /// Reads the number of items that take at least one byte each.
     pub(crate) fn count(&mut self) -> Result<usize> {
         let count = usize::try_from(self.number()?).map_err(|_| Malformed)?;
         if count > self.left().len() { Err(Malformed) } else { Ok(count) }
     }
 
-    /// Bytes that share the message.
+    /// Reads bytes as a slice of the message.
     pub(crate) fn bytes(&mut self) -> Result<Bytes> {
         let length = self.count()?;
         let bytes = self.message.slice(self.at..self.at + length);
@@ -140,7 +139,7 @@ impl<'n> Reader<'n> {
         Ok(name)
     }
 
-    /// What was wanted of a record; `before` is the one that was read before it from this message.
+    /// Reads the wanted parts of a record; `before` is the previous record in this message.
     pub(crate) fn record(&mut self, wants: &Wants, before: Option<&Record>) -> Result<Record> {
         self.begin();
         let first = self.byte()?;
@@ -172,7 +171,7 @@ impl<'n> Reader<'n> {
                 let mut entries = Vec::new();
                 for name in names {
                     if self.byte()? != 0 {
-                        // Values are much the same from record to record, too.
+                        // Values, too, are often the same as in the previous record.
                         entries.push((name.clone(), self.name()?));
                     }
                 }

@@ -1,10 +1,10 @@
-//! What a worker is sent of records: what its script can look at, and no more.
+//! Parts of records that are sent to a worker: only those that its script can read.
 
 use anabranch_graph::text::Str;
 
 use super::{Malformed, Reader, write_bytes, write_number};
 
-/// What is sent of records.
+/// Parts of records that are sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Wants {
     pub(crate) position: bool,
@@ -14,25 +14,25 @@ pub(crate) struct Wants {
     pub(crate) after: Want,
 }
 
-/// What is sent of the metadata, the key or a side of the payload. Raw data is sent whole where anything is.
+/// Parts of the metadata, the key or a payload side that are sent. Raw data is sent as a whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Want {
-    /// Nothing: it looks absent to the worker, which leaves it alone.
+    /// Nothing: the worker sees it as absent and leaves it unchanged.
     #[default]
     Nothing,
-    /// The fields of these names that are there; sorted, each once.
+    /// The existing fields with these names, which are sorted and unique.
     Fields(Vec<Str>),
-    /// All of it.
+    /// Everything.
     Whole,
 }
 
-/// The first byte of a [`Want`].
+/// First byte of an encoded [`Want`].
 const NOTHING: u8 = 0;
 const FIELDS: u8 = 1;
 const WHOLE: u8 = 2;
 
 impl Wants {
-    /// Everything.
+    /// All parts.
     pub(crate) const ALL: Wants =
         Wants { position: true, metadata: Want::Whole, key: Want::Whole, before: Want::Whole, after: Want::Whole };
 
@@ -73,7 +73,7 @@ impl Wants {
 }
 
 impl Want {
-    /// These fields.
+    /// Wants these fields.
     pub(crate) fn fields<'a>(names: impl Iterator<Item = &'a str>) -> Want {
         let mut names: Vec<Str> = names.map(Str::from).collect();
         names.sort();

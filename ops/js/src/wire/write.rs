@@ -1,4 +1,4 @@
-//! Writing records into a message.
+//! Writes records to a message.
 
 use anabranch_graph::metadata::Metadata;
 use anabranch_graph::record::{Data, Record};
@@ -6,7 +6,7 @@ use anabranch_graph::value::{Object, Value};
 
 use super::{MOST_DEPTH, Want, Wants};
 
-/// The first byte of a value.
+/// First byte of a value.
 pub(super) mod value {
     pub(in super::super) const NULL: u8 = 0;
     pub(in super::super) const FALSE: u8 = 1;
@@ -19,25 +19,25 @@ pub(super) mod value {
     pub(in super::super) const TIME: u8 = 8;
     pub(in super::super) const LIST: u8 = 9;
     pub(in super::super) const MAP: u8 = 10;
-    /// There is no field of this name.
+    /// The field does not exist.
     pub(in super::super) const MISSING: u8 = 11;
 }
 
-/// The first byte of a key or a side of a payload.
+/// First byte of a key or payload side.
 pub(super) mod data {
     pub(in super::super) const ABSENT: u8 = 0;
     pub(in super::super) const RAW: u8 = 1;
     pub(in super::super) const STRUCTURED: u8 = 2;
-    /// The fields of a map, of which some are those of the record as it was.
+    /// The fields of a map, some of which are taken from the input record.
     pub(in super::super) const CHANGED: u8 = 3;
 }
 
-/// A record nests more than [`MOST_DEPTH`] lists and maps.
+/// Error for a record with more than [`MOST_DEPTH`] nested lists and maps.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("lists and maps are nested deeper than {MOST_DEPTH} levels")]
 pub(crate) struct TooDeep;
 
-/// A number in groups of seven bits.
+/// Writes a number in groups of seven bits.
 pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -46,21 +46,21 @@ pub(crate) fn write_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// A number that may be negative: those near zero are short.
+/// Writes a signed number; those near zero are short.
 fn write_signed(out: &mut Vec<u8>, number: i64) {
     write_number(out, (number << 1 ^ number >> 63).cast_unsigned());
 }
 
-/// Bytes, or the bytes of a text, with their length.
+/// Writes bytes, or the bytes of a text, with their length.
 pub(crate) fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     write_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Added to the number of the operation where the metadata is that of the record before.
+/// Flag in the byte of the operation: the metadata equals that of the previous record.
 pub(super) const SAME_METADATA: u8 = 0x80;
 
-/// What is wanted of a record, which comes after another one in a message.
+/// Writes the wanted parts of a record; `before` is the previous record in the message.
 pub(crate) fn write_record(
     out: &mut Vec<u8>,
     record: &Record,

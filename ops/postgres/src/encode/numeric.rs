@@ -1,14 +1,14 @@
-//! `numeric`: base-10000 digits, as `numeric_recv` reads them.
+//! Encodes `numeric`: digits in base 10000, as `numeric_recv` reads them.
 
 use anabranch_graph::value::Value;
 
 use super::{Encoded, Mismatch, non_finite, not_a};
 
-/// Exponents beyond it are out of range anyway.
+/// Larger exponents are out of range in any case.
 const LARGEST_EXPONENT: i64 = 200_000;
-/// Most digits after the point.
+/// Maximum number of digits after the point.
 const LARGEST_SCALE: i64 = 16_383;
-/// Most digits before the point.
+/// Maximum number of digits before the point.
 const LARGEST_PRECISION: i64 = 131_072;
 
 const NEGATIVE: u16 = 0x4000;
@@ -44,7 +44,7 @@ pub(super) fn encode(value: &Value, out: &mut Vec<u8>) -> Encoded {
     Ok(())
 }
 
-/// `±0.digits × 10^point`.
+/// The number `±0.digits × 10^point`.
 struct Decimal {
     negative: bool,
     digits: Vec<u8>,
@@ -77,7 +77,7 @@ impl Decimal {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        // So many zeros in front that the point falls between two groups of four.
+        // Add leading zeros so that the point is between two groups of four digits.
         let front = (4 - self.point.rem_euclid(4)) % 4;
         let mut digits = vec![0u8; front as usize];
         digits.extend_from_slice(&self.digits);

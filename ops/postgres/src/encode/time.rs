@@ -1,4 +1,4 @@
-//! Dates and times, counted from the first of January 2000.
+//! Encodes dates and times, counted from 2000-01-01.
 
 use anabranch_graph::value::Value;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime};
@@ -10,7 +10,7 @@ const EPOCH_DAYS: i32 = 730_120;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// A `date`. Text with a time of day must be midnight.
+/// Converts a value to a `date` in days. Times must be midnight.
 pub(super) fn days(value: &Value) -> Result<i32, Mismatch> {
     let date = match value {
         Value::Time(time) if time.time() == NaiveTime::MIN => Some(time.date_naive()),
@@ -29,7 +29,7 @@ pub(super) fn days(value: &Value) -> Result<i32, Mismatch> {
     Ok(date.num_days_from_ce() - EPOCH_DAYS)
 }
 
-/// A `timestamp` (in UTC) or `timestamptz`. Text without an offset is taken for UTC.
+/// Converts a value to a `timestamp` (in UTC) or `timestamptz` in microseconds. Text without an offset is read as UTC.
 pub(super) fn micros(value: &Value) -> Result<i64, Mismatch> {
     let micros = match value {
         Value::Time(time) => Some(time.timestamp_micros()),
@@ -44,7 +44,7 @@ pub(super) fn micros(value: &Value) -> Result<i64, Mismatch> {
     micros.checked_sub(EPOCH_MICROS).ok_or_else(|| not_a(value, "in the range of timestamps"))
 }
 
-/// RFC 3339, SQL's form with a space, without seconds or offset if need be, or a date alone; in UTC.
+/// Parses RFC 3339, the SQL format with a space, both optionally without seconds or offset, or a date; returns UTC.
 fn parse(text: &str) -> Option<NaiveDateTime> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time.naive_utc());

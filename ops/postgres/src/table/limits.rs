@@ -1,4 +1,5 @@
-//! Values that do not fit the length or precision of their column. PostgreSQL names neither for bound parameters.
+//! Finds values that exceed the length or precision of their column. PostgreSQL names neither value nor column for
+//! bound parameters.
 
 use crate::column::Column;
 use crate::name::Quoted;
@@ -6,12 +7,12 @@ use crate::name::Quoted;
 const NUMERIC: u32 = 1700;
 const CHAR: u32 = 1042;
 const VARCHAR: u32 = 1043;
-/// `atttypmod` counts the header of a value.
+/// `atttypmod` includes the header of a value.
 const HEADER: i32 = 4;
-/// Decimal digits of a digit in base 10000.
+/// Decimal digits per digit in base 10000.
 const GROUP: i64 = 4;
 
-/// The column with its type in full, where an encoded value does not fit it.
+/// Returns the column with its full type if an encoded value does not fit it.
 pub(super) fn exceeded(column: &Column, value: &[u8]) -> Option<String> {
     let (oid, modifier) = column.type_of;
     let modifier = modifier.checked_sub(HEADER).filter(|modifier| *modifier >= 0)?;
@@ -19,13 +20,13 @@ pub(super) fn exceeded(column: &Column, value: &[u8]) -> Option<String> {
     match oid {
         NUMERIC => {
             let precision = i64::from(modifier >> 16 & 0xffff);
-            // Eleven bits with a sign.
+            // The scale is a signed number of eleven bits.
             let scale = i64::from((modifier & 0x7ff) ^ 0x400) - 0x400;
             (whole_digits(value, scale)? > precision - scale).then(|| format!("{name} (numeric({precision},{scale}))"))
         }
         CHAR | VARCHAR => {
             let most = usize::try_from(modifier).ok()?;
-            // Spaces at the end are cut off.
+            // PostgreSQL cuts spaces at the end.
             let length = std::str::from_utf8(value).ok()?.trim_end_matches(' ').chars().count();
             let kind = if oid == CHAR { "char" } else { "varchar" };
             (length > most).then(|| format!("{name} ({kind}({most}))"))
@@ -34,8 +35,8 @@ pub(super) fn exceeded(column: &Column, value: &[u8]) -> Option<String> {
     }
 }
 
-/// Digits before the point of an encoded number that is rounded to `scale` digits behind it. `None` for what is not a
-/// finite number.
+/// Returns the number of digits before the point of an encoded number after it is rounded to `scale` fraction digits.
+/// Returns `None` if it is not a finite number.
 fn whole_digits(value: &[u8], scale: i64) -> Option<i64> {
     let word = |at: usize| Some(u16::from_be_bytes(value.get(at * 2..at * 2 + 2)?.try_into().ok()?));
     let (count, weight, sign) = (word(0)?, word(1)?.cast_signed(), word(2)?);
@@ -52,7 +53,7 @@ fn whole_digits(value: &[u8], scale: i64) -> Option<i64> {
         return Some(0);
     }
     let whole = (i64::from(weight) + 1) * GROUP - zeros as i64;
-    // Rounding up carries over to a further digit where all that are kept are nines.
+    // If all kept digits are nines, rounding up adds a digit.
     let kept = usize::try_from(whole + scale).ok();
     let carries = kept.is_some_and(|kept| {
         digits.get(kept).is_some_and(|digit| *digit >= b'5') && digits[..kept].iter().all(|digit| *digit == b'9')

@@ -1,4 +1,4 @@
-//! From records to rows as PostgreSQL takes them.
+//! Encodes records as rows for PostgreSQL.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use crate::table::{Action, Misfit, Table};
 pub(super) struct Encoded {
     pub(super) rows: Vec<Row>,
     pub(super) bytes: Vec<u8>,
-    /// Tables by whose layout records were encoded or refused.
+    /// Tables whose layouts were used in this call.
     pub(super) tables: Vec<usize>,
 }
 
 impl Encoded {
-    /// Before the next call.
+    /// Empties it for the next call.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.bytes.clear();
         self.tables.clear();
     }
 
-    /// Names of the tables in use, as SQL has them.
+    /// Returns the SQL names of the tables in use.
     pub(super) fn names(&self, tables: &[Table]) -> Vec<String> {
         self.tables.iter().map(|table| tables[*table].name.to_string()).collect()
     }
 
-    /// Whether these are the versions of the tables in use.
+    /// Returns `true` if these are the versions of the tables in use.
     pub(super) fn holds(&self, tables: &[Table], versions: &[i64]) -> bool {
         self.tables.iter().map(|table| tables[*table].layout.version).eq(versions.iter().copied())
     }
 
-    /// Encodes a record for a table; `last_shape` is that of the row before, which is tried first.
+    /// Encodes a record for a table. Tries `last_shape`, the shape of the previous row, first.
     pub(super) fn push(
         &mut self,
         index: usize,
@@ -70,7 +70,7 @@ impl Encoded {
     }
 }
 
-/// A key that is borrowed from the record, or was read from its bytes.
+/// A key that is borrowed from the record, or parsed from its bytes.
 pub(crate) enum Key<'a> {
     Borrowed(&'a Object),
     Read(Arc<Object>),
@@ -89,7 +89,7 @@ impl std::ops::Deref for Key<'_> {
 
 static NOTHING: Object = Object::new();
 
-/// What is to be done, with which key and which fields.
+/// Returns the action, the key and the fields of a record.
 pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
     let key = match &record.key {
         Data::Absent => Key::Borrowed(&NOTHING),

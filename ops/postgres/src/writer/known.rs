@@ -1,4 +1,4 @@
-//! The tables that a writer has met.
+//! Cache of the tables that a writer uses.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,19 @@ use crate::name::TableName;
 use crate::session::Session;
 use crate::table::{Lack, Table, Unfit};
 
-/// Most tables that are remembered.
+/// Maximum number of cached tables.
 const MOST_TABLES: usize = 1024;
 
-/// Tables that were looked up.
+/// Cached tables.
 #[derive(Default)]
 pub(super) struct KnownTables {
     pub(super) by_name: HashMap<Str, usize>,
-    /// One that was looked up anew gets a new place: rows of this call may refer to the old one.
+    /// A table that is read again gets a new index, because rows of this call may refer to the old one.
     pub(super) tables: Vec<Table>,
 }
 
 impl KnownTables {
-    /// Before a call. It forgets all of them when they are too many.
+    /// Prepares for a call: forgets all tables if there are too many.
     pub(super) fn tidy(&mut self) {
         if self.tables.len() > MOST_TABLES {
             *self = KnownTables::default();
@@ -31,7 +31,7 @@ impl KnownTables {
         self.tables.iter_mut().for_each(Table::tidy);
     }
 
-    /// Looks a table up. The inner error is the record's.
+    /// Reads the layout of a table. The inner error is the record's fault.
     pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Unfit>, Failure> {
         let name = match TableName::parse(text) {
             Ok(name) => name,
@@ -39,7 +39,7 @@ impl KnownTables {
         };
         let Some(layout) = catalog::layout(session.client(), &name).await? else {
             let names = catalog::table_names(session.client()).await?;
-            // A table of this name that has just been made, or that another role owns, is no hint.
+            // A table of this name that was just created, or that another role owns, is not a hint.
             let others = names.iter().map(String::as_str).filter(|other| *other != text.as_str());
             let hint = match anabranch_graph::diagnostic::did_you_mean(text, others) {
                 Some(near) => format!("did you mean {near:?}?"),
@@ -48,7 +48,8 @@ impl KnownTables {
             let fault = Fault::record("table_missing", format!("there is no table {name}; {hint}"));
             return Ok(Err(Unfit { fault, lack: Some(Lack::Table) }));
         };
-        // Rows of this call may be encoded for an earlier layout that fits still, as before a column was added.
+        // Rows of this call may be encoded for an earlier layout that still fits, for example before a column was
+        // added.
         for earlier in self.tables.iter_mut().filter(|earlier| earlier.name == name) {
             if earlier.layout.holds_in(&layout) {
                 earlier.layout.version = layout.version;

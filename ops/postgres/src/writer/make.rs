@@ -1,4 +1,4 @@
-//! Makes the tables and columns that records lack.
+//! Creates the tables and columns that records need.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Record;
@@ -13,21 +13,22 @@ use crate::session::Session;
 use crate::table::{Lack, Table, Unfit};
 
 impl TableWriter {
-    /// The table of a record, made for it and those after it if that is wanted.
+    /// Returns the table of a record. If the settings allow it, creates a missing table for this record and the
+    /// following ones.
     pub(super) async fn find_or_create(
         &mut self,
         session: &mut Session,
         name: &Str,
         records: &[Record],
     ) -> Result<Result<usize, Unfit>, Failure> {
-        // A record that cannot be a row says nothing about its table.
+        // A record that cannot become a row does not define its table.
         if self.settings.create_tables
             && let Some(Err(fault)) = records.first().map(parts)
         {
             return Ok(Err(fault.into()));
         }
         let found = self.known.look_up(session, name).await?;
-        // A table without columns has nothing to keep.
+        // A table without columns holds no data.
         let (missing, empty) = match &found {
             Ok(index) => (false, self.known.tables[*index].layout.columns.is_empty()),
             Err(unfit) => (unfit.lack == Some(Lack::Table), false),
@@ -47,7 +48,8 @@ impl TableWriter {
         })
     }
 
-    /// Looks a table up anew and adds the columns that it lacks, if that is wanted; with why they could not be added.
+    /// Reads a table's layout again and, if the settings allow it, adds missing columns. Also returns why they could
+    /// not be added.
     pub(super) async fn look_up_again(
         &mut self,
         session: &mut Session,
@@ -65,8 +67,9 @@ impl TableWriter {
         Ok(self.known.look_up(session, name).await?.map(|index| (index, made.err())))
     }
 
-    /// Makes what the records of a table need, or as many of them as PostgreSQL can have together, but always the
-    /// first. The inner error is why it has not even what the first one needs: somebody else may have made it, though.
+    /// Creates what the records of a table need, or as many of them as one table can hold, but always for the first.
+    /// The inner error is returned if even the needs of the first cannot be met; another session may have created the
+    /// table meanwhile.
     async fn make(
         &mut self,
         session: &mut Session,
@@ -101,8 +104,8 @@ impl TableWriter {
         }
     }
 
-    /// The fields of the records that go to a table. Those with a name that no column can have are left out; it is an
-    /// error of the first one.
+    /// Returns the fields of the records of a table. Leaves out records with a field that cannot be a column name; for
+    /// the first record, that is an error.
     fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<Fields, Fault> {
         let mut fields = Fields::default();
         let mut rendered = String::new();

@@ -1,36 +1,36 @@
-//! Whether the rows that a call cannot write are at fault, or their table.
+//! Decides whether rejected rows or their table are at fault.
 
 use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::text::Str;
 
 use crate::table::{Lack, Unfit};
 
-/// From so many rows on, a call of which every row fails for the same want of its table fails for the table: with fewer,
-/// it could be a few odd records that came together.
+/// Number of rows from which a call fails as a whole if every row lacks the same part of its table. With fewer rows, it
+/// could be a few odd records that came together.
 const UNIFORM: usize = 8;
 
-/// What a row fails for.
+/// The missing part for which a row fails.
 #[derive(PartialEq, Eq)]
 enum Want {
     /// A part of a table.
     Part(Str, Lack),
-    /// What PostgreSQL says is missing, as a table that a trigger writes.
+    /// A missing object in PostgreSQL's message, for example a table that a trigger writes to.
     Message(Str),
 }
 
-/// Parts of the table that the refused rows of one call need.
+/// Parts of the tables that the rejected rows of one call need.
 #[derive(Default)]
 pub(super) struct Shortfall {
     rows: usize,
     first: Option<(Want, Fault)>,
-    /// All rows so far lack the same.
+    /// True if the rows so far do not all lack the same part.
     mixed: bool,
-    /// What the table had before, or must have for any row.
+    /// The fault of a part that the table had before, or that every row needs.
     lost: Option<Fault>,
 }
 
 impl Shortfall {
-    /// Notes a refused row; `lost`: the table had what the row lacks, or no row could be written without it.
+    /// Adds a rejected row. `lost` is true if the table had the missing part before, or every row needs it.
     pub(super) fn note(&mut self, table: &Str, unfit: &Unfit, lost: bool) {
         self.rows += 1;
         self.compare(unfit.lack.clone().map(|lack| Want::Part(table.clone(), lack)), &unfit.fault);
@@ -39,7 +39,7 @@ impl Shortfall {
         }
     }
 
-    /// Notes a row that PostgreSQL refuses; `is_of_table`: not for its values.
+    /// Adds a row that PostgreSQL rejects. `is_of_table` is true if its values are not the reason.
     pub(super) fn note_refusal(&mut self, fault: &Fault, is_of_table: bool) {
         self.rows += 1;
         self.compare(is_of_table.then(|| Want::Message(fault.message().into())), fault);
@@ -53,13 +53,14 @@ impl Shortfall {
         }
     }
 
-    /// Notes a refused row that lacks nothing of a table.
+    /// Adds a rejected row that lacks no part of a table.
     pub(super) fn note_other(&mut self) {
         self.rows += 1;
         self.mixed = true;
     }
 
-    /// The fault of the destination, if the refused rows of a call with so many rows are not at fault themselves.
+    /// Returns the fault of the destination if the rejected rows of a call with `rows` rows are not at fault
+    /// themselves.
     pub(super) fn fault(&self, rows: usize) -> Option<Fault> {
         if let Some(fault) = &self.lost {
             return Some(of_table(fault, LOST));
@@ -69,10 +70,10 @@ impl Shortfall {
     }
 }
 
-/// Why a row shows that its table is at fault.
+/// Explanation why the table is at fault.
 pub(super) const LOST: &str = "the table took such records before, or takes none without it";
 
-/// The fault of a row as one of its table.
+/// Converts the fault of a row to one of its table.
 pub(super) fn of_table(fault: &Fault, why: &str) -> Fault {
     let text = format!(
         "{}; {why}: nothing is dead-lettered, and the pipeline retries until the table fits. Correct the table, or \

@@ -1,7 +1,7 @@
-//! Answers of the server, before the SDK reads them: each within a bound, and none that an S3 server does not give.
+//! Checks answers before the SDK reads them: limits their size, and rejects answers that an S3 server does not give.
 //!
-//! The SDK holds every answer but a good one to `GetObject` in memory, however long it is, and takes a `PutObject` for
-//! done at any status of success. A proxy in front of the server answers with pages of its own.
+//! The SDK reads all answers except successful ones to `GetObject` into memory, whatever their length, and accepts any
+//! success status for a `PutObject`. A proxy in front of the server may answer with its own pages.
 
 use std::error::Error;
 
@@ -14,29 +14,29 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 
-/// The longest answer but an object: a page of a thousand keys takes 4 MiB at most.
+/// Maximum size of an answer that is not an object: a page of a thousand keys takes at most 4 MiB.
 const LONGEST: usize = 8 << 20;
-/// What is read of an answer that is not a success. It has a code and a message.
+/// Maximum number of bytes read of an error answer, which has a code and a message.
 const LONGEST_REFUSAL: usize = 64 << 10;
-/// Most characters of a text that are quoted.
+/// Maximum number of quoted characters.
 const QUOTED: usize = 80;
 
 /// An answer that an S3 server does not give.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Foreign {
-    /// To a request that is answered otherwise.
+    /// An unexpected answer to the request.
     #[error("{}; check objstore.endpoint, and proxies in front of it", .0)]
     Strange(String),
-    /// It goes on and on.
+    /// The answer is too long.
     #[error("the answer ({0}) has more than {LONGEST} bytes; check objstore.endpoint, and proxies in front of it")]
     TooLong(String),
-    /// It broke off.
+    /// The answer was cut off.
     #[error("the answer ({0}) broke off: {1}")]
     Cut(String, String),
 }
 
 impl Foreign {
-    /// The one among the causes of an error.
+    /// Finds this error among the causes of another one.
     pub(super) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Foreign> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -49,7 +49,7 @@ impl Foreign {
     }
 }
 
-/// A client whose answers are bounded.
+/// A client that limits the size of answers.
 #[derive(Debug)]
 pub(super) struct Bounded(pub(super) SharedHttpClient);
 
@@ -89,20 +89,20 @@ impl HttpConnector for Connector {
     }
 }
 
-/// What a request is answered with, where it succeeds.
+/// Expected answer to a successful request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// 200 and the object, which the caller reads.
+    /// Status 200 and the object, which the caller reads.
     Object,
-    /// 200 and the `ETag` of what was stored.
+    /// Status 200 and the `ETag` of the stored object.
     Stored,
-    /// 200 and a document.
+    /// Status 200 and a document.
     Document,
 }
 
 impl Expected {
     fn of(request: &HttpRequest) -> Expected {
-        // The SDK names the operation where method and path do not tell it.
+        // The SDK adds the name of the operation if method and path do not identify it.
         let query = request.uri().split_once('?').map_or("", |(_, query)| query);
         let operation = query.split('&').find_map(|pair| pair.strip_prefix("x-id="));
         match operation {
@@ -128,7 +128,7 @@ impl Expected {
                 Expected::Stored => "a request to store an object",
                 Expected::Document => "the request",
             };
-            // What an object holds is nothing for a log.
+            // The content of an object must not be logged.
             let is_of_object = self == Expected::Object && answer.headers().get("etag").is_some();
             let came = if is_of_object { named(&answer) } else { shown(&answer, &body) };
             return Err(Foreign::Strange(format!("the server answered {came}, and {what} is answered with 200")));
@@ -145,7 +145,7 @@ impl Expected {
     }
 }
 
-/// The body up to a bound, and whether there is more.
+/// Reads the body up to a limit; also returns whether there is more.
 async fn read(answer: &mut HttpResponse, most: usize) -> Result<(Vec<u8>, bool), Foreign> {
     let mut pieces = ByteStream::new(answer.take_body());
     let mut body = Vec::new();
@@ -160,12 +160,12 @@ async fn read(answer: &mut HttpResponse, most: usize) -> Result<(Vec<u8>, bool),
     Ok((body, false))
 }
 
-/// Whether a body is the document of an error.
+/// Returns `true` if a body is an error document.
 pub(crate) fn is_error(body: &[u8]) -> bool {
     root(body).is_some_and(|root| root == "Error")
 }
 
-/// The name of the root element of an XML document.
+/// Returns the name of the root element of an XML document.
 pub(crate) fn root(body: &[u8]) -> Option<&str> {
     let start = &body[..body.len().min(1024)];
     let text =
@@ -178,7 +178,7 @@ pub(crate) fn root(body: &[u8]) -> Option<&str> {
     Some(&name[..name.find(|c: char| c.is_whitespace() || c == '>' || c == '/')?])
 }
 
-/// Status and content type: `200 (text/html)`.
+/// Returns status and content type: `200 (text/html)`.
 fn named(answer: &HttpResponse) -> String {
     let kind = answer.headers().get("content-type").and_then(|kind| kind.split(';').next()).unwrap_or_default();
     kind_shown(answer.status().as_u16(), kind)
@@ -191,17 +191,17 @@ fn kind_shown(status: u16, kind: &str) -> String {
     }
 }
 
-/// Status, content type and first words.
+/// Returns status, content type and first words.
 fn shown(answer: &HttpResponse, body: &[u8]) -> String {
     described(&named(answer), body)
 }
 
-/// The same of an answer whose body is in memory.
+/// Like `shown`, for an answer whose body is in memory.
 pub(super) fn of_answer(answer: &HttpResponse) -> String {
     shown(answer, answer.body().bytes().unwrap_or_default())
 }
 
-/// The same of a good answer of which only these are known.
+/// Like `shown`, for a successful answer of which only these parts are available.
 pub(crate) fn of_object(kind: Option<&str>, body: &[u8]) -> String {
     described(&kind_shown(200, kind.and_then(|kind| kind.split(';').next()).unwrap_or_default()), body)
 }
@@ -213,7 +213,7 @@ fn described(named: &str, body: &[u8]) -> String {
     }
 }
 
-/// The first words of a text, in a line.
+/// Returns the first words of a text, on one line.
 fn words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(8 * QUOTED)]);
     let text: Vec<&str> =

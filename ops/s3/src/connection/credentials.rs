@@ -1,7 +1,8 @@
-//! Keys that nobody put into the settings: environment, shared files, container, machine.
+//! Credentials that are not in the settings: from environment variables, shared files, the container or the machine.
 //!
 //! The places and their order are those of the AWS SDKs ("standardized credential providers"), without those that need
-//! another service to answer (web identity, single sign-on, assumed roles): who uses them is told so.
+//! another service (web identity, single sign-on, assumed roles). For the latter, an error message says that they are
+//! not supported.
 
 mod metadata_service;
 mod profile;
@@ -20,23 +21,23 @@ use profile::Profile;
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Variables of the environment.
+/// Environment variables.
 #[derive(Clone)]
 pub(super) struct Environment(Arc<Lookup>);
 
 impl Environment {
-    /// Those of this process.
+    /// Returns the environment of this process.
     pub(super) fn of_process() -> Self {
         Environment(Arc::new(|name| std::env::var(name).ok()))
     }
 
-    /// The value of a variable, unless it is blank.
+    /// Returns the value of a variable, unless it is blank.
     fn get(&self, name: &str) -> Option<String> {
         (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
 }
 
-/// Looks for keys in one place after the other.
+/// Searches for credentials in one place after the other.
 #[derive(Clone)]
 pub(super) struct Chain {
     environment: Environment,
@@ -54,7 +55,7 @@ impl Chain {
         Chain { environment, profile }
     }
 
-    /// The region that the environment or the profile names.
+    /// Returns the region from the environment or the profile.
     pub(super) async fn region(&self) -> Option<String> {
         let named = || ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().find_map(|name| self.environment.get(name));
         match named() {
@@ -68,7 +69,7 @@ impl Chain {
     }
 
     async fn find(&self) -> Result<Credentials, CredentialsError> {
-        // A profile in the settings is meant: the environment does not come before it.
+        // A profile in the settings takes precedence over the environment.
         if self.profile.is_none()
             && let (Some(id), Some(secret)) =
                 (self.environment.get("AWS_ACCESS_KEY_ID"), self.environment.get("AWS_SECRET_ACCESS_KEY"))

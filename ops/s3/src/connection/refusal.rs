@@ -1,4 +1,4 @@
-//! What a server's refusal, or its silence, means for a pipeline.
+//! Classifies error answers of a server, and missing answers.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
 use super::answers::{self, Foreign};
 
-/// The fault that a failed request is; `what` says what was tried, as `cannot list bucket b`.
+/// Returns the fault for a failed request. `what` describes the request, such as `cannot list bucket b`.
 pub(crate) fn refused<E>(what: &str, error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -30,7 +30,7 @@ where
         (None, _, Some(status)) => {
             text.push_str("the server answered ");
             text.push_str(&error.raw_response().map(answers::of_answer).unwrap_or_default());
-            // A refusal may come without a body. One with a body that is no document of an error is of another server.
+            // An error may come without a body. A body that is not an error document comes from another server.
             if status < 300 || error.raw_response().is_some_and(is_foreign) {
                 text.push_str(
                     ", which is not the answer of an S3 server: check objstore.endpoint, and proxies in \
@@ -47,7 +47,7 @@ where
     if matches!(code, "credentials_refused" | "access_denied") { fault.of_login() } else { fault }
 }
 
-/// Whether a refusal has a body that is not the document of an error.
+/// Returns `true` if an error answer has a body that is not an error document.
 fn is_foreign(answer: &HttpResponse) -> bool {
     answer.body().bytes().is_some_and(|body| !body.trim_ascii().is_empty() && !answers::is_error(body))
 }
@@ -60,7 +60,7 @@ fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (Fault
             (Fatal, "wrong_region")
         }
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => (Fatal, "credentials_refused"),
-        // The chain fetches new ones.
+        // The credentials chain fetches new ones.
         ("ExpiredToken" | "RequestExpired" | "RequestTimeTooSkewed", _) => (Transient, "credentials_refused"),
         ("InvalidObjectState", _) => (Fatal, "object_archived"),
         ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) | (_, Some(401 | 403)) => (Fatal, "access_denied"),
@@ -73,12 +73,12 @@ fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (Fault
         (_, Some(404)) => (Fatal, "not_found"),
         (_, Some(400..=499)) => (Fatal, "request_refused"),
         _ if never_sent => (Fatal, "request_invalid"),
-        // No answer, or one that was cut or made no sense.
+        // No answer, or one that was cut off or is malformed.
         _ => (Transient, "s3_unavailable"),
     }
 }
 
-/// An error and its causes; what says nothing more is left out.
+/// Returns an error with its causes, without repetitions.
 fn causes(error: &(dyn Error + 'static)) -> String {
     if let Some(words) = anabranch_ops_tls::within(error) {
         return words;

@@ -1,11 +1,11 @@
-//! Compressing objects.
+//! Compression of objects.
 
 use std::io::{Result, Write};
 
-/// zstd's own default.
+/// The default level of zstd.
 const ZSTD_LEVEL: i32 = 3;
 
-/// How objects are compressed.
+/// Compression of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compression {
     None,
@@ -14,7 +14,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// What the key ends in.
+    /// Returns the suffix of the key.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Compression::None => "",
@@ -23,7 +23,7 @@ impl Compression {
         }
     }
 
-    /// The same bytes give the same bytes. Takes milliseconds per megabyte: not for an async thread.
+    /// Compresses bytes deterministically. Takes milliseconds per megabyte: do not call it on an async thread.
     pub(super) fn compress(self, bytes: &[u8]) -> Result<Vec<u8>> {
         match self {
             Compression::None => Ok(bytes.to_vec()),

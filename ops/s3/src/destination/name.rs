@@ -1,8 +1,9 @@
 //! Names of objects.
 //!
-//! An object is named after what is in it: the records, by position, operation, key and payload, and their order. The
-//! same batch has the same name, so that writing it again overwrites it. Another batch has another name, even if it
-//! shares records: an object is never overwritten by one that lacks some of its records, whatever the engine replays.
+//! The name of an object is derived from its content: the records (position, operation, key and payload) and their
+//! order. The same batch has the same name, so that writing it again overwrites it. A different batch has a different
+//! name, even if it shares records. So an object is never overwritten by one that lacks some of its records, whatever
+//! the engine replays.
 
 use std::collections::HashMap;
 
@@ -11,13 +12,13 @@ use anabranch_graph::json::write_data;
 use anabranch_graph::record::{Data, Record};
 use sha2::{Digest, Sha256};
 
-/// Characters of a name without its number.
+/// Number of characters of a name without its number.
 pub(super) const LENGTH: usize = 32;
 
-/// At least so many names are remembered. Equal batches are copies of the same records: they come close together.
+/// Minimum number of remembered names. Equal batches are copies of the same records and come close together.
 const REMEMBERED: usize = 1 << 16;
 
-/// What an object is named after, while its records are collected.
+/// Hash of an object's records while they are collected.
 pub(super) struct Identity {
     sum: Sha256,
     scratch: Vec<u8>,
@@ -28,10 +29,10 @@ impl Identity {
         Identity { sum: Sha256::new(), scratch: Vec::new() }
     }
 
-    /// The next record. Its metadata do not count: they say when it was read.
+    /// Adds a record without its metadata, which include the time of the read.
     ///
     /// # Errors
-    /// It holds numbers that JSON has not.
+    /// Fails if the record contains numbers that JSON cannot represent.
     pub(super) fn add(&mut self, record: &Record) -> Result<(), Fault> {
         self.part(&record.position().0);
         self.part(&[record.operation as u8]);
@@ -62,9 +63,9 @@ impl Identity {
     }
 }
 
-/// Gives names, each once: a batch that is equal to an earlier one and not a repetition of it gets a number.
+/// Assigns unique names: a batch that equals an earlier one, but is not a repetition of it, gets a number.
 pub(super) struct Names {
-    /// Of pipeline and connector, so that two of them may share a prefix.
+    /// Hash of pipeline and connector, so that two connectors may share a prefix.
     owner: Sha256,
     used: HashMap<u128, u32>,
     older: HashMap<u128, u32>,
@@ -81,12 +82,12 @@ impl Names {
         Names { owner, used: HashMap::new(), older: HashMap::new(), given: Vec::new() }
     }
 
-    /// A write begins. If the one before did not come to its end this is that one again, with the same names.
+    /// Begins a write. If the last write was not committed, this one repeats it, with the same names.
     pub(super) fn begin(&mut self) {
         self.given.clear();
     }
 
-    /// The name of an object.
+    /// Returns the name of an object.
     pub(super) fn name(&mut self, folder: &str, identity: Identity) -> String {
         let mut sum = self.owner.clone();
         sum.update((folder.len() as u64).to_le_bytes());
@@ -103,7 +104,7 @@ impl Names {
         }
     }
 
-    /// The write came to its end.
+    /// Commits the write.
     pub(super) fn commit(&mut self) {
         for name in std::mem::take(&mut self.given) {
             let times = self.times(name) + 1;

@@ -1,4 +1,4 @@
-//! Getting one object: its bytes and what is said of it, as a record.
+//! Fetches an object with its metadata as a record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use super::sweep::Find;
 use crate::connection::{answers, refused};
 use crate::retry::patiently;
 
-/// How long a server may pause in the middle of an object.
+/// Time limit for a pause within an object.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Most bytes that are read of an answer that is not the object.
+/// Maximum number of bytes read of an answer that is not the object.
 const BEGINNING: u64 = 1 << 10;
 const CHECK: &str = "check objstore.endpoint, and proxies in front of it";
 
-/// Metadata of the records.
+/// Metadata keys of the records.
 pub(super) mod keys {
     use anabranch_graph::text::Str;
 
@@ -40,24 +40,24 @@ pub(super) mod keys {
     pub(in super::super) const VERSION: Str = Str::from_static("s3.versionId");
 }
 
-/// What became of a find.
+/// Result of fetching a find.
 pub(super) enum Outcome {
-    /// A record, and how much of the bytes in flight it was.
+    /// A record, and its share of the bytes in flight.
     Record(Box<Record>, usize),
-    /// It was gone or another one before it could be fetched: the next sweep sees what is there instead.
+    /// The object was deleted or replaced before it could be fetched. The next sweep finds its successor.
     Missed { key: String, delivered_before: bool, weight: usize },
 }
 
-/// What fetches have in common.
+/// State shared by all fetches.
 pub(super) struct Fetching {
     pub(super) bucket: Bucket,
     pub(super) host: Host,
-    /// The largest object that is read.
+    /// Maximum size in bytes of an object.
     pub(super) limit: u64,
 }
 
 impl Fetching {
-    /// The record of a find. Tries again while the server is away.
+    /// Returns the record of a find. Retries while the server is unavailable.
     pub(super) async fn fetch(
         self: Arc<Self>,
         find: Find,
@@ -96,10 +96,10 @@ impl Fetching {
         }
     }
 
-    /// The object, unless it is not there any more, or was changed since it was listed.
+    /// Fetches the object. Returns `None` if it was deleted or changed since it was listed.
     ///
     /// # Errors
-    /// Also where the answer is not the object that the listing names: another length, another `ETag`, another version.
+    /// Also fails if the answer is not the listed object: it has another length, `ETag` or version.
     async fn get(&self, key: &str, version: &Version) -> Result<Option<(GetObjectOutput, Bytes)>, Fault> {
         let what = || format!("cannot read object {key:?} of bucket {}", self.bucket.name);
         let wrong = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
@@ -115,7 +115,7 @@ impl Fetching {
                 let fault = refused(&what(), &error);
                 return match (status, error.code()) {
                     (Some(404 | 412), Some(code)) if code != "NoSuchBucket" => Ok(None),
-                    // Of a proxy, or of a server that says no more: the listing tells.
+                    // The answer comes from a proxy, or from a server without error codes: list the object again.
                     (Some(404 | 412), None) => {
                         let fault = Fault::transient("s3_unavailable", fault.message());
                         self.unlike(key, version, fault).await
@@ -125,11 +125,12 @@ impl Fetching {
             }
         };
         let announced = answer.content_length().and_then(|length| u64::try_from(length).ok());
-        // An object that has its listed length is read whole. Of any other answer the beginning says what it is.
+        // Read an object with the listed length completely. Of any other answer, read only the beginning, for the error
+        // message.
         let same = same_etag(version.etag.as_deref(), answer.e_tag());
         let whole = same && announced.is_none_or(|announced| announced == version.size);
         let most = if whole { version.size } else { version.size.min(BEGINNING) };
-        // The only piece, as it came, where there is one: small objects are not copied.
+        // If there is only one piece, use it without a copy, so that small objects are not copied.
         let (mut first, mut rest) = (Bytes::new(), Vec::new());
         let mut length = 0;
         while length <= most {
@@ -158,7 +159,7 @@ impl Fetching {
             };
             return self.unlike(key, version, wrong(&why)).await;
         }
-        // Servers without ETags are believed, but for what is plainly no object.
+        // Accept answers of servers without ETags, unless they are clearly not the object.
         if answer.e_tag().is_none() && answers::is_error(&body) {
             let came = answers::of_object(answer.content_type(), &body);
             return Err(wrong(&format!("the server answered {came}")));
@@ -180,12 +181,12 @@ impl Fetching {
         self.unlike(key, version, wrong(&why)).await
     }
 
-    /// What an answer means that is not the listed object: none where the object is not the listed one any more.
+    /// Interprets an answer that is not the listed object. Returns `None` if the listing has changed.
     ///
     /// # Errors
-    /// `wrong` where the server still lists it: the next answer may be better.
+    /// Returns `wrong` if the server still lists the object: the next answer may be correct.
     async fn unlike<T>(&self, key: &str, version: &Version, wrong: Fault) -> Result<Option<T>, Fault> {
-        // Versions do not change.
+        // Versions are immutable.
         if version.id.is_some() {
             return Err(wrong);
         }
@@ -205,7 +206,7 @@ impl Fetching {
         )
     }
 
-    /// What users said of the object under their own names, then what the store says.
+    /// Returns the user-defined metadata of the object, then that of the store.
     fn describe(&self, mut answer: GetObjectOutput, version: &Version, size: usize) -> Vec<(Str, Str)> {
         let of_user = answer.metadata.take().unwrap_or_default();
         let mut metadata: Vec<(Str, Str)> = of_user.into_iter().map(|(key, text)| (key.into(), text.into())).collect();
@@ -240,7 +241,8 @@ impl Fetching {
     }
 }
 
-/// Whether an answer has the `ETag` of the listing. Proxies weaken it, and some servers leave the quotes out of lists.
+/// Returns `true` if the `ETag` of an answer is the listed one. Proxies weaken it, and some servers omit the quotes in
+/// listings.
 fn same_etag(listed: Option<&str>, found: Option<&str>) -> bool {
     let bare = |etag: &str| etag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     match (listed.map(bare), found.map(bare)) {

@@ -1,15 +1,15 @@
-//! What is known of a bucket while the source runs: its keys in order, and the versions seen of each.
+//! Memory of a bucket while the source runs: its keys in order, with the versions seen of each.
 //!
-//! Written during one sweep and read during the next, in the same order. Keys are stored without what they share with
-//! the key before: a million keys of fifty characters that differ in their last ten take some twenty megabytes, and the
-//! part that was read is freed while the next one grows.
+//! It is written during one sweep and read in the same order during the next. Keys are stored without the prefix that
+//! they share with the previous key: a million keys of fifty characters that differ in the last ten take about twenty
+//! megabytes. The part that was read is freed while the new one grows.
 
 use std::collections::VecDeque;
 
-/// Bytes of a block; each begins with a whole key.
+/// Bytes of a block; each begins with a complete key.
 const BLOCK: usize = 64 << 10;
 
-/// Keys in rising order with the fingerprints of their versions.
+/// Keys in ascending order, with the fingerprints of their versions.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     blocks: VecDeque<Vec<u8>>,
@@ -17,7 +17,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Adds a key, which is above all that were added.
+    /// Adds a key, which must be greater than all added before.
     pub(super) fn push(&mut self, key: &str, versions: &[u64]) {
         let fresh = self.blocks.back().is_none_or(|block| block.len() >= BLOCK);
         if fresh {
@@ -35,7 +35,7 @@ impl Known {
         self.last.extend_from_slice(&key[shared..]);
     }
 
-    /// Reads them back.
+    /// Converts it for reading.
     pub(super) fn into_past(self) -> Past {
         let mut past = Past { blocks: self.blocks, ..Past::default() };
         past.advance();
@@ -43,7 +43,7 @@ impl Known {
     }
 }
 
-/// The same, read from its start.
+/// The keys of the last sweep, read from the start.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     blocks: VecDeque<Vec<u8>>,
@@ -54,12 +54,12 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// The key at which it is; none at its end.
+    /// Returns the current key; `None` at the end.
     pub(super) fn key(&self) -> Option<&str> {
         if self.ended { None } else { str::from_utf8(&self.key).ok() }
     }
 
-    /// Goes on behind `key`, and gives the versions that were known of it.
+    /// If `key` is the current key, returns its known versions and advances; otherwise returns none.
     pub(super) fn take(&mut self, key: &str) -> Vec<u64> {
         if self.key() != Some(key) {
             return Vec::new();
@@ -69,7 +69,7 @@ impl Past {
         versions
     }
 
-    /// Goes to the next key.
+    /// Advances to the next key.
     pub(super) fn advance(&mut self) {
         if self.blocks.front().is_some_and(|block| self.at >= block.len()) {
             self.blocks.pop_front();
@@ -90,7 +90,7 @@ impl Past {
     }
 }
 
-/// Seven bits a byte, the lowest first.
+/// Writes a number in groups of seven bits, the lowest first.
 fn push_number(out: &mut Vec<u8>, mut number: usize) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

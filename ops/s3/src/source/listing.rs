@@ -1,4 +1,4 @@
-//! Pages of listings: objects, versions, uploads under way; and the server's clock.
+//! Listings of objects, versions and multipart uploads, and the server's clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,16 +20,16 @@ use crate::connection::{answers, refused};
 use crate::fingerprint::fingerprint;
 use crate::retry::{Asked, opening};
 
-/// A bucket, or the part of it below a prefix.
+/// A bucket, or the part of it with a prefix.
 pub(super) struct Bucket {
     pub(super) client: Client,
-    /// The server, in words.
+    /// The server, for messages.
     pub(super) server: Str,
     pub(super) name: Str,
     pub(super) prefix: Str,
 }
 
-/// When an object was changed last, by the server's clock.
+/// Time of an object's last change, by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Moment {
     pub(super) seconds: i64,
@@ -42,17 +42,17 @@ impl Moment {
     }
 }
 
-/// A version of an object; the only one where the bucket keeps none.
+/// A version of an object; the only one if the bucket does not keep versions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Version {
-    /// Of all that tells it from others of its key.
+    /// Hash of all properties that distinguish it from other versions of its key.
     pub(super) fingerprint: u64,
     pub(super) modified: Moment,
     pub(super) size: u64,
     pub(super) etag: Option<String>,
-    /// Where the bucket keeps versions.
+    /// Version id; `None` if the bucket does not keep versions.
     pub(super) id: Option<String>,
-    /// Whether it says that the object was deleted.
+    /// True for a delete marker.
     pub(super) marker: bool,
 }
 
@@ -69,32 +69,32 @@ impl Version {
     }
 }
 
-/// Where a page begins.
+/// Start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// At the first key.
     Start,
-    /// Behind a key.
+    /// After a key.
     After(String),
-    /// Behind a version of a key.
+    /// After a version of a key.
     AfterVersion(String, String),
-    /// Where the server said, after a page without keys.
+    /// At the server's continuation token, after a page without keys.
     Token(String),
-    /// The versions of this key alone.
+    /// Only the versions of this key.
     Only(String),
 }
 
-/// A part of a listing: versions with their keys in order, those of a key newest first.
+/// A part of a listing: versions in the order of their keys; those of one key are newest first.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) versions: Vec<(String, Version)>,
-    /// Where the next begins; none at the end.
+    /// Start of the next page; `None` at the end.
     pub(super) next: Option<From>,
-    /// The server's clock, in seconds, when it gave it.
+    /// The server's clock at the time of the answer, in seconds.
     pub(super) now: i64,
 }
 
-/// Keys come percent-encoded, since XML cannot hold all of them.
+/// Decodes keys, which are percent-encoded because XML cannot represent all of them.
 struct Keys {
     encoded: bool,
 }
@@ -124,7 +124,7 @@ impl Bucket {
         refused(&format!("cannot {what} bucket {}", self.name), error)
     }
 
-    /// Whether the bucket keeps versions; none if that is not ours to know. Asks again for a while.
+    /// Returns whether the bucket keeps versions; `None` if this user may not query it. Retries for a while.
     pub(super) async fn asked_for_versions(&self, host: &Host) -> Result<Option<bool>, Fault> {
         let what = format!("whether bucket {} keeps versions", self.name);
         opening(host, Asked { server: &self.server, what: &what }, || self.keeps_versions()).await
@@ -132,8 +132,8 @@ impl Bucket {
 
     async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
         let answer = self.client.get_bucket_versioning().bucket(self.name.as_str()).send().await;
-        // A document of its own kind is the answer of a server that will give it the next time too. A page of a proxy,
-        // or the document of an error, is not.
+        // A versioning document in another format will be the same on a retry, so it is accepted. A page of a proxy or
+        // an error document is not.
         let dialect = answer.as_ref().err().and_then(SdkError::raw_response).is_some_and(|answer| {
             let root = answer.body().bytes().and_then(answers::root);
             answer.status().is_success() && root.is_some_and(|root| root.contains("Versioning"))
@@ -157,17 +157,17 @@ impl Bucket {
         }
     }
 
-    /// The object under a key as the server lists it.
+    /// Returns the object under a key as the server lists it.
     pub(super) async fn current(&self, key: &str) -> Result<Option<Version>, Fault> {
         let request = self.client.list_objects_v2().bucket(self.name.as_str()).prefix(key).max_keys(1);
         let answer =
             request.encoding_type(EncodingType::Url).send().await.map_err(|error| self.refused("list", &error))?;
         let page = self.page(&answer)?;
-        // Of all keys that begin with it, the key itself is the first.
+        // Among the keys with this prefix, the key itself is the first.
         Ok(page.versions.into_iter().next().filter(|(found, _)| found == key).map(|(_, version)| version))
     }
 
-    /// The horizon of a sweep that begins now: what the server's clock says, and which uploads are under way.
+    /// Returns the horizon of a sweep that begins now: the server's clock and the multipart uploads in progress.
     pub(super) async fn horizon(&self) -> Result<Horizon, Fault> {
         let clock = Clock::default();
         let answer = self
@@ -185,7 +185,7 @@ impl Bucket {
             Err(fault) if fault.class() == FaultClass::Transient && !fault.message().contains("NotImplemented") => {
                 return Err(fault);
             }
-            // The rights to list objects are enough to read a bucket.
+            // Permission to list objects is enough to read a bucket.
             Err(fault) if fault.code() != "bucket_missing" && fault.code() != "credentials_refused" => None,
             Err(fault) => return Err(fault),
         };
@@ -197,13 +197,13 @@ impl Bucket {
                 uploads.push(Upload::new(&key, Moment::of(upload.initiated()).seconds));
             }
         }
-        // The youngest are the likeliest to be completed.
+        // The youngest are the most likely to be completed.
         uploads.sort_by_key(|upload| std::cmp::Reverse(upload.begun));
         uploads.truncate(MOST_UPLOADS);
         Ok(Horizon { time: clock.now(), uploads })
     }
 
-    /// A page of the objects.
+    /// Returns a page of the objects.
     pub(super) async fn objects(&self, from: &From) -> Result<Page, Fault> {
         let mut request = self
             .client
@@ -231,7 +231,7 @@ impl Bucket {
         Ok(page)
     }
 
-    /// The objects on a page.
+    /// Converts the objects of a page.
     fn page(&self, answer: &ListObjectsV2Output) -> Result<Page, Fault> {
         let keys = Keys { encoded: answer.encoding_type().is_some() };
         let mut page = Page::default();
@@ -244,7 +244,7 @@ impl Bucket {
         Ok(page)
     }
 
-    /// A page of the versions.
+    /// Returns a page of the versions.
     pub(super) async fn versions(&self, from: &From) -> Result<Page, Fault> {
         let mut request = self
             .client
@@ -276,8 +276,8 @@ impl Bucket {
             let latest = marker.is_latest() == Some(true);
             versions.push((key, latest, Version::new(Moment::of(marker.last_modified()), 0, None, id, true)));
         }
-        // The answer holds the two kinds apart, and the sort is stable. Of one moment the latest is known; of the
-        // others a deletion usually came after what it deleted.
+        // The answer lists versions and delete markers separately, and the sort is stable. Of several with the same
+        // time, the latest is marked; among the others, a delete marker is probably newer.
         versions.sort_by(|(a, a_latest, a_version), (b, b_latest, b_version)| {
             let place = |latest: bool, version: &Version| std::cmp::Reverse((latest, version.modified, version.marker));
             a.cmp(b).then_with(|| place(*a_latest, a_version).cmp(&place(*b_latest, b_version)))
@@ -292,7 +292,7 @@ impl Bucket {
             });
         }
         if let From::Only(only) = from {
-            // What follows the key is left to the listing that goes on behind it.
+            // The regular listing continues with the keys after this one.
             let others = versions.iter().any(|(key, ..)| key != only);
             versions.retain(|(key, ..)| key == only);
             if others || page.next.is_none() {
@@ -303,13 +303,12 @@ impl Bucket {
         Ok(page)
     }
 
-    /// Only who says so is at the end.
+    /// Returns whether the listing continues. Fails if the answer does not say.
     fn goes_on(&self, truncated: Option<bool>) -> Result<bool, Fault> {
         truncated.ok_or_else(|| self.cut_short())
     }
 
-    /// A page that does not say whether there is more, or where.
-    /// An object without a key cannot be read, and would move the position before all others.
+    /// Returns the fault for an object without a key. It cannot be read, and its position would be before all others.
     fn nameless(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server names an object without its key", self.name);
         Fault::transient("s3_unavailable", text)
@@ -321,17 +320,17 @@ impl Bucket {
     }
 }
 
-/// The clock of this machine, for servers that do not say what theirs is.
+/// Returns the time of this machine, for servers that do not send theirs.
 fn local_time() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)
 }
 
-/// Notes the `Date` of an answer.
+/// Records the `Date` of an answer.
 #[derive(Clone, Debug, Default)]
 struct Clock(Arc<Mutex<Option<i64>>>);
 
 impl Clock {
-    /// Seconds since the epoch.
+    /// Returns the seconds since the epoch.
     fn now(&self) -> i64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(local_time)
     }

@@ -1,8 +1,8 @@
 //! Positions in a bucket.
 //!
-//! The source reads a bucket in *sweeps*, each a listing of all keys in their order. What a sweep has to deliver is
-//! told by time: what changed before its *horizon* and not before that of the sweep before it. So a position is two
-//! horizons and a key, however many objects there are; usually some twenty bytes and the key.
+//! The source reads a bucket in *sweeps*. Each lists all keys in order. A sweep delivers the changes before its
+//! *horizon* that are not before the horizon of the previous sweep. So a position consists of two horizons and a key,
+//! however many objects there are; usually about twenty bytes and the key.
 
 use anabranch_graph::fault::Fault;
 use anabranch_graph::record::Position;
@@ -10,19 +10,19 @@ use anabranch_graph::record::Position;
 use super::listing::Version;
 use crate::fingerprint::fingerprint;
 
-/// Most uploads under way that a horizon remembers.
+/// Maximum number of multipart uploads in a horizon.
 pub(super) const MOST_UPLOADS: usize = 32;
 
-/// A moment of the server's clock, up to which all changes were seen.
+/// A time by the server's clock up to which all changes were seen.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Horizon {
-    /// Seconds since the epoch: what changed in an earlier second was seen. The second itself was not over.
+    /// Seconds since the epoch. Changes in earlier seconds were seen; this second itself was not over.
     pub(super) time: i64,
-    /// But for these.
+    /// Exceptions: uploads in progress.
     pub(super) uploads: Vec<Upload>,
 }
 
-/// A multipart upload that was under way. When it is complete, its object is dated back to when it was begun.
+/// A multipart upload in progress. When it completes, its object gets the time at which it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Upload {
     key: u32,
@@ -34,14 +34,14 @@ impl Upload {
         Upload { key: short(key), begun }
     }
 
-    /// Whether this is the object that it ended in.
+    /// Returns `true` if this is the object of the upload.
     pub(super) fn made(&self, key: &str, version: &Version) -> bool {
         self.begun == version.modified.seconds && self.key == short(key)
     }
 }
 
 impl Horizon {
-    /// Whether a version of `key` was seen by a sweep up to here.
+    /// Returns `true` if a sweep up to here saw this version of `key`.
     pub(super) fn covers(&self, key: &str, version: &Version) -> bool {
         version.modified.seconds < self.time && !self.uploads.iter().any(|upload| upload.made(key, version))
     }
@@ -52,30 +52,30 @@ fn short(key: &str) -> u32 {
     (sum ^ (sum >> 32)) as u32
 }
 
-/// What a sweep is for.
+/// Purpose of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To deliver what was there when the source was opened for the first time.
+    /// Delivers the objects that existed when the source was first opened.
     Snapshot,
-    /// To deliver what happened since.
+    /// Delivers later changes.
     Changes,
 }
 
-/// How far a sweep is.
+/// Progress of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) key: String,
-    /// The version of the key that was delivered last, where newer ones may follow.
+    /// The version of the key that was delivered last, if newer ones may follow.
     pub(super) version: Option<u64>,
 }
 
-/// Where the source is.
+/// State of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) purpose: Purpose,
-    /// The horizon of the last sweep that was completed; none in the first.
+    /// Horizon of the last completed sweep; `None` during the first.
     pub(super) since: Option<Horizon>,
-    /// The sweep under way: its horizon, and how far it is.
+    /// Horizon and progress of the current sweep.
     pub(super) under_way: Option<(Horizon, Cursor)>,
 }
 
@@ -86,7 +86,7 @@ const UNDER_WAY: u8 = 4;
 const VERSION: u8 = 8;
 
 impl Place {
-    /// As a position in the bucket that `bucket` is the fingerprint of.
+    /// Encodes the position. `bucket` is the fingerprint of the bucket.
     pub(super) fn encode(&self, bucket: u32) -> Position {
         let mut out = Vec::with_capacity(64);
         let flag = |set, flag| if set { flag } else { 0 };
@@ -116,10 +116,10 @@ impl Place {
         Position(out.into())
     }
 
-    /// From a position of ours.
+    /// Decodes a position.
     ///
     /// # Errors
-    /// Fatal: it is not one, or it is of another bucket or prefix.
+    /// Fatal if the position is not one of this source, or belongs to another bucket or prefix.
     pub(super) fn decode(position: &Position, bucket: u32) -> Result<Place, Fault> {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(

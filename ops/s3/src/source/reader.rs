@@ -1,4 +1,4 @@
-//! Reading a bucket: sweep after sweep, with listing and fetching at the same time.
+//! Reads a bucket in sweeps, and lists and fetches concurrently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use super::position::{Cursor, Horizon, Place, Purpose};
 use super::sweep::{Ahead, Find, Memory, Sweep};
 use crate::retry::{Asked, attended, patiently};
 
-/// The next page is asked for when fewer finds than this wait to be fetched.
+/// Number of pending finds below which the next page is listed.
 const FEW: usize = 1000;
-/// What an object in flight takes beside its bytes.
+/// Memory of an object in flight in addition to its bytes.
 const OVERHEAD: usize = 2 << 10;
-/// The server's clock counts seconds.
+/// Resolution of the server's clock.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The log names objects that are dated more seconds ahead of the server's clock than this.
+/// Seconds that an object must be dated ahead of the server's clock to be logged.
 const NOTICED: i64 = 10;
-/// How often at most.
+/// Minimum interval of this log line.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
-/// How the bucket is read.
+/// Limits and intervals of reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Pause between two sweeps.
     pub(super) polling: Duration,
-    /// How long the second of a change must be over.
+    /// Time to wait after the second of a change.
     pub(super) settling: Duration,
-    /// Most fetches at a time.
+    /// Maximum number of concurrent fetches.
     pub(super) fetches: usize,
-    /// Most bytes that fetches may bring before they are delivered.
+    /// Maximum number of fetched bytes that are not delivered yet.
     pub(super) bytes: usize,
 }
 
-/// The reader of a bucket.
+/// Reader of a bucket.
 pub(super) struct Objects {
     fetching: Arc<Fetching>,
     pace: Pace,
@@ -53,56 +53,56 @@ pub(super) struct Objects {
     bucket: u32,
     purpose: Purpose,
     since: Option<Horizon>,
-    /// Where the first sweep goes on.
+    /// Progress at which the first sweep resumes.
     resume: Option<(Horizon, Cursor)>,
     memory: Memory,
-    /// Changes until this second of the server's clock are due before the source is caught up: that of the opening, or
-    /// a later one in which something is dated that the first listing shows.
+    /// Changes up to this second of the server's clock must be delivered before the source is caught up. It is the time
+    /// of the opening, or a later date of an object in the first listing.
     due: Option<i64>,
-    /// Whether that listing is over.
+    /// True if that listing is complete.
     surveyed: bool,
-    /// What the last sweep held back.
+    /// Objects that the last sweep held back.
     ahead: Ahead,
-    /// When the log said so last.
+    /// Time of the last log line about them.
     told: Option<Instant>,
-    /// When its clock was asked last.
+    /// Time when the server's clock was last queried.
     asked: Instant,
     caught_up: CaughtUp,
     phase: Phase,
-    /// A key whose versions may go on on the next page.
+    /// A key whose versions may continue on the next page.
     group: Option<(String, Vec<Version>)>,
     finds: VecDeque<Find>,
     fetches: FuturesOrdered<BoxFuture<'static, Result<Outcome, Fault>>>,
     in_flight: usize,
-    /// When the objects that are being fetched were changed last, in the same order.
+    /// Times of the last change of the objects being fetched, in the same order.
     fetching_since: VecDeque<Option<i64>>,
     missed: Vec<(String, bool)>,
-    /// Fetched, but there was no room.
+    /// A fetched record that exceeded the last batch.
     held: Option<Record>,
-    /// To be said when all that was fetched is delivered.
+    /// Results to return after all fetched records are delivered.
     pending: VecDeque<Read>,
 }
 
-/// Whether the engine knows that there is nothing more for now.
+/// Whether `CaughtUp` was returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CaughtUp {
     NotYet,
     Said,
-    /// It was said, and records came since.
+    /// It was returned, and records were delivered since.
     Outdated,
 }
 
-/// What is going on beside the fetches.
+/// Activity in addition to the fetches.
 enum Phase {
-    /// Nothing until then.
+    /// Idle until this time.
     Rest(Instant),
-    /// The server's clock is asked.
+    /// The server's clock is being queried.
     Clock(BoxFuture<'static, Result<Horizon, Fault>>),
-    /// A page is fetched.
+    /// A page is being listed.
     Page(Box<Sweep>, BoxFuture<'static, Result<Page, Fault>>),
-    /// A page may be fetched when there is room for what it brings; at the end without.
+    /// The next page may be listed when there is room for its objects; `None` at the end of the listing.
     Listed(Box<Sweep>, Option<From>),
-    /// The listing is over; what it brought is being fetched.
+    /// The listing is complete; its objects are being fetched.
     Ending(Box<super::sweep::Ended>),
 }
 
@@ -113,7 +113,7 @@ enum Turn {
 }
 
 impl Phase {
-    /// Waits for what is going on. Cancel-safe.
+    /// Waits for the current activity. Cancel-safe.
     async fn turn(&mut self) -> Turn {
         match self {
             Phase::Rest(until) => {
@@ -157,7 +157,7 @@ impl Objects {
         }
     }
 
-    /// Goes as far as it can without waiting.
+    /// Proceeds as far as possible without waiting.
     fn go_on(&mut self) {
         self.fetch();
         if matches!(&self.phase, Phase::Listed(..)) && self.finds.len() < FEW {
@@ -180,7 +180,7 @@ impl Objects {
         }
     }
 
-    /// Begins as many fetches as may be under way.
+    /// Starts fetches up to the limits.
     fn fetch(&mut self) {
         while self.fetches.len() < self.pace.fetches
             && let Some(find) = self.finds.front()
@@ -198,14 +198,14 @@ impl Objects {
         }
     }
 
-    /// Where the source is when a find is delivered.
+    /// Returns the position after a find is delivered.
     fn position(&self, find: &Find) -> Position {
         let version = if find.more { find.version.as_ref().map(|version| version.fingerprint) } else { None };
         let cursor = Cursor { key: find.key.clone(), version };
         let until = match &self.phase {
             Phase::Page(sweep, _) | Phase::Listed(sweep, _) => &sweep.until,
             Phase::Ending(ended) => &ended.until,
-            // Finds come from a sweep.
+            // Finds exist only during a sweep.
             Phase::Rest(_) | Phase::Clock(_) => return Position::default(),
         };
         let place =
@@ -242,7 +242,7 @@ impl Objects {
         self.phase = Phase::Clock(ask.boxed());
     }
 
-    /// Begins a sweep, or goes on with that which was under way when the source was closed.
+    /// Begins a sweep, or resumes the one that was interrupted when the source was closed.
     fn begin(&mut self, clock: Horizon) {
         self.due.get_or_insert(clock.time);
         let mut memory = std::mem::take(&mut self.memory);
@@ -253,7 +253,7 @@ impl Objects {
             Some((until, cursor)) => (until, Some(cursor)),
             None => {
                 let settled = clock.time - i64::try_from(self.pace.settling.as_secs()).unwrap_or(0);
-                // The horizon never moves back, whatever the server's clocks do.
+                // The horizon never moves back, even if the server's clock does.
                 let least = self.since.as_ref().map_or(settled, |since| since.time);
                 (Horizon { time: settled.max(least), uploads: clock.uploads }, None)
             }
@@ -267,7 +267,7 @@ impl Objects {
         self.phase = Phase::Page(Box::new(sweep), self.page(from));
     }
 
-    /// Takes a page in.
+    /// Processes a page.
     fn take(&mut self, page: Page) -> Result<(), Fault> {
         let Phase::Page(mut sweep, _) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else {
             return Ok(());
@@ -283,7 +283,7 @@ impl Objects {
                 }
             }
         }
-        // Of a bucket without versions, and at the end, no key goes on.
+        // Without versions, and at the end of the listing, no key continues on the next page.
         if (!self.versioned || page.next.is_none())
             && let Some((key, versions)) = self.group.take()
         {
@@ -293,11 +293,11 @@ impl Objects {
         Ok(())
     }
 
-    /// Ends a sweep of which everything was delivered.
+    /// Ends a sweep whose objects are all delivered.
     fn end(&mut self) {
         let Phase::Ending(ended) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else { return };
         let mut due = self.due.unwrap_or(ended.until.time);
-        // What the first whole listing shows was there when the source was opened, whatever its date.
+        // Every object in the first complete listing existed when the source was opened, whatever its date.
         if !self.surveyed && !ended.resumed {
             self.surveyed = true;
             due = ended.latest.map_or(due, |latest| latest.max(due));
@@ -316,7 +316,7 @@ impl Objects {
             self.pending.push_back(Read::Progress(Partition::ONLY, place.encode(self.bucket)));
         }
         if !all {
-            // The rest of the bucket at once, what changed in this second when it is over.
+            // Read the rest of the bucket immediately, and changes in this second when it is over.
             self.phase = Phase::Rest(if ended.resumed { Instant::now() } else { self.asked + SECOND });
             return;
         }
@@ -326,9 +326,9 @@ impl Objects {
         self.phase = Phase::Rest(Instant::now() + self.pace.polling);
     }
 
-    /// Notes what a sweep held back. The log says it once in a while where the wait is one that users notice.
+    /// Records the objects that a sweep held back. Logs it from time to time if the delay is noticeable.
     fn hold_back(&mut self, ahead: Ahead) {
-        // The engine asks a source at rest for its backlog again when that says that it has caught up.
+        // The engine queries the backlog of an idle source again after `CaughtUp`.
         if self.ahead.objects == 0 && ahead.objects > 0 && self.caught_up == CaughtUp::Said {
             self.caught_up = CaughtUp::Outdated;
         }
@@ -344,7 +344,7 @@ impl Objects {
         }
     }
 
-    /// Makes a batch of one outcome and of all that are there already.
+    /// Builds a batch from one outcome and all others that are ready.
     fn collect(&mut self, first: Result<Outcome, Fault>, room: Room) -> Result<Vec<Record>, Fault> {
         let mut records = Vec::new();
         let mut bytes = 0;
@@ -369,7 +369,7 @@ impl Objects {
                 }
                 Err(fault) if records.is_empty() => return Err(fault),
                 Err(fault) => {
-                    // What came before it is delivered first.
+                    // Deliver the records before the fault first.
                     self.fetches.push_front(std::future::ready(Err(fault)).boxed());
                     return Ok(records);
                 }
@@ -416,7 +416,7 @@ impl Reader for Objects {
                 turn = self.phase.turn() => match turn {
                     Turn::Rested => self.ask_clock(),
                     Turn::Clock(clock) => {
-                        // A future that is done is not polled again.
+                        // A completed future must not be polled again.
                         self.phase = Phase::Rest(Instant::now());
                         self.begin(clock?);
                     }
@@ -430,7 +430,7 @@ impl Reader for Objects {
         self.ahead.words()
     }
 
-    /// Of the pages that were listed: the listing may not be at its end.
+    /// Counts only listed pages: the listing may be incomplete.
     async fn backlog(&mut self) -> Option<Backlog> {
         let waiting = self.finds.iter().filter_map(|find| find.version.as_ref());
         let listed: u64 = waiting.clone().map(|version| version.size).sum();
@@ -448,7 +448,7 @@ impl Reader for Objects {
     }
 }
 
-/// A second of the server's clock.
+/// Converts a second of the server's clock.
 fn moment(second: i64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(second).ok()?))
 }

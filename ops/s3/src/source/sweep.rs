@@ -1,7 +1,7 @@
-//! What a listing of the bucket shows that was not delivered yet.
+//! Finds the changes in a listing of the bucket that were not delivered yet.
 //!
-//! Two things tell: while the source runs, what the sweep before it saw ([`Memory`]); after a restart, for the keys that
-//! no sweep of this run went over, the time ([`Horizon`]).
+//! While the source runs, the listing is compared with that of the previous sweep ([`Memory`]). After a restart, keys
+//! that no sweep of this run has covered are compared by time ([`Horizon`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,50 +15,51 @@ use super::listing::Version;
 use super::position::{Cursor, Horizon, Purpose};
 use crate::fingerprint::fingerprint;
 
-/// An object that changed again whenever it was looked at is delivered at this many looks, though its second is not
-/// over: after a restart it may come again.
+/// Number of checks after which an object that changed before each of them is delivered, although its second is not
+/// over. After a restart it may be delivered again.
 const RESTLESS: u8 = 3;
 
-/// An object that is dated so many seconds ahead of the server's clock is waited for before a source has caught up.
+/// Maximum number of seconds that an object may be dated ahead of the server's clock for the source to wait for it
+/// before it is caught up.
 const NEAR: i64 = 60;
 
-/// How often an object was another one when it was looked at, and which it was last.
+/// Number of checks that found an object changed, and its last version.
 #[derive(Clone, Copy, Debug)]
 struct Looks {
     times: u8,
     last: u64,
 }
 
-/// What earlier sweeps of this run saw.
+/// Objects that earlier sweeps of this run saw.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     known: Known,
-    /// The sweeps went over all keys from this one on.
+    /// The sweeps covered all keys from this one on.
     from: Option<String>,
     restless: HashMap<u64, Looks>,
-    /// Keys whose last version was gone before it could be fetched, and whether one was delivered before.
+    /// Keys whose last version was gone before it could be fetched, and whether an earlier version was delivered.
     missed: HashMap<String, bool>,
 }
 
 impl Memory {
-    /// A version that was found was gone before it could be fetched.
+    /// Records that a found version was gone before it could be fetched.
     pub(super) fn miss(&mut self, key: String, delivered_before: bool) {
         self.missed.insert(key, delivered_before);
     }
 }
 
-/// Something to deliver.
+/// A change to deliver.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Find {
     pub(super) key: String,
     pub(super) operation: Operation,
-    /// The version; none of a deletion that shows only in that the key is not there any more.
+    /// The version; `None` for a deletion that was inferred from a missing key.
     pub(super) version: Option<Version>,
-    /// Whether newer versions of the key follow in this sweep.
+    /// True if newer versions of the key follow in this sweep.
     pub(super) more: bool,
 }
 
-/// A sweep under way.
+/// A sweep in progress.
 pub(super) struct Sweep {
     pub(super) purpose: Purpose,
     pub(super) since: Option<Horizon>,
@@ -68,24 +69,24 @@ pub(super) struct Sweep {
     from: Option<String>,
     restless: HashMap<u64, Looks>,
     missed: HashMap<String, bool>,
-    /// Where it was resumed.
+    /// Progress at which it was resumed.
     start: Option<Cursor>,
     last: Option<String>,
     next: Memory,
     deferred: Option<i64>,
-    /// The server's clock when it gave the page that is seen.
+    /// The server's clock at the time of the current page.
     pub(super) now: i64,
     ahead: Ahead,
-    /// The latest second in which something changed that is left to the next sweep and near enough to be waited for.
+    /// Latest second with a change that is left to the next sweep and is near enough to wait for.
     latest: Option<i64>,
 }
 
-/// Objects that are dated ahead of the server's clock. The clocks of a store's servers differ.
+/// Objects dated ahead of the server's clock. Clocks of a store's servers differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Ahead {
     pub(super) objects: u64,
     pub(super) bytes: u64,
-    /// The one whose time comes first, and that time; and what the clock said.
+    /// Key and time of the earliest one, and the server's clock.
     pub(super) first: Option<(String, i64, i64)>,
 }
 
@@ -99,7 +100,7 @@ impl Ahead {
         }
     }
 
-    /// In words; none where there are none.
+    /// Describes them for messages; `None` if there are none.
     pub(super) fn words(&self) -> Option<String> {
         let (key, at, now) = self.first.as_ref()?;
         let shown = |second| DateTime::from_timestamp(second, 0).map(|time| timestamp_text(&time)).unwrap_or_default();
@@ -146,10 +147,10 @@ impl Sweep {
         }
     }
 
-    /// The next key of the listing with its versions, the newest first.
+    /// Processes the next key of the listing, with its versions from newest to oldest.
     ///
     /// # Errors
-    /// Fatal: the server does not list in order.
+    /// Fatal if the server does not list in order.
     pub(super) fn see(&mut self, key: String, versions: Vec<Version>, finds: &mut VecDeque<Find>) -> Result<(), Fault> {
         if self.last.as_ref().is_some_and(|last| *last >= key) {
             return Err(Fault::fatal(
@@ -176,11 +177,11 @@ impl Sweep {
             Some(looks) => Looks { times: looks.times.saturating_add(1), last: newest },
             None => Looks { times: 1, last: newest },
         };
-        // With versions none is missed by waiting.
+        // With versions, waiting loses none of them.
         let restless = !self.versioned && looks.times >= RESTLESS;
         let ripe = |version: &Version| version.modified.seconds < self.until.time || restless;
 
-        // The oldest first.
+        // Oldest first.
         let mut found: Vec<usize> = (0..versions.len()).rev().filter(|i| !delivered(&versions[*i])).collect();
         let mut deferred = None;
         found.retain(|i| {
@@ -203,7 +204,7 @@ impl Sweep {
             self.deferred = Some(self.deferred.map_or(at, |other| other.min(at)));
             self.next.restless.insert(sum, looks);
             if !self.versioned {
-                // It counts as there in its old shape.
+                // It counts as present in its old version.
                 kept = seen.clone();
                 if let Some(delivered_before) = missed {
                     self.next.missed.insert(key.clone(), delivered_before);
@@ -211,7 +212,7 @@ impl Sweep {
                 }
             }
         }
-        // An upload whose object was seen is not under way any more, whatever was said when the sweep began.
+        // An upload whose object was seen is complete, even if it was in progress when the sweep began.
         self.until.uploads.retain(|upload| !versions.iter().any(|version| upload.made(&key, version)));
         if !kept.is_empty() {
             self.next.known.push(&key, &kept);
@@ -223,7 +224,7 @@ impl Sweep {
         {
             found.drain(..=done);
         } else if self.since.is_none() && !covered {
-            // Of what was there before, only what was current.
+            // Of the objects that existed before, deliver only the current version.
             found.drain(..found.len().saturating_sub(1));
             found.retain(|i| !versions[*i].marker);
         }
@@ -248,7 +249,7 @@ impl Sweep {
         Ok(())
     }
 
-    /// The listing is at its end.
+    /// Ends the sweep at the end of the listing.
     pub(super) fn end(mut self, finds: &mut VecDeque<Find>) -> Ended {
         self.gone_before(None, finds);
         Ended {
@@ -262,7 +263,7 @@ impl Sweep {
         }
     }
 
-    /// Keys that were there and are not in the listing. With versions, deletions are versions.
+    /// Finds keys that existed before and are not in the listing. With versions, deletions are delete markers.
     fn gone_before(&mut self, key: Option<&str>, finds: &mut VecDeque<Find>) {
         while let Some(past) = self.past.key() {
             if key.is_some_and(|key| past >= key) {
@@ -281,16 +282,16 @@ impl Sweep {
     }
 }
 
-/// A sweep that is over.
+/// A completed sweep.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) purpose: Purpose,
     pub(super) until: Horizon,
-    /// It went over a part of the keys, up to a horizon of an earlier run.
+    /// True if it covered only a part of the keys, up to a horizon of an earlier run.
     pub(super) resumed: bool,
-    /// The earliest second in which something changed that is left to the next sweep.
+    /// Earliest second with a change that is left to the next sweep.
     pub(super) deferred: Option<i64>,
-    /// The latest such second that is not far ahead of the server's clock.
+    /// Latest such second that is not far ahead of the server's clock.
     pub(super) latest: Option<i64>,
     pub(super) ahead: Ahead,
     pub(super) memory: Memory,

@@ -1,4 +1,4 @@
-//! The file that is read: it grows, or is truncated or rewritten in place.
+//! The current file: it grows, or is truncated or rewritten in place.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -8,72 +8,74 @@ use std::time::{Duration, Instant};
 use super::Step;
 use crate::file::position::{Ends, Seen};
 
-/// Bytes of one read, unless a line is longer.
+/// Bytes per read, unless a line is longer.
 pub(super) const CHUNK: usize = 256 << 10;
 
-/// Changes that are less apart may have the same time: some file systems keep no more than even seconds.
+/// Resolution of change times. Some file systems store only even seconds, so changes closer together may have the same
+/// time.
 const TICK: Duration = Duration::from_secs(2);
 
-/// The file that is read.
+/// The file that is being read.
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) file: File,
     pub(super) identity: u32,
-    /// What was read.
+    /// First and last bytes that were read.
     pub(super) ends: Ends,
-    /// What it holds, read or not.
+    /// Content at the last check, read or not.
     pub(super) seen: Seen,
     compared: Option<Compared>,
-    /// Since when the path is another file's and nothing was added to this one.
+    /// Time since which the path leads to another file and this one did not grow.
     pub(super) replaced: Option<Instant>,
-    /// It was moved away from the path before it was opened.
+    /// True if the file was moved away from the path before it was opened.
     pub(super) was_moved: bool,
-    /// The system tells of all files that come after it.
+    /// True if the system reports all files that come after it.
     pub(super) is_told: bool,
 }
 
-/// The file's last change as it was when its content was compared with what was read.
+/// Change time of the file when its content was compared with the bytes that were read.
 #[derive(Debug)]
 struct Compared {
     changed: (i64, i64),
-    /// When this change was found.
+    /// Time at which this change was found.
     found: Instant,
-    /// A later change has another time for sure.
+    /// True if any later change is certain to have another change time.
     settled: bool,
 }
 
 impl Current {
-    /// Of a file of which so much was read.
+    /// Creates the state of a file of which `read` bytes were read.
     pub(super) fn new(file: File, identity: u32, read: u64, was_moved: bool, is_told: bool) -> io::Result<Current> {
         let ends = Ends::read(&file, read)?;
         let seen = Seen::default();
         Ok(Current { file, identity, ends, seen, compared: None, replaced: None, was_moved, is_told })
     }
 
-    /// Looks at it. What it held, if it was truncated or rewritten before all of that was read.
+    /// Checks the file. If it was truncated or rewritten before all its seen content was read, returns that content's
+    /// description.
     pub(super) fn look(&mut self) -> io::Result<Option<Seen>> {
         Ok(self.seen.look(&self.file)?.filter(|lost| lost.ends.len > self.ends.len))
     }
 
-    /// Goes on in a copy of it, which holds what was read and more. Gives the file back.
+    /// Continues in a copy that holds everything that was read, and more. Returns the old file and its identity.
     pub(super) fn go_on_in(&mut self, copy: File, identity: u32) -> (File, u32) {
         (self.compared, self.replaced, self.seen) = (None, None, Seen::default());
         self.was_moved = true;
         (std::mem::replace(&mut self.file, copy), std::mem::replace(&mut self.identity, identity))
     }
 
-    /// Appends what comes next in a file of so many bytes.
+    /// Reads the next bytes of a file that is `size` bytes long.
     pub(super) fn grow(&mut self, buffer: &mut Vec<u8>, size: u64, most: usize) -> io::Result<Step> {
         let before = buffer.len();
         let left = usize::try_from(size - self.ends.len).unwrap_or(usize::MAX);
         let line = if before < CHUNK { Some(left.min(CHUNK)) } else { self.to_line_end(left.min(most))? };
         match line {
             Some(want) => buffer.reserve_exact(want),
-            // It may go on growing, a little each time.
+            // A long line may grow on a little at a time.
             None => buffer.reserve(left.min(most)),
         }
         self.read(buffer, line.unwrap_or(left.min(most)))?;
-        // After the read, so that nothing is read of a file that was rewritten just before.
+        // Check after the read, so that bytes of a file rewritten just before it are not used.
         match self.is_rewritten() {
             Ok(false) => {}
             other => {
@@ -85,8 +87,8 @@ impl Current {
         Ok(if buffer.len() == before { Step::AtEnd } else { Step::Grown })
     }
 
-    /// How far it is to the end of the line, if it ends within `most` bytes: a long line is read into memory of its own
-    /// size, at the cost of reading it twice.
+    /// Returns the distance to the end of the line if it is within `most` bytes. So the buffer for a long line gets
+    /// exactly its size, at the cost of reading the line twice.
     fn to_line_end(&self, most: usize) -> io::Result<Option<usize>> {
         let mut piece = vec![0; CHUNK];
         let mut passed = 0;
@@ -104,7 +106,7 @@ impl Current {
         Ok(None)
     }
 
-    /// Appends up to `want` bytes to the buffer.
+    /// Reads up to `want` bytes into the buffer.
     fn read(&self, buffer: &mut Vec<u8>, want: usize) -> io::Result<()> {
         let before = buffer.len();
         buffer.resize(before + want, 0);
@@ -113,7 +115,7 @@ impl Current {
         got.map(drop)
     }
 
-    /// As many bytes as there are, from so far after what was read.
+    /// Fills `bytes` from `after` bytes behind the end of what was read. Returns how many bytes were available.
     fn read_at(&self, bytes: &mut [u8], after: u64) -> io::Result<usize> {
         let mut got = 0;
         while got < bytes.len() {
@@ -127,7 +129,7 @@ impl Current {
         Ok(got)
     }
 
-    /// Whether it was changed since its content was last compared, or may have been; it is to be compared then.
+    /// Returns `true` if the content may have changed since it was last compared, so that it must be compared again.
     pub(super) fn is_changed(&mut self, metadata: &Metadata) -> bool {
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         match &mut self.compared {
@@ -147,9 +149,9 @@ impl Current {
         Ok(!self.ends.are_in(&self.file)?)
     }
 
-    /// From the start of the same file, even if it is being replaced: it is kept open.
+    /// Restarts at the beginning of the same open file, even if the path is being replaced.
     pub(super) fn restart(&mut self) -> Step {
-        // All that it held was read.
+        // All of the old content was read.
         if self.seen.ends.len <= self.ends.len {
             self.seen = Seen::default();
         }

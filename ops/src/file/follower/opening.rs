@@ -1,4 +1,4 @@
-//! Opens a file: the next one, or after a restart that which was read last, under its name or another one.
+//! Opens the next file, or after a restart the one that was read last, under its own or another name.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ impl Follower {
         }
         self.ask_to_be_told();
         let is_told = self.arrivals.is_some();
-        // Files may have come and gone since the first look.
+        // Files may have come and gone since the first check.
         if self.resume.is_none()
             && let Some(generations) = self.generations()
             && let Next::File(file) = generations.take(None)
@@ -33,7 +33,7 @@ impl Follower {
                 return Ok(match self.rotated_away(None) {
                     Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
                     Ok(None) => self.open_later()?,
-                    // Nothing is known of a directory that is gone, or that cannot be listed.
+                    // A directory that is gone or cannot be listed tells nothing.
                     Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
                         Step::Missing
                     }
@@ -58,7 +58,7 @@ impl Follower {
                 let warning = format!("{} {what}; its old content is read to the end first", self.path.display());
                 return Ok(Step::Opened(self.start(old, Some(place), Some(warning), false)?));
             }
-            // It went away just now.
+            // The file disappeared just now.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let what = "it is not the file that was read, and its directory cannot be searched for that one";
@@ -99,19 +99,19 @@ impl Follower {
         Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?))
     }
 
-    /// Has the system tell of the files that appear in the directory, also if it is another one by now.
+    /// Watches the directory for new files. Renews the watch if the directory was replaced.
     fn ask_to_be_told(&mut self) {
         let is_told = |arrivals: &Arrivals| {
             arrivals.generations().waiting(None) > 0 || !arrivals.generations().directory().is_replaced(&self.path)
         };
         if !self.arrivals.as_ref().is_some_and(is_told) {
-            // What was missed until now stays counted.
+            // Keep the counts of the old watch.
             self.missed = self.missed();
             self.arrivals = Arrivals::at(&self.path);
         }
     }
 
-    /// Whether what was read last is still there, under its name or another one.
+    /// Returns `true` if the file that was read last still exists, under its own or another name.
     pub(in crate::file) fn finds(&mut self) -> io::Result<bool> {
         let Some(resume) = self.resume else { return Ok(true) };
         match open_regular(&self.path) {
@@ -126,13 +126,13 @@ impl Follower {
         }
     }
 
-    /// The file that was read last under another name in the same directory, and the place in it. The name must hold the
-    /// stem of ours (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to that of another file is no
-    /// rotation. With the file at the path, and whether that holds what was read.
+    /// Finds the file that was read last under another name in the same directory, and the place in it. The name must
+    /// contain the stem of the path (`app.log.1`, `app-2.log`, `old-app.log`): a path that was changed to another file
+    /// is not a rotation. `here` is the file at the path, and whether it holds the content that was read.
     ///
-    /// Where the file itself is not there, it is one of the same content, as after a backup was restored; see
-    /// [`original`]. Costs a few kilobytes of reading for each file of such a name that is as long as what was read; those
-    /// of other content are not read again until they change.
+    /// If the file itself is gone, a file with the same content is accepted, such as a restored backup; see
+    /// [`original`]. Costs a few kilobytes of reading for each file with such a name that is long enough. Files with
+    /// other content are not read again until they change.
     fn rotated_away(&mut self, here: Option<(&File, bool)>) -> io::Result<Option<(File, Place)>> {
         let Some(resume) = self.resume else { return Ok(None) };
         let directory = Directory::of(&self.path)?;
@@ -149,7 +149,7 @@ impl Follower {
             }
             let file = match sibling.open() {
                 Ok(Some(file)) => file,
-                // It may be the one that was read, and the right to read it may be given.
+                // It may be the file that was read, and read permission may be granted later.
                 Err(e) if same && e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
                 Ok(None) | Err(_) => continue,
             };
@@ -166,7 +166,7 @@ impl Follower {
         }
         let here = here.and_then(|(file, holds)| holds.then_some(file));
         let Some(found) = original(alike, here, resume.delivered())? else { return Ok(None) };
-        // If it changes just now, the next look finds it.
+        // If it changes just now, the next step finds it.
         let changed = || io::Error::from(io::ErrorKind::NotFound);
         let file = found.open()?.ok_or_else(changed)?;
         let place = resume.matches(&file)?.ok_or_else(changed)?;
@@ -175,8 +175,8 @@ impl Follower {
         Ok(Some((file, place)))
     }
 
-    /// Where nothing is at the path, and the file that was read is gone: opens the first of the files that were made after
-    /// it, once that is older than a moment. Until then the one that was read may be given another name, or copied.
+    /// Handles a path without a file, after the file that was read is gone. Opens the first file created after it, once
+    /// that file has existed for a moment. Until then the old file may still reappear renamed or copied.
     fn open_later(&mut self) -> io::Result<Step> {
         let Some(resume) = self.resume else { return Ok(Step::Missing) };
         if resume.is_of_other_path(PathSum::of(&self.path)) {
@@ -197,8 +197,8 @@ impl Follower {
         Ok(Step::Opened(self.start(next, None, Some(warning), false)?))
     }
 
-    /// Where the file that was read is gone: the first of those that were made after it, and were rotated away as well,
-    /// and when that was made. `present`: the file at the path.
+    /// Finds the first file that was created after the one that was read and was rotated away too, and its creation
+    /// time. `present` is the file at the path.
     fn made_since(&mut self, resume: &Resume, present: Option<u32>) -> io::Result<Option<(File, u64)>> {
         let Ok(directory) = Directory::of(&self.path) else { return Ok(None) };
         let mut siblings = match directory.siblings(&self.path) {
@@ -223,7 +223,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// Reads on where a position says, or from the start.
+    /// Starts reading at a place, or at the beginning.
     fn start(
         &mut self,
         file: File,
@@ -243,17 +243,17 @@ impl Follower {
     }
 }
 
-/// Why a path leads to no file, where only another path helps.
+/// Returns why a path leads to no file, for errors that only another path can fix.
 pub(in crate::file) fn misled(error: &io::Error) -> Option<&'static str> {
     if error.kind() == io::ErrorKind::InvalidFilename {
         return Some("it, or a name in it, is too long for the file system");
     }
-    // `ErrorKind::FilesystemLoop` is unstable.
+    // The variant `ErrorKind::FilesystemLoop` is unstable.
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop.then_some("it is, or goes through, symbolic links that lead in a circle")
 }
 
-/// Opens a file that can be read again from any place. Never blocks on a pipe without a writer.
+/// Opens a regular file. Never blocks on a pipe without a writer.
 pub(in crate::file) fn open_regular(path: &Path) -> io::Result<File> {
     let metadata = fs::metadata(path)?;
     if metadata.is_dir() {

@@ -1,4 +1,4 @@
-//! One request of a guest: checked, sent, and answered or refused.
+//! One HTTP request of a guest: checked, sent, and answered or rejected.
 
 use std::error::Error;
 use std::io::Read as _;
@@ -21,14 +21,14 @@ use anabranch_graph::operator::Network as Way;
 use super::Egress;
 use super::place::{Place, is_public};
 
-/// Longest time to establish a connection.
+/// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an unused connection is kept.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// Before the name of a secret, in capitals.
+/// Prefix of the environment variable of a secret.
 const SECRET: &str = "ANABRANCH_SECRET_";
 
-/// Headers that a guest may not set: those of the connection, and what we vouch for.
+/// Headers that a guest must not set: those of the connection, and those that the service sets.
 const OURS: &[&str] = &[
     "host",
     "authorization",
@@ -44,7 +44,7 @@ const OURS: &[&str] = &[
     "trailer",
 ];
 
-/// Headers of an answer that are about the connection.
+/// Headers of an answer that concern only the connection.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "proxy-connection",
@@ -57,7 +57,7 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Why a request has no answer. Nothing in it is of the request but its place.
+/// Reason why a request has no answer. Of the request, it contains only the place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the request is not valid: {0}")]
@@ -74,7 +74,7 @@ pub(crate) enum Refusal {
     Transport(String),
 }
 
-/// What one processor may reach, and its connections.
+/// Network access of one processor, and its connections.
 pub(crate) struct Network {
     egress: Egress,
     client: Client,
@@ -82,9 +82,9 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Connects to nothing.
+    /// Creates the client. Does not connect.
     pub(crate) fn new(egress: Egress, way: Way) -> Result<Network, String> {
-        // Whoever was first may have installed it; there is but one provider in this program.
+        // Another component may have installed it already; this program has only one provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let names = Arc::new(Names { places: egress.places.clone() });
         let proxy = match way {
@@ -102,12 +102,12 @@ impl Network {
                 .dns_resolver(names.clone());
             proxy.iter().cloned().fold(builder, ClientBuilder::proxy)
         };
-        // A machine without certificates can still talk to its neighbours in plain text.
+        // A machine without certificates can still use plain HTTP.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         Ok(Network { egress, client: client.map_err(|error| error.to_string())?, way })
     }
 
-    /// Sends a request and waits for the answer, no longer than `patience`.
+    /// Sends a request and waits for the answer, at most for `patience`.
     pub(crate) async fn call(
         &self,
         node: &str,
@@ -185,7 +185,7 @@ impl Network {
         Ok(headers)
     }
 
-    /// The value of a secret that the processor may use.
+    /// Returns the value of a secret that the processor may use.
     fn secret(&self, name: &str) -> Result<HeaderValue, Refusal> {
         if !self.egress.secrets.contains(name) {
             return Err(Refusal::Forbidden(format!("the secret {name:?} is not among {}", super::SECRETS)));
@@ -235,7 +235,7 @@ impl Network {
         Ok(wire::Response { status_code, headers, body })
     }
 
-    /// What an error of the client means. Its own text would show the whole URL.
+    /// Converts an error of the client, whose own text contains the whole URL.
     fn refusal(&self, error: &reqwest::Error) -> Refusal {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         let mut last = String::new();
@@ -258,7 +258,7 @@ impl Network {
     }
 }
 
-/// As most programs write names of headers.
+/// Returns a header name with capitalized words, as most programs write it.
 fn capitalised(name: &str) -> String {
     let mut start = true;
     let letter = |c: char| {
@@ -269,7 +269,7 @@ fn capitalised(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// Resolves names to addresses that may be connected to.
+/// Resolves names to permitted addresses.
 struct Names {
     places: Vec<Place>,
 }
@@ -283,8 +283,8 @@ enum NameError {
 }
 
 impl Names {
-    /// An address that is not public is connected to only if it is allowed itself, with every port that is allowed
-    /// for the name: which one is meant is not known here.
+    /// Returns `true` if the address may be connected to. A private address must be allowed itself, with every port
+    /// that is allowed for the name, because the port is not known here.
     fn lets(places: &[Place], host: &str, address: IpAddr) -> bool {
         let allowed = |port| places.iter().any(|place| place.port() == port && place.address() == Some(address));
         let mut meant = places.iter().filter(|place| place.host() == host).peekable();

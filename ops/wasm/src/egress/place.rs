@@ -1,38 +1,38 @@
-//! Places of the network: what a guest may be allowed to reach.
+//! Network places that a guest may be allowed to reach.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use reqwest::Url;
 
-/// A scheme, a host and a port, as `host`, `host:port`, `https://host:port` or `http://address:port`.
+/// A scheme, a host and a port, written as `host`, `host:port`, `https://host:port` or `http://address:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     secure: bool,
-    /// In lower case; addresses in brackets where URLs have them.
+    /// Host in lower case; addresses in brackets as in URLs.
     host: String,
     port: u16,
 }
 
-/// Why a text is no place.
+/// Reason why a text is not a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPlace {
-    /// There are no patterns.
+    /// Patterns are not supported.
     #[error("{0:?} is a pattern: name each host")]
     Pattern(String),
     /// Not a host.
     #[error("{0:?} is no host: expected host, host:port, https://host:port or http://address:port")]
     Malformed(String),
-    /// Without encryption only neighbours can be reached.
+    /// Plain HTTP is allowed only for private addresses.
     #[error("{0:?}: http is allowed only with a private address as the host; use https")]
     Insecure(String),
 }
 
 impl Place {
-    /// Reads one entry of a list.
+    /// Parses one entry of a list.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Fails if the entry is invalid.
     pub fn parse(text: &str) -> Result<Place, InvalidPlace> {
         let text = text.trim();
         if text.contains('*') {
@@ -51,7 +51,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Where a request goes; `None` if that is not over HTTP.
+    /// Returns the place of a request; `None` if the URL is not HTTP.
     pub(crate) fn of(url: &Url) -> Option<Place> {
         let secure = match url.scheme() {
             "https" => true,
@@ -70,7 +70,7 @@ impl Place {
         self.port
     }
 
-    /// The host, if it is an address.
+    /// Returns the host if it is an address.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
@@ -82,8 +82,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Whether an address is one of the open network: neither of this machine or its neighbours, nor one that leads
-/// there in disguise.
+/// Returns `true` for public addresses: not of this machine or a local network, and without an embedded address of
+/// these.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -100,7 +100,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     let s = address.segments();
     let local =
         s[0] & 0xffc0 == 0xfe80 || s[0] & 0xffc0 == 0xfec0 || s[0] & 0xfe00 == 0xfc00 || s[0] & 0xff00 == 0xff00;
-    // IPv4 in IPv6: compatible (with `::` and `::1`), mapped, translated, NAT64, 6to4, Teredo.
+    // IPv4 within IPv6: compatible (with `::` and `::1`), mapped, translated, NAT64, 6to4, Teredo.
     let embedded = s[..6] == [0; 6]
         || s[..6] == [0, 0, 0, 0, 0, 0xffff]
         || s[..6] == [0, 0, 0, 0, 0xffff, 0]

@@ -1,4 +1,4 @@
-//! The derive of `Parameters`; its documentation is with the trait in `anabranch-processor`.
+//! The derive macro of `Parameters`; its documentation is with the trait in `anabranch-processor`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -34,7 +34,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
             return Err(syn::Error::new(ident.span(), format!("there is another parameter named {name:?}")));
         }
         let kind = &field.ty;
-        // Not the name of the field, which may be that of an argument.
+        // A separate name, because that of the field may be the name of an argument.
         let value = format_ident!("value_{}", values.len());
         if attributes.nested {
             let prefix = format!("{name}.");
@@ -66,7 +66,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
         values.push(value);
     }
     let (ident, (generics, arguments, clause)) = (&input.ident, input.generics.split_for_impl());
-    // All are read before the first that failed ends it, so that all problems are told at once.
+    // Read all parameters before returning the first failure, so that all problems are reported at once.
     Ok(quote! {
         impl #generics ::anabranch_processor::parameters::Parameters for #ident #arguments #clause {
             fn declare(prefix: &str, declarations: &mut ::anabranch_processor::parameters::Declarations) {
@@ -86,13 +86,13 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     })
 }
 
-/// What `#[parameter(…)]` says.
+/// Content of `#[parameter(…)]`.
 #[derive(Default)]
 struct Attributes {
     name: Option<LitStr>,
     default: Option<String>,
     nested: bool,
-    /// As variants of `Validation`.
+    /// Variants of `Validation`.
     validations: Vec<TokenStream>,
 }
 
@@ -151,7 +151,7 @@ impl Attributes {
     }
 }
 
-/// The text of a literal, which may be a negative number.
+/// Returns the text of a literal, which may be a negative number.
 fn literal(expression: &Expr) -> syn::Result<String> {
     match expression {
         Expr::Lit(literal) => match &literal.lit {
@@ -173,7 +173,7 @@ fn number(input: ParseStream<'_>) -> syn::Result<f64> {
     text.parse().map_err(|_| syn::Error::new(expression.span(), "expected a number"))
 }
 
-/// A list of texts without commas, which hosts could not tell apart.
+/// Parses a list of texts. Rejects texts with a comma, which separates them for hosts.
 fn texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     let list;
     syn::bracketed!(list in input);
@@ -185,7 +185,7 @@ fn texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     list.iter().map(text).collect()
 }
 
-/// The documentation comment, without the indentation of its lines.
+/// Returns the documentation comment without the indentation of its lines.
 fn documentation(attributes: &[Attribute]) -> String {
     let mut lines = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {

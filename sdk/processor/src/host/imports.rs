@@ -1,4 +1,4 @@
-//! The functions that the host gives to a WebAssembly module.
+//! Functions that the host provides to a WebAssembly module.
 #![allow(unsafe_code, reason = "calling an import is unsafe by definition")]
 
 mod raw {
@@ -15,8 +15,8 @@ mod raw {
 macro_rules! safe {
     ($($name:ident),*) => {$(
         pub(super) fn $name(buffer: &mut [u8]) -> u32 {
-            // SAFETY: the host reads and writes within the given bytes, which are initialised and borrowed mutably
-            // for the whole call.
+            // SAFETY: the host reads and writes within the given bytes, which are initialised and borrowed mutably for
+            // the whole call.
             unsafe { raw::$name(buffer.as_mut_ptr(), buffer.len()) }
         }
     )*};

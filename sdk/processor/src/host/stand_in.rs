@@ -1,4 +1,4 @@
-//! What stands in for the host where the processor is not WebAssembly: in tests.
+//! Replacement for the host if the processor is not WebAssembly: in tests.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ thread_local! {
     static HOST: RefCell<Host> = RefCell::default();
 }
 
-/// The calls of a host over their buffers.
+/// Host functions with their buffers.
 pub(crate) trait Calls {
     fn command_request(&mut self, buffer: &mut [u8]) -> u32;
     fn command_response(&mut self, buffer: &[u8]) -> u32;
@@ -28,15 +28,15 @@ pub(crate) enum Call {
 
 #[derive(Default)]
 struct Host {
-    /// A host that speaks the protocol of the buffers itself.
+    /// A host that implements the protocol of the buffers itself.
     scripted: Option<Box<dyn Calls>>,
     schemas: Vec<Schema>,
     respond: Option<Box<Respond>>,
-    /// A response that did not fit, and what it responds to.
+    /// A response that did not fit, with its call and request.
     parked: Option<(Call, Vec<u8>, Vec<u8>)>,
 }
 
-/// Lets this host answer all calls of the thread.
+/// Makes `calls` answer all calls of this thread.
 #[cfg(test)]
 pub(crate) fn script(calls: impl Calls + 'static) {
     HOST.with_borrow_mut(|host| host.scripted = Some(Box::new(calls)));

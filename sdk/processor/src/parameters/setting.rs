@@ -1,4 +1,4 @@
-//! The types that parameters can have.
+//! Types of parameters.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,29 +10,28 @@ use crate::specification::ParameterKind;
 
 /// A type that a parameter can have.
 ///
-/// Implement it for a type of your own by [`Setting::KIND`] and [`Setting::parse`].
+/// For your own types, implement [`Setting::KIND`] and [`Setting::parse`].
 pub trait Setting: Sized {
-    /// The kind that hosts and their users see.
+    /// Kind that hosts and their users see.
     const KIND: ParameterKind;
 
-    /// The value of a text that is not blank, or what is wrong with it. There is white space around it only where the
-    /// kind is a string or a file.
+    /// Parses a text that is not blank. Surrounding white space is present only if the kind is a string or a file.
     ///
     /// # Errors
-    /// What is wrong, as a sentence without its subject: the name of the parameter is put before it.
+    /// Returns the problem as a sentence without its subject, which is the name of the parameter.
     fn parse(text: &str) -> Result<Self, String>;
 
-    /// The value that means that nothing was given; `None`: something has to be given.
+    /// Returns the value for a missing setting, or `None` if a value is required.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// The name under which a parameter of this name is declared.
+    /// Returns the name under which a parameter of this name is declared.
     fn declared(name: &str) -> String {
         name.to_owned()
     }
 
-    /// Reads the parameter of this name. `None`: problems were noted in the settings.
+    /// Reads the parameter of this name. Returns `None` if problems were recorded in the settings.
     fn read(name: &str, field: &Field, settings: &mut Settings) -> Option<Self> {
         settings.one(name, field)
     }
@@ -94,7 +93,7 @@ numbers! {
 impl Setting for Duration {
     const KIND: ParameterKind = ParameterKind::Duration;
 
-    /// Numbers with the units h, m, s, ms, us (µs) and ns, the greatest first: `1h30m`, `1.5s`.
+    /// Parses numbers with the units h, m, s, ms, us (µs) and ns, the largest first: `1h30m`, `1.5s`.
     fn parse(text: &str) -> Result<Self, String> {
         duration(text).ok_or_else(|| format!("{text:?} is no duration such as 1m30s or 250ms"))
     }
@@ -122,11 +121,11 @@ fn duration(text: &str) -> Option<Duration> {
             };
         rest = &rest[unit..];
     }
-    // As far as the protocol's own durations go.
+    // The range of the protocol's durations.
     (!text.is_empty() && nanoseconds < i64::MAX as f64).then(|| Duration::from_nanos(nanoseconds.round() as u64))
 }
 
-/// May be absent.
+/// An optional value.
 impl<T: Setting> Setting for Option<T> {
     const KIND: ParameterKind = T::KIND;
 
@@ -139,7 +138,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// Values with commas between them.
+/// Values separated by commas.
 impl<T: Setting> Setting for Vec<T> {
     const KIND: ParameterKind = ParameterKind::String;
 
@@ -178,7 +177,7 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
         let (mut map, mut valid) = (BTreeMap::new(), true);
         for (key, text) in below {
             let full = [&prefix, key.as_str()].concat();
-            // Put back, so that a value in a map is read as any other.
+            // Put the value back, so that a value in a map is read like any other.
             settings.left.insert(full.clone(), text);
             match settings.one(&full, field) {
                 Some(value) => drop(map.insert(key, value)),

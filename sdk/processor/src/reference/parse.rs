@@ -10,10 +10,10 @@ use std::fmt;
 
 use super::{Side, Target};
 
-/// More parts than any record has levels.
+/// Maximum number of parts of a reference, more than any record has levels.
 const MOST_PARTS: usize = 64;
 
-/// A text that is no reference.
+/// Error for a text that is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceError {
     text: String,

@@ -1,6 +1,6 @@
-//! Avro: schemas, and data in binary without a header (Avro specification 1.12, "Binary Encoding").
+//! Avro: schemas, and binary data without a header (Avro specification 1.12, "Binary Encoding").
 //!
-//! Logical types stay what they are underneath: a timestamp is a whole number, a decimal is bytes.
+//! Logical types keep their underlying type: a timestamp is an integer, a decimal is bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use crate::text::same;
 use crate::value::{Map, Value};
 use crate::wire::refill;
 
-/// Levels of nested data.
+/// Maximum nesting depth of data.
 const MOST_LEVELS: usize = 200;
-/// Values that need no bytes (nulls in a list) and that data may have all the same.
+/// Maximum number of values that take no bytes, such as nulls in a list.
 const MOST_EMPTY: usize = 100_000;
 
-/// A parsed schema: types that refer to each other by their places.
+/// A parsed schema: types that refer to each other by index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Avro {
     types: Vec<Type>,
@@ -39,7 +39,7 @@ enum Type {
     Record(Vec<(String, usize)>),
 }
 
-/// What is wrong with a schema or with data.
+/// Error in a schema or in data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AvroError(String);
 
@@ -63,7 +63,7 @@ impl Avro {
         Ok(Avro { types: parser.types, root })
     }
 
-    /// The fields of a record or map in binary, in the memory of a map that is done with.
+    /// Decodes the fields of a record or map; reuses the memory of `spare`.
     pub(crate) fn decode(&self, bytes: &[u8], spare: Map) -> Result<Map, AvroError> {
         let mut decoder = Decoder { avro: self, left: bytes, empty: MOST_EMPTY };
         let mut value = Value::Map(spare);
@@ -77,7 +77,7 @@ impl Avro {
         }
     }
 
-    /// Appends the fields in binary; `false`: they do not fit the schema, and `out` holds a part of them.
+    /// Appends the encoded fields. Returns `false` if they do not fit the schema; `out` then contains a part of them.
     pub(crate) fn encode(&self, map: &Map, out: &mut Vec<u8>) -> bool {
         self.encode_map(self.root, map, out).is_some()
     }
@@ -139,7 +139,7 @@ impl Avro {
                 out.push(0);
             }
             Type::Record(fields) => {
-                // Most schemas have their fields in the order of the names, as maps have them.
+                // Most schemas have their fields in name order, as maps do.
                 let mut entries = map.iter().peekable();
                 let mut found = 0;
                 for (name, field) in fields {
@@ -170,7 +170,7 @@ impl Avro {
     }
 }
 
-/// A number in zigzag and base 128.
+/// Writes a zigzag integer in base 128.
 fn long(number: i64, out: &mut Vec<u8>) {
     let mut rest = (number << 1 ^ number >> 63) as u64;
     while rest >= 0x80 {
@@ -187,7 +187,7 @@ fn counted(bytes: &[u8], out: &mut Vec<u8>) {
 
 struct Parser {
     types: Vec<Type>,
-    /// Places of named types, by full name.
+    /// Indices of named types, by full name.
     names: BTreeMap<String, usize>,
 }
 
@@ -224,7 +224,7 @@ impl Parser {
                         let given = object.get("namespace").and_then(serde_json::Value::as_str);
                         let full = full_name(name, given.unwrap_or(space));
                         let space = full.rsplit_once('.').map_or("", |(space, _)| space).to_owned();
-                        // Known before its parts, which may refer to it.
+                        // Register the name before its parts, which may refer to it.
                         let place = self.add(Type::Null);
                         if self.names.insert(full.clone(), place).is_some() {
                             return wrong(format!("the schema defines {full:?} twice"));
@@ -289,12 +289,12 @@ fn full_name(name: &str, space: &str) -> String {
 struct Decoder<'a, 'b> {
     avro: &'a Avro,
     left: &'b [u8],
-    /// How many values without bytes may still come.
+    /// Remaining number of values without bytes.
     empty: usize,
 }
 
 impl Decoder<'_, '_> {
-    /// Makes `to` the value that comes.
+    /// Decodes a value into `to`.
     fn value(&mut self, place: usize, to: &mut Value, levels: usize) -> Result<(), AvroError> {
         let Some(below) = levels.checked_sub(1) else { return wrong("the data are nested too deep") };
         let avro = self.avro;
@@ -357,7 +357,7 @@ impl Decoder<'_, '_> {
         Ok(())
     }
 
-    /// Makes `map` the fields that come. Where it has them already, in the order of the schema, its memory stays.
+    /// Decodes fields into `map`. If the map has the same keys in the order of the schema, reuses its memory.
     fn fields(&mut self, fields: &[(String, usize)], map: &mut Map, levels: usize) -> Result<(), AvroError> {
         if map.len() == fields.len()
             && map.keys().zip(fields).all(|(key, (name, _))| same(key.as_bytes(), name.as_bytes()))
@@ -376,7 +376,8 @@ impl Decoder<'_, '_> {
         Ok(())
     }
 
-    /// Items in blocks: a count, then the items, up to a count of 0; a negative count is followed by a size.
+    /// Reads items in blocks: a count, then the items, until a count of 0. A negative count is followed by the size in
+    /// bytes.
     fn blocks(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), AvroError>) -> Result<(), AvroError> {
         loop {
             let count = self.long()?;

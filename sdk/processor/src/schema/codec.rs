@@ -22,30 +22,30 @@ const SWITCHES: [(&str, &str); 4] = [
     ("sdk.schema.encode.payload.enabled", "Whether the payload is encoded again, where the metadata name its schema."),
 ];
 
-/// Schemas are looked up once; few are in use at a time, but a processor may live for years.
+/// Maximum number of cached schemas. Few are in use at a time, but a processor may run for years.
 const MOST_CACHED: usize = 256;
 
-/// Where the metadata name the schema of the key, and of the payload.
+/// Metadata keys of the schema of the key, and of the payload.
 const KEYS: [[&str; 2]; 2] =
     [[KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION], [PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION]];
 
-/// Decodes and encodes records, as far as it is switched on.
+/// Decodes and encodes records, as enabled in the settings.
 #[derive(Debug)]
 pub(crate) struct Codec {
     /// For the key and for the payload.
     decode: [bool; 2],
     encode: [bool; 2],
-    /// By subject and version.
+    /// Schemas by subject and version.
     schemas: BTreeMap<(String, i32), Rc<Avro>>,
-    /// What was named last for the key and for the payload, before the processor and after it: mostly the next record
-    /// names the same.
+    /// Last named schemas for the key and the payload, before and after the processor: usually the next record names
+    /// the same.
     recent: [[Option<Recent>; 2]; 2],
     /// Versions of inferred schemas, by subject and text.
     inferred: BTreeMap<(String, String), i32>,
     warned: [bool; 2],
-    /// What was encoded, in whose memory the next data are decoded.
+    /// Encoded maps, whose memory is reused for decoding.
     maps: Vec<Map>,
-    /// What was decoded, in whose memory the same data are encoded again.
+    /// Decoded bytes, whose memory is reused for encoding.
     bytes: Vec<Vec<u8>>,
 }
 
@@ -64,33 +64,33 @@ impl Default for Codec {
     }
 }
 
-/// A schema that metadata name.
+/// A schema named in metadata.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     subject: String,
-    /// As the metadata have it.
+    /// Version as written in the metadata.
     written: String,
     version: i32,
 }
 
-/// A schema, and its parsed form once it was needed.
+/// A schema, and its parsed form after first use.
 #[derive(Debug)]
 struct Recent {
     named: Rc<Named>,
     avro: Option<Rc<Avro>>,
 }
 
-/// On which side of the processor a schema is used.
+/// Side of the processor on which a schema is used.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Before,
     After,
 }
 
-/// What the metadata say of the schemas: subject and version of the key's, subject and version of the payload's.
+/// Schema names in the metadata: subject and version for the key, then for the payload.
 type Texts<'m> = [[Option<&'m str>; 2]; 2];
 
-/// The schemas that a record named for its key and payload before it was processed.
+/// Schemas that a record named for its key and payload before it was processed.
 #[derive(Debug, Default)]
 pub(crate) struct Attached([Option<Rc<Named>>; 2]);
 
@@ -101,7 +101,7 @@ impl Codec {
         }
     }
 
-    /// Takes the switches out of the settings. `None`: problems were noted there.
+    /// Removes the switches from the settings. Returns `None` if problems were recorded there.
     pub(crate) fn configure(settings: &mut Settings) -> Option<Self> {
         let [decode_key, decode_payload, encode_key, encode_payload] =
             SWITCHES.map(|(name, _)| settings.take_switch(name));
@@ -116,7 +116,7 @@ impl Codec {
         self.decode == [false; 2] && self.encode == [false; 2]
     }
 
-    /// Decodes what the metadata name a schema of, and says which schemas they named.
+    /// Decodes the data whose schema is in the metadata; returns the named schemas.
     pub(crate) fn decode(&mut self, record: &mut Record) -> Result<Attached, Error> {
         let mut attached = Attached::default();
         let Record { metadata, key, payload, .. } = record;
@@ -143,23 +143,23 @@ impl Codec {
                     None => {}
                 }
             }
-            // What is wrong with a name is said where it is used.
+            // An invalid name is reported where it is used.
             attached.0[i] = named.ok().flatten().filter(|_| self.encode[i]);
         }
         Ok(attached)
     }
 
-    /// Forgets the memory that a smaller batch than the last one has left.
+    /// Frees unused maps after a batch is decoded.
     pub(crate) fn decoded_all(&mut self) {
         self.maps.clear();
     }
 
-    /// The same after the processor.
+    /// Frees unused buffers after a batch is encoded.
     pub(crate) fn encoded_all(&mut self) {
         self.bytes.clear();
     }
 
-    /// Encodes what is structured and has a schema.
+    /// Encodes structured data that has a schema.
     pub(crate) fn encode(&mut self, record: &mut Record, attached: &Attached) -> Result<(), Error> {
         let Record { metadata, key, payload, .. } = record;
         let named = {
@@ -173,8 +173,7 @@ impl Codec {
             let Some(mut named) = named? else { continue };
             let mut encoded = self.encoded(i, &named, &data)?;
             if encoded.is_none() && attached.0[i].as_ref() == Some(&named) {
-                // The processor changed the shape of the data.
-                // The side after the change decides.
+                // The processor changed the shape of the data. The side after the change decides.
                 let shape = data.iter().flatten().rev().find_map(|data| data.as_structured());
                 let text = shape.map(infer).transpose()?.unwrap_or_default();
                 let version = self.create(&named.subject, text)?;
@@ -195,7 +194,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Both sides in binary, as far as they are structured; `None`: one of them does not fit the schema.
+    /// Encodes both sides if they are structured; returns `None` if one does not fit the schema.
     fn encoded(
         &mut self,
         i: usize,
@@ -220,7 +219,7 @@ impl Codec {
         Ok(Some(encoded))
     }
 
-    /// The schema of a subject and a version, where both are there.
+    /// Returns the schema of a subject and version, if both are present.
     fn named(&mut self, side: Side, i: usize, texts: [Option<&str>; 2]) -> Result<Option<Rc<Named>>, Error> {
         let [Some(subject), Some(written)] = texts else { return Ok(None) };
         let recent = &mut self.recent[side as usize][i];
@@ -260,7 +259,7 @@ impl Codec {
         Ok(avro)
     }
 
-    /// The version of an inferred schema.
+    /// Returns the version of an inferred schema.
     fn create(&mut self, subject: &str, text: String) -> Result<i32, Error> {
         let key = (subject.to_owned(), text);
         if let Some(version) = self.inferred.get(&key) {
@@ -286,7 +285,7 @@ impl Named {
     }
 }
 
-/// One pass over the metadata: each look-up would compare long keys that begin alike.
+/// Reads the schema names in one pass over the metadata: separate look-ups would compare long keys with equal prefixes.
 fn texts(metadata: &Metadata) -> Texts<'_> {
     let mut texts = Texts::default();
     for (key, value) in metadata {
@@ -301,7 +300,7 @@ fn texts(metadata: &Metadata) -> Texts<'_> {
     texts
 }
 
-/// What has the schema of the key, and what has that of the payload.
+/// Returns the data with the schema of the key, and that with the schema of the payload.
 fn sides<'r>(key: &'r mut Data, payload: &'r mut Change) -> [[Option<&'r mut Data>; 2]; 2] {
     [[None, Some(key)], [Some(&mut payload.before), Some(&mut payload.after)]]
 }

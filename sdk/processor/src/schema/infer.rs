@@ -1,16 +1,15 @@
-//! The Avro schema of data.
+//! Inference of Avro schemas from data.
 //!
-//! Structured data are a record named `record` with its fields in the order of their names, so that equal shapes
-//! give equal text. Maps within are Avro maps, whose values, as the items of lists, may be null or any of the types
-//! that occur.
+//! Structured data becomes a record named `record` with its fields in name order, so that equal shapes give equal text.
+//! Nested maps become Avro maps. Values of maps and items of lists may be null or any of the occurring types.
 
 use crate::error::Error;
 use crate::value::{Map, Value};
 
-/// The schema of these fields.
+/// Returns the schema of these fields.
 ///
 /// # Errors
-/// The name of a field is no name in Avro.
+/// Fails if the name of a field is not valid in Avro.
 pub(crate) fn infer(map: &Map) -> Result<String, Error> {
     let mut text = String::from(r#"{"name":"record","type":"record","fields":["#);
     for (i, (name, value)) in map.iter().enumerate() {
@@ -34,7 +33,7 @@ pub(crate) fn infer(map: &Map) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The types that occur in one place.
+/// Types that occur in one place.
 #[derive(Default)]
 struct Shape {
     boolean: bool,
@@ -72,7 +71,7 @@ impl Shape {
         }
     }
 
-    /// The type of a field: the one that occurs, or what may be text where the value is null.
+    /// Writes the type of a field: the type of its value, or optional text for null.
     fn write_field(&self, text: &mut String) {
         let types = self.types();
         match types.as_slice() {
@@ -81,7 +80,7 @@ impl Shape {
         }
     }
 
-    /// The type of values in a list or map.
+    /// Writes the type of values in a list or map.
     fn write_nullable(&self, text: &mut String) {
         let types = self.types();
         text.push_str(r#"["null","#);

@@ -1,4 +1,4 @@
-//! Commands of the host and the responses to them.
+//! Commands of the host, and their responses.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::processor::Output;
 use crate::record::Record;
 use crate::specification::Specification;
 
-/// What the host wants.
+/// A command of the host.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Specify,
@@ -17,11 +17,11 @@ pub(crate) enum Command {
     Open,
     Process(Vec<Record>),
     Teardown,
-    /// A command of a later protocol.
+    /// A command of a later version of the protocol.
     Unknown,
 }
 
-/// What the guest answers.
+/// A response of the guest.
 #[derive(Debug)]
 pub(crate) enum Response {
     Error(Error),
@@ -33,7 +33,7 @@ pub(crate) enum Response {
 }
 
 impl Command {
-    /// Reads it; its records come into the memory of those in `spare`, as far as there are.
+    /// Reads a command; its records reuse the memory of those in `spare`.
     pub(crate) fn read(bytes: &[u8], spare: Vec<Record>) -> Result<Self, Malformed> {
         let mut from = Reader(bytes);
         let mut command = Command::Unknown;
@@ -64,7 +64,7 @@ impl Command {
                             count += 1;
                         }
                     }
-                    // What a smaller command does not need is not kept for a larger one that may never come.
+                    // Free the memory that this smaller command does not need, because a larger one may never come.
                     records.truncate(count);
                     Command::Process(records)
                 }
@@ -77,7 +77,7 @@ impl Command {
 }
 
 impl Response {
-    /// Writes it over what `buffer` holds.
+    /// Writes the response to `buffer`, replacing its content.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>) {
         buffer.clear();
         let mut to = Writer(std::mem::take(buffer));
@@ -142,7 +142,7 @@ impl Specification {
     }
 }
 
-/// The other side, for the stand-in of the host in tests.
+/// The other side, for the host's replacement in tests.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod host_side {
     use super::*;
@@ -173,7 +173,7 @@ pub(crate) mod host_side {
         }
     }
 
-    /// The number of the kind of a response, and what is in it.
+    /// Returns the number of a response's kind, and its content.
     pub(crate) fn response(bytes: &[u8]) -> Result<(u64, &[u8]), Malformed> {
         let field = Reader(bytes).next()?.ok_or(Malformed::Truncated)?;
         Ok((field.0, field.1.bytes()?))
@@ -197,7 +197,7 @@ pub(crate) mod host_side {
         Ok(record)
     }
 
-    /// The results of a response to `process`.
+    /// Returns the results of a response to `process`.
     pub(crate) fn outputs(bytes: &[u8]) -> Result<Vec<Result<Output, Error>>, Malformed> {
         let (mut elements, mut outputs) = (Reader(bytes), Vec::new());
         while let Some((_, field)) = elements.next()? {

@@ -1,8 +1,8 @@
-//! Reading protobuf.
+//! Reads protobuf.
 
 use std::fmt;
 
-/// Bytes that are no message of the protocol.
+/// Error for bytes that are not a message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Truncated,
@@ -78,7 +78,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Malformed> {
 pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
 
 impl<'b> Reader<'b> {
-    /// The next field with its number; `None` at the end.
+    /// Reads the next field with its number; returns `None` at the end.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Field<'b>)>, Malformed> {
         // Nearly all are bytes, with one byte for the tag and one for the length.
@@ -118,7 +118,7 @@ impl<'b> Reader<'b> {
         Ok(Some((tag >> 3, field)))
     }
 
-    /// An entry of a map. Its key is text, which is not looked at here.
+    /// Reads an entry of a map. Does not check that the key is valid text.
     pub(crate) fn entry(mut self) -> Result<(&'b [u8], Option<Field<'b>>), Malformed> {
         let (mut key, mut value): (&[u8], _) = (&[], None);
         while let Some((number, field)) = self.next()? {
@@ -146,7 +146,7 @@ impl<'b> Reader<'b> {
     fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for (i, &byte) in self.0.iter().enumerate() {
-            // The tenth byte has the last bit.
+            // The tenth byte contains only the last bit.
             if i == 9 && byte > 1 {
                 return Err(Malformed::Varint);
             }

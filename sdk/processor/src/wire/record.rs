@@ -1,4 +1,4 @@
-//! Records.
+//! Records in protobuf.
 
 use super::read::{Field, Malformed, Reader, text};
 use super::refill;
@@ -8,15 +8,15 @@ use crate::record::{Data, Operation, Record};
 use crate::text::same;
 use crate::value::{Map, Value, base64};
 
-/// Levels of structured data; enough for any data, and few enough for the stack of a module.
+/// Maximum nesting depth of structured data: enough for any data, and few enough for the stack of a module.
 const MOST_LEVELS: usize = 200;
 
 impl Record {
-    /// Makes it the one in the message, in the memory of what it was.
+    /// Reads the record from the message; reuses the memory of the old content.
     pub(super) fn read(&mut self, whole: Reader<'_>) -> Result<(), Malformed> {
         let (mut position, mut operation): (&[u8], _) = (&[], Operation::default());
         let (mut key, mut before, mut after) = (None, None, None);
-        // The entries have the keys that are there, so far.
+        // True while the entries have the same keys as the old ones.
         let (mut places, mut alike) = (self.metadata.iter_mut(), true);
         let mut from = whole;
         while let Some((number, field)) = from.next()? {
@@ -59,7 +59,7 @@ impl Record {
         to.bytes(1, &self.position);
         to.number(2, self.operation.number());
         for (key, value) in &self.metadata {
-            // Under two names that are one on the wire, ours wins.
+            // If two names are the same key, the processor's name takes precedence.
             if let std::borrow::Cow::Owned(ours) = metadata::ours(key)
                 && self.metadata.contains_key(&ours)
             {
@@ -79,7 +79,8 @@ impl Record {
     }
 }
 
-/// The metadata of a record. A map that is made of all of them at once compares far fewer keys than one that grows.
+/// Reads the metadata of a record. A map that is built from all entries at once compares far fewer keys than one that
+/// grows.
 fn read_metadata(mut from: Reader<'_>) -> Result<Metadata, Malformed> {
     let (mut renamed, mut kept) = (Vec::new(), Vec::new());
     while let Some((number, field)) = from.next()? {
@@ -93,13 +94,13 @@ fn read_metadata(mut from: Reader<'_>) -> Result<Metadata, Malformed> {
             std::borrow::Cow::Borrowed(key) => kept.push((key.to_owned(), value)),
         }
     }
-    // Of equal keys the last one stays: a record that carries both names was given ours by us.
+    // Of equal keys the last one stays: the service has set the one with this crate's name.
     renamed.append(&mut kept);
     Ok(renamed.into_iter().collect())
 }
 
 impl Data {
-    /// Makes them those in the message, in the memory of what they were; absent where there is none.
+    /// Reads the data from the message, reusing the memory of the old content; absent if there is none.
     fn read(&mut self, from: Option<Reader<'_>>) -> Result<(), Malformed> {
         let mut data = None;
         if let Some(mut from) = from {
@@ -132,7 +133,7 @@ impl Data {
     }
 }
 
-/// Makes a map the one in the message. Where it has the same keys its memory stays.
+/// Reads a map from the message. If it has the same keys, reuses its memory.
 fn read_map(whole: Reader<'_>, place: &mut Map, levels: usize) -> Result<(), Malformed> {
     let mut places = place.iter_mut();
     let mut from = whole;
@@ -173,7 +174,7 @@ fn entry_value(field: Option<Field<'_>>, place: &mut Value, levels: usize) -> Re
     }
 }
 
-/// Makes a value the one in the message.
+/// Reads a value from the message.
 fn read_value(mut from: Reader<'_>, place: &mut Value, levels: usize) -> Result<(), Malformed> {
     let below = levels.checked_sub(1).ok_or(Malformed::Depth)?;
     let mut read = false;

@@ -1,11 +1,12 @@
-//! Values in the memory of others that are done with.
+//! Assigns values and reuses the memory of the old ones.
 //!
-//! In a module a call of the allocator costs as much as copying a hundred bytes, and most records of a stream have the
-//! fields of the one before.
+//! In a module, a call of the allocator costs as much as copying a hundred bytes, and most records of a stream have the
+//! fields of the previous one.
 
 use crate::value::Value;
 
-/// Larger memory is not kept: values that are seldom large would hold it for the rest of the processor's life.
+/// Maximum capacity in bytes that is reused. Values that are rarely large would keep larger memory for the rest of the
+/// processor's life.
 const LARGEST: usize = 4096;
 
 pub(crate) fn bytes(place: &mut Vec<u8>, bytes: &[u8]) {
@@ -24,7 +25,7 @@ pub(crate) fn text(place: &mut String, text: &str) {
     place.push_str(text);
 }
 
-/// Makes a value this text.
+/// Assigns this text to a value.
 pub(crate) fn text_value(place: &mut Value, with: &str) {
     match place {
         Value::Text(place) => text(place, with),

@@ -1,11 +1,11 @@
-//! Messages of the schema and HTTP calls.
+//! Messages of the schema and HTTP functions.
 
 use super::read::{Malformed, Reader};
 use super::write::Writer;
 use crate::http::{Header, Request, Response};
 use crate::schema::Schema;
 
-/// Avro, the one schema type of the protocol.
+/// Avro, the only schema type of the protocol.
 const AVRO: u64 = 1;
 
 pub(crate) fn create_schema(subject: &str, text: &str) -> Vec<u8> {
@@ -19,12 +19,12 @@ pub(crate) fn create_schema(subject: &str, text: &str) -> Vec<u8> {
 pub(crate) fn get_schema(subject: &str, version: i32) -> Vec<u8> {
     let mut to = Writer::default();
     to.bytes(1, subject.as_bytes());
-    // Negative numbers of 32 bits take 64 on the wire.
+    // Negative numbers of 32 bits take 64 in the protocol.
     to.number(2, i64::from(version) as u64);
     to.0
 }
 
-/// The answer to both.
+/// Reads the answer to both functions.
 pub(crate) fn schema_answer(bytes: &[u8]) -> Result<Schema, Malformed> {
     let mut from = Reader(bytes);
     let mut schema = Schema { subject: String::new(), version: 0, id: 0, text: String::new() };
@@ -77,7 +77,7 @@ fn write_header(field: u32, header: &Header, to: &mut Writer) {
     });
 }
 
-/// One message has a name and all its values.
+/// Reads a message with a name and all its values.
 fn read_header(mut from: Reader<'_>, to: &mut Vec<Header>) -> Result<(), Malformed> {
     let (mut name, mut values) = ("", Vec::new());
     while let Some((number, field)) = from.next()? {
@@ -91,12 +91,12 @@ fn read_header(mut from: Reader<'_>, to: &mut Vec<Header>) -> Result<(), Malform
     Ok(())
 }
 
-/// The other side, for the stand-in of the host in tests.
+/// The other side, for the host's replacement in tests.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod host_side {
     use super::*;
 
-    /// What a schema call asks for: the subject, and the version or the text.
+    /// Request of a schema function: the subject, and the version or the text.
     pub(crate) struct Asked<'b> {
         pub(crate) subject: &'b str,
         pub(crate) version: i32,

@@ -1,18 +1,19 @@
-//! Writing protobuf.
+//! Writes protobuf.
 
-/// Appends the fields of a message. Nested messages are written in place; their length is put before them after.
+/// Appends the fields of a message. Nested messages are written in place, and their length is inserted before them
+/// afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// A number; 0 is left out, as it is what an absent field means.
+    /// Writes a number. Leaves out 0, which is the meaning of a missing field.
     pub(crate) fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             self.always_number(field, number);
         }
     }
 
-    /// A number of a choice of fields, where 0 is not the same as none.
+    /// Writes a number of a oneof, where 0 differs from a missing field.
     pub(crate) fn always_number(&mut self, field: u32, number: u64) {
         self.varint(u64::from(field) << 3);
         self.varint(number);
@@ -23,20 +24,20 @@ impl Writer {
         self.0.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// Bytes or text; nothing where there are none.
+    /// Writes bytes or text, unless empty.
     pub(crate) fn bytes(&mut self, field: u32, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.always_bytes(field, bytes);
         }
     }
 
-    /// Bytes or text of a choice of fields, where empty is not the same as none.
+    /// Writes bytes or text of a oneof, where empty differs from a missing field.
     pub(crate) fn always_bytes(&mut self, field: u32, bytes: &[u8]) {
         self.head(field, bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
-    /// Text in pieces; nothing where it is empty.
+    /// Writes text in pieces, unless empty.
     pub(crate) fn joined(&mut self, field: u32, pieces: [&str; 2]) {
         let length: usize = pieces.iter().map(|piece| piece.len()).sum();
         if length > 0 {
@@ -66,7 +67,7 @@ impl Writer {
         self.0[start..=start + more].copy_from_slice(&digits[..=more]);
     }
 
-    /// The tag of a field of this many bytes, and their number.
+    /// Writes the tag of a field and its length in bytes.
     fn head(&mut self, field: u32, length: usize) {
         match (u8::try_from(field), u8::try_from(length)) {
             (Ok(field @ ..16), Ok(length @ ..0x80)) => self.0.extend_from_slice(&[field << 3 | 2, length]),

@@ -1,9 +1,9 @@
-//! What assistants give to tools. The types are also the schemas of that.
+//! Arguments of the tools. Their schemas are generated from these types.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// A pipeline that is given as text.
+/// A pipeline as text.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Text {
@@ -19,10 +19,10 @@ pub(super) struct Text {
 pub(super) struct Plan {
     /// The text of a pipeline file, in YAML. Give this or `id`.
     pub(super) config: Option<String>,
-    /// Id of a pipeline of the service's directory. Give this or `config`.
+    /// Id of a pipeline in the service's directory. Give this or `config`.
     pub(super) id: Option<String>,
-    /// `lowered` is what the file says, `rewritten` is after all rewrites, `fused` (which is meant if nothing is said) are
-    /// the stages that run.
+    /// `lowered` is the pipeline as written, `rewritten` is after all rewrites, `fused` (the default) shows the stages
+    /// that run.
     #[schema(pattern = "^(lowered|rewritten|fused)$")]
     pub(super) stage: Option<String>,
     /// Treat warnings as errors.
@@ -35,12 +35,12 @@ pub(super) struct Plan {
 pub(super) struct DryRun {
     /// The text of a pipeline file, in YAML. Give this or `id`.
     pub(super) config: Option<String>,
-    /// Id of a pipeline of the service's directory. Give this or `config`.
+    /// Id of a pipeline in the service's directory. Give this or `config`.
     pub(super) id: Option<String>,
-    /// Most records of each source; 5 if nothing is said.
+    /// Maximum number of records of each source. Default: 5.
     #[schema(minimum = 1, maximum = 100)]
     pub(super) records: Option<u32>,
-    /// How long to wait for them; 5 if nothing is said.
+    /// How long to wait for records. Default: 5.
     #[schema(minimum = 1, maximum = 20)]
     pub(super) timeout_seconds: Option<u32>,
 }
@@ -50,21 +50,21 @@ pub(super) struct DryRun {
 pub(super) struct Trial {
     /// The text of a pipeline file, in YAML.
     pub(super) config: String,
-    /// The text of a file of tests, in YAML.
+    /// The text of a test file, in YAML.
     pub(super) tests: String,
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Plugin {
-    /// The plugin, as pipelines name it; without it, all are listed.
+    /// Name of the plugin, as pipelines write it. Default: list all.
     pub(super) name: Option<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Code {
-    /// The code of an error, as `pipeline.not_found`.
+    /// An error code, for example `pipeline.not_found`.
     pub(super) code: String,
 }
 
@@ -84,17 +84,17 @@ pub(super) struct Id {
 pub(super) struct Inspect {
     /// Id of the pipeline.
     pub(super) id: String,
-    /// Id of the connector or processor to look at; without it, what the sources read.
+    /// Id of the connector or processor to inspect. Default: the records that the sources read.
     pub(super) at: Option<String>,
     /// `before` or `after` that node.
     #[schema(pattern = "^(before|after)$")]
     pub(super) side: Option<String>,
-    /// Only records that this condition holds for: `{{ gt .Payload.After.amount 10 }}`.
+    /// Only records for which this condition holds: `{{ gt .Payload.After.amount 10 }}`.
     pub(super) r#where: Option<String>,
-    /// How many records; 10 if nothing is said.
+    /// Number of records. Default: 10.
     #[schema(minimum = 1, maximum = 100)]
     pub(super) records: Option<u32>,
-    /// How long to wait for them; 5 if nothing is said.
+    /// How long to wait for records. Default: 5.
     #[schema(minimum = 1, maximum = 20)]
     pub(super) timeout_seconds: Option<u32>,
 }
@@ -104,12 +104,12 @@ pub(super) struct Inspect {
 pub(super) struct Letters {
     /// Id of the pipeline.
     pub(super) id: String,
-    /// How many, the newest first; 20 if nothing is said.
+    /// Maximum number of dead letters, newest first. Default: 20.
     #[schema(minimum = 1, maximum = 100)]
     pub(super) limit: Option<u32>,
-    /// Only those with a smaller number.
+    /// Only dead letters with a smaller number.
     pub(super) before: Option<u64>,
-    /// Only those that this condition holds for.
+    /// Only records for which this condition holds.
     pub(super) r#where: Option<String>,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Letter {
 pub(super) struct Apply {
     /// The text of a pipeline file, in YAML.
     pub(super) config: String,
-    /// The hash that apply_preview gave: what is applied is what was shown.
+    /// The hash that apply_preview returned. It makes sure that the pipeline is applied as shown.
     pub(super) hash: String,
     /// Treat warnings as errors.
     #[serde(default)]
@@ -139,7 +139,7 @@ pub(super) struct Apply {
 pub(super) struct Stop {
     /// Id of the pipeline.
     pub(super) id: String,
-    /// Drop what is on its way instead of delivering it; it is read again at the next start.
+    /// Drop records in flight instead of delivering them. They are read again at the next start.
     #[serde(default)]
     pub(super) force: bool,
 }
@@ -151,10 +151,10 @@ pub(super) struct Replay {
     pub(super) id: String,
     /// Numbers of dead letters. Give this or `all`.
     pub(super) numbers: Option<Vec<u64>>,
-    /// Replay all of them.
+    /// Replay all dead letters.
     #[serde(default)]
     pub(super) all: bool,
-    /// `step` (which is meant if nothing is said) is where it failed, `start` is the beginning of the pipeline.
+    /// Where records enter the pipeline: `step` (the default) where they failed, `start` at its beginning.
     #[schema(pattern = "^(step|start)$")]
     pub(super) from: Option<String>,
 }
@@ -166,7 +166,7 @@ pub(super) struct Purge {
     pub(super) id: String,
     /// Numbers of dead letters. Give this or `all`.
     pub(super) numbers: Option<Vec<u64>>,
-    /// Remove all of them.
+    /// Purge all dead letters.
     #[serde(default)]
     pub(super) all: bool,
 }
@@ -178,7 +178,7 @@ pub(super) struct Reset {
     pub(super) id: String,
     /// Only this source.
     pub(super) connector: Option<String>,
-    /// Do it; otherwise it is only said what would be done.
+    /// Reset the positions. Without it, the answer only says what would change.
     #[serde(default)]
     pub(super) yes: bool,
 }

@@ -1,4 +1,4 @@
-//! The plan of the service for one pipeline.
+//! The service's plan for one pipeline.
 
 use std::fmt::Write as _;
 
@@ -9,20 +9,20 @@ use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
 use crate::terminal::Style;
 
-/// Changes, planned or done.
+/// Changes, planned or applied.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Diff {
     pub(super) pipeline_id: String,
     #[serde(default)]
     pub(super) changes: Vec<DiffChange>,
-    /// Whether the service has to drain the pipeline for it.
+    /// Whether the service has to drain the pipeline to apply them.
     #[serde(default)]
     restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
     #[serde(default)]
     pub(super) rereads: Vec<Repeat>,
-    /// What the changes mean for positions that are stored.
+    /// Effects of the changes on stored positions.
     #[serde(default)]
     notes: Vec<String>,
     pub(super) hash: String,
@@ -49,10 +49,10 @@ impl Diff {
     }
 }
 
-/// Reads the answer of the service.
+/// Parses the answer of the service.
 ///
 /// # Errors
-/// It is of another program, or of another version of this one.
+/// The answer comes from another program, or from another version of this one.
 pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
     Diff::deserialize(plan).map_err(|error| {
         let message = format!("the service answered what this program does not understand: {error}");
@@ -60,7 +60,7 @@ pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Repo
     })
 }
 
-/// The changes in lines for people. Values are not shown.
+/// Formats the changes as text. Values are not shown.
 pub(super) fn told(diff: &Diff, color: bool) -> String {
     let notes = || diff.notes.iter().map(|note| format!("Note: {note}\n"));
     if !diff.differs() {

@@ -1,4 +1,4 @@
-//! Pipelines of the service that no file declares.
+//! Deletes pipelines of the service that no file declares.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::cli::remote::Remote;
 use crate::client::escaped;
 use crate::terminal::Style;
 
-/// How often and how long a stopping pipeline is looked at: the service drains it within its own time limit.
+/// Interval and number of polls for a stopping pipeline. The service drains it within its own time limit.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 600;
 
-/// A pipeline that the service has and no file declares.
+/// A pipeline that the service has and no given file declares.
 pub(super) struct Surplus {
     pub(super) id: String,
     /// Whether it runs.
     live: bool,
-    /// Whether a file of the service declares it: only that file can remove it.
+    /// Whether a file of the service declares it. Then only a change of that file can remove it.
     from_file: bool,
     deleted: bool,
 }
@@ -46,7 +46,7 @@ impl Shown {
     }
 }
 
-/// The pipelines of the service that are not in `declared`.
+/// Returns the pipelines of the service that are not in `declared`.
 pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<Surplus>, Box<Report>> {
     let all: Vec<Shown> = remote.get("/v1/pipelines")?;
     let surplus = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
@@ -61,7 +61,7 @@ pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<Surplus>
 }
 
 impl Surplus {
-    /// Whether the service may delete it.
+    /// Returns `true` if the service can delete it.
     pub(super) fn can_go(&self) -> bool {
         !self.from_file
     }
@@ -85,7 +85,7 @@ impl Surplus {
         json!({ "pipelineId": self.id, "declaredInFile": self.from_file, "deleted": self.deleted })
     }
 
-    /// Drains, stops and deletes it.
+    /// Drains, stops and deletes the pipeline.
     pub(super) fn delete(&mut self, remote: &Remote) -> Result<(), Box<Report>> {
         let path = format!("/v1/pipelines/{}", escaped(&self.id));
         if self.live {

@@ -13,23 +13,23 @@ use crate::pipelines::script_path;
 
 /// A pipeline of a file.
 pub(super) struct Target {
-    /// The file.
+    /// Path of the file.
     pub(super) path: PathBuf,
-    /// Its whole text.
+    /// Text of the whole file.
     pub(super) yaml: String,
-    /// The id of the pipeline; `None` where the text does not tell it.
+    /// Id of the pipeline; `None` if it cannot be parsed from the text.
     id: Option<Str>,
     /// Whether the file declares other pipelines too.
     several: bool,
 }
 
 impl Target {
-    /// The pipeline to name to the service, where its text alone does not tell which one is meant.
+    /// Returns the id that the request must name, if the text declares several pipelines.
     pub(super) fn asked(&self) -> Option<&str> {
         if self.several { self.id.as_deref() } else { None }
     }
 
-    /// For people.
+    /// Returns a name for messages.
     pub(super) fn name(&self) -> String {
         match &self.id {
             Some(id) => format!("{id} ({})", self.path.display()),
@@ -38,7 +38,7 @@ impl Target {
     }
 }
 
-/// The service knows the values, this machine need not.
+/// Placeholder values for variables: only the service needs the real ones.
 struct Elsewhere;
 
 impl Variables for Elsewhere {
@@ -51,10 +51,10 @@ impl Variables for Elsewhere {
     }
 }
 
-/// All pipelines that the files at the paths declare, in the order of files and places.
+/// Returns all pipelines that the files at the paths declare, in the order of the files.
 ///
 /// # Errors
-/// A file cannot be read or is not text; a pipeline is declared twice; there is none.
+/// A file cannot be read or is not text; a pipeline is declared twice; there is no pipeline.
 pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Context) -> Result<Vec<Target>, Box<Report>> {
     let found = find_pipelines(paths);
     let refused =
@@ -67,7 +67,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     for (file, source) in found.files.iter() {
         let declared = declared(&loaded, file);
         let several = declared.len() > 1;
-        // The service says best what is wrong with a text that declares nothing.
+        // The service reports what is wrong with a text that declares nothing.
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),
@@ -97,8 +97,8 @@ fn pipelines_of(loaded: &Loaded, file: FileId) -> impl Iterator<Item = &Pipeline
     loaded.pipelines.iter().filter(move |pipeline| pipeline.span.file == file)
 }
 
-/// The text of a file with the scripts beside it named by their whole paths: the service knows the text, and not where
-/// its file is.
+/// Returns the text of a file in which paths of scripts are absolute, because the service does not know the directory
+/// of the file.
 fn with_whole_paths<'a>(name: &str, text: &str, pipelines: impl Iterator<Item = &'a PipelineConfig>) -> String {
     let processors = pipelines.flat_map(|pipeline| {
         pipeline.processors.iter().chain(pipeline.connectors.iter().flat_map(|connector| &connector.processors))

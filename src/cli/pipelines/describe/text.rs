@@ -1,4 +1,4 @@
-//! A pipeline for readers.
+//! Formats the description of a pipeline as text.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{Description, Part};
 use crate::cli::answers::{Moment, short};
 use crate::terminal::{Style, age};
 
-/// Writes names and what stands beside them.
+/// Writes names and their values.
 struct Page {
     out: String,
     color: bool,
@@ -27,7 +27,7 @@ impl Page {
         let _ = writeln!(self.out, "\n{text}");
     }
 
-    /// A line `name  value`, left out where there is no value.
+    /// Writes a line `name  value`, or nothing if the value is empty.
     fn field(&mut self, name: &str, value: &str) {
         if !value.is_empty() {
             let value = value.replace('\n', "\\n");
@@ -59,7 +59,7 @@ impl Page {
     }
 }
 
-/// The first line of a text, shortened.
+/// Returns the first line of a text, shortened.
 fn one_line(text: &str) -> String {
     const MOST: usize = 80;
     let line = text.lines().next().unwrap_or_default();

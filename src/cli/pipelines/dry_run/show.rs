@@ -1,4 +1,4 @@
-//! A dry run for readers and for programs.
+//! Formats a dry run as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ use crate::cli::record::{pretty, readable};
 use crate::terminal::Style;
 use crate::trial::trace::{Event, History, Outcome, Step};
 
-/// Most pieces of a split record that are shown.
+/// Maximum number of records of a split that are shown.
 const MOST_PIECES: usize = 10;
 
-/// Writes lines, coloured or not.
+/// Writes lines, with or without colours.
 struct Page<'a> {
     out: &'a mut String,
     color: bool,
@@ -45,7 +45,7 @@ impl Page<'_> {
                 Some(b'@') => Style::DIM,
                 _ => Style::PLAIN,
             };
-            // The mark of a text without line end at its end is of no use here.
+            // Leaves out the remark about a missing newline at the end.
             if !line.starts_with('\\') {
                 self.line(style, &format!("    {line}"));
             }
@@ -53,7 +53,7 @@ impl Page<'_> {
     }
 }
 
-/// Appends what a reader sees.
+/// Appends the dry run as text.
 pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
     let mut page = Page { out, color };
     page.line(Style::BOLD, &format!("pipeline {}", trial.pipeline));
@@ -129,7 +129,7 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
     }
 }
 
-/// The record as the first step saw it: with what the engine adds to every record.
+/// Returns the record as the first processor received it, with the metadata that the engine adds to every record.
 fn first(history: &History) -> &Record {
     history.events.iter().find_map(|event| event.before.as_ref()).unwrap_or(&history.record)
 }
@@ -140,7 +140,7 @@ fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-/// The same for programs, with records as they are everywhere else.
+/// Returns the dry run as JSON, with records in their usual form.
 pub(super) fn json(trial: &Trial, files: &Files) -> Value {
     let records: Vec<Value> = trial.histories.iter().map(|history| record(history, &trial.steps)).collect();
     json!({
@@ -153,7 +153,7 @@ pub(super) fn json(trial: &Trial, files: &Files) -> Value {
     })
 }
 
-/// Something that is hardly meant, with its place in the file.
+/// Converts a probable mistake to JSON, with its place in the file.
 pub(in crate::cli::pipelines) fn doubtful(doubt: &Doubtful, files: &Files) -> Value {
     let place = files.locate(doubt.span);
     json!({

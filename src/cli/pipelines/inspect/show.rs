@@ -1,16 +1,16 @@
-//! A record on a terminal.
+//! Formats a record for a terminal.
 
 use anabranch_graph::record::Record;
 
 use crate::cli::record::{pretty, readable};
 use crate::terminal::{Style, shown};
 
-/// Most lines of a record.
+/// Maximum number of lines of a record.
 const LINES: usize = 60;
-/// Most characters of a line.
+/// Maximum number of characters of a line.
 const WIDTH: usize = 500;
 
-/// A record and where it was seen.
+/// A record and the place where it was captured.
 pub(super) struct Shown<'a> {
     pub(super) number: u64,
     pub(super) place: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// As a block, cut where it is too much to read.
+    /// Returns the record as a block of text, truncated if it is too long.
     pub(super) fn text(&self, color: bool) -> String {
         let (head, body) = match Record::from_json(self.json.as_bytes()) {
             Ok(record) => {

@@ -1,4 +1,4 @@
-//! Results of tests for readers and for programs.
+//! Formats test results as text and as JSON.
 
 use anabranch_graph::diagnostic::RenderStyle;
 use serde_json::{Value as Json, json};
@@ -10,7 +10,7 @@ use crate::terminal::Style;
 use crate::testing::coverage::{Branch, Coverage};
 use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
 
-/// Most lines of a comparison that are shown.
+/// Maximum number of lines of a comparison that are shown.
 const MOST_LINES: usize = 200;
 
 struct Page {
@@ -29,7 +29,7 @@ impl Page {
     }
 }
 
-/// What a reader sees.
+/// Returns the results as text.
 pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool) -> String {
     let mut page = Page { out: String::new(), color, unicode };
     for (number, file) in suite.tests.iter().enumerate() {
@@ -128,7 +128,7 @@ fn failed(suite: &Suite, failure: &Failure, page: &mut Page) {
     }
 }
 
-/// Passed, failed, not valid.
+/// Returns the numbers of passed, failed and invalid tests.
 fn counts(outcome: &Outcome) -> [usize; 3] {
     let count = |is: fn(&Verdict) -> bool| outcome.tests.iter().filter(|test| is(&test.verdict)).count();
     [
@@ -138,7 +138,7 @@ fn counts(outcome: &Outcome) -> [usize; 3] {
     ]
 }
 
-/// Appends what the tests of a pipeline covered.
+/// Appends the coverage of a pipeline.
 pub(super) fn coverage(coverage: &Coverage, out: &mut String) {
     let items = coverage.items();
     let covered = items.iter().filter(|item| item.records > 0).count();
@@ -163,7 +163,7 @@ pub(super) fn coverage(coverage: &Coverage, out: &mut String) {
     }
 }
 
-/// Counts for programs.
+/// Returns the counts as JSON.
 pub(super) fn summary(outcome: &Outcome) -> Json {
     let [passed, failed, invalid] = counts(outcome);
     json!({
@@ -175,7 +175,7 @@ pub(super) fn summary(outcome: &Outcome) -> Json {
     })
 }
 
-/// The results for programs.
+/// Returns the results as JSON.
 pub(super) fn json(suite: &Suite, outcome: &Outcome) -> Json {
     let coverage: Vec<Json> = outcome
         .coverage

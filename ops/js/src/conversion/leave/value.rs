@@ -1,4 +1,4 @@
-//! Values that a script left, beside what they were.
+//! Converts values, and compares them with the previous ones.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::envelope::Envelope;
 use crate::text::{key, name, utf8};
 use crate::view::{self, Remembered, View, property, target};
 
-/// The most elements a list may have: `length` can be set to anything.
+/// Maximum number of elements of a list: scripts can set `length` to any number.
 const MOST_ITEMS: u64 = 1 << 24;
 
-/// A value beside what it was.
+/// Result of the comparison with the previous value.
 enum Left {
     Same,
     New(Value),
@@ -112,7 +112,7 @@ impl Leave<'_> {
         match (time::exact(object, millis, self.context), before) {
             (Some(exact), Some(before)) if exact == *before => Ok(Left::Same),
             (Some(exact), _) => Ok(Left::New(Value::Time(exact))),
-            // Made anew in the place of the same millisecond, as from its text: no reason to lose digits.
+            // A date newly created for the same millisecond, for example from its text, keeps all digits.
             (None, Some(_)) => Ok(Left::Same),
             (None, None) => match DateTime::from_timestamp_millis(millis as i64) {
                 Some(time) => Ok(Left::New(Value::Time(time))),
@@ -152,7 +152,7 @@ impl Leave<'_> {
         Ok(if same { Left::Same } else { Left::New(Value::from(items)) })
     }
 
-    /// The fields of an object; `None` where they are those of `before`.
+    /// Converts the fields of an object; returns `None` if they equal those of `before`.
     pub(super) fn map(
         &mut self,
         object: &JsObject,
@@ -178,7 +178,7 @@ impl Leave<'_> {
         Ok((!same).then_some(map))
     }
 
-    /// The fields of a map that was shown: only those that were touched are read.
+    /// Converts a map that was shown to the script. Reads only fields that the script accessed.
     fn shown_map(&mut self, target: &JsObject, origin: &Arc<Object>, path: Path<'_>) -> Result<Arc<Object>> {
         let mut map = origin.clone();
         let lost = target.downcast_ref::<View>().map(|view| view.lost());
@@ -225,7 +225,7 @@ impl Leave<'_> {
         Ok(Arc::new(Object::from_entries(entries)))
     }
 
-    /// Remembers that an object is being read.
+    /// Marks an object as being converted. Fails if it already is, or is nested too deeply.
     fn enter(&mut self, object: &JsObject, path: Path<'_>) -> Result<()> {
         if self.open.iter().any(|open| JsObject::equals(open, object)) {
             return path.unfit("contains itself");
@@ -237,7 +237,7 @@ impl Leave<'_> {
         Ok(())
     }
 
-    /// The value of a field of a view that was touched, as [`Leave::enumerable`] has it.
+    /// Returns the value of an accessed field of a view, or else that of [`Leave::enumerable`].
     pub(super) fn touched(&mut self, target: &JsObject, key: &PropertyKey) -> Result<Option<JsValue>> {
         match view::remembered(target, key) {
             Remembered::Yes(value) => Ok(Some(value)),
@@ -245,7 +245,7 @@ impl Leave<'_> {
         }
     }
 
-    /// The value of a property that shows in enumerations; getters run.
+    /// Returns the value of an enumerable property; runs getters.
     pub(super) fn enumerable(&mut self, object: &JsObject, key: &PropertyKey) -> Result<Option<JsValue>> {
         let Some(property) = property(object, key) else { return Ok(None) };
         if property.enumerable() == Some(false) {
@@ -257,7 +257,7 @@ impl Leave<'_> {
         }
     }
 
-    /// The name of a field; `None` for a symbol, which is a script's own.
+    /// Returns the name of a field; `None` for a symbol, which only the script uses.
     pub(super) fn field_name<'k>(&self, key: &'k PropertyKey, path: Path<'_>) -> Result<Option<Cow<'k, str>>> {
         match name(key) {
             Some(name) => Ok(Some(name)),
@@ -266,11 +266,11 @@ impl Leave<'_> {
         }
     }
 
-    /// The bytes of a `Uint8Array` or `ArrayBuffer`.
+    /// Returns the bytes of a `Uint8Array` or `ArrayBuffer`.
     pub(super) fn bytes(&mut self, object: &JsObject) -> Result<Option<Vec<u8>>> {
         if object.is::<ArrayBuffer>() {
             let buffer = JsArrayBuffer::from_object(object.clone())?;
-            // Its bytes were moved to another buffer; none at all would be another value.
+            // The bytes were moved to another buffer. An empty value would be wrong.
             let detached = || JsError::from(JsNativeError::typ().with_message("the ArrayBuffer is detached"));
             return Ok(Some(buffer.to_vec().ok_or_else(detached)?));
         }
@@ -284,7 +284,7 @@ impl Leave<'_> {
     }
 }
 
-/// Refuses objects whose content is not in their fields, and would be lost.
+/// Rejects objects whose content is not in their fields and would be lost.
 pub(super) fn plain(object: &JsObject, path: Path<'_>) -> Result<()> {
     match object.is_ordinary() || object.is::<Envelope>() {
         true => Ok(()),
@@ -300,7 +300,7 @@ fn number(v: f64, path: Path<'_>) -> Result<Value> {
     Ok(if whole { Value::Int(v as i64) } else { Value::Float(v) })
 }
 
-/// The value in a `new String(…)` and its like.
+/// Returns the value in a `new String(…)`, `new Number(…)` or `new Boolean(…)`.
 fn unboxed(object: &JsObject) -> Option<JsValue> {
     let text = object.downcast_ref::<JsString>().map(|text| JsValue::from(text.clone()));
     let number = || object.downcast_ref::<f64>().map(|number| JsValue::from(*number));

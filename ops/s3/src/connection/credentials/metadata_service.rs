@@ -1,4 +1,4 @@
-//! Keys that a container or a machine gets from a service beside it, by plain HTTP.
+//! Credentials that a container or a machine gets from a local service over plain HTTP.
 //!
 //! Protocols: "Container credential provider" and "IMDS credential provider" (version 2) of the AWS SDKs reference.
 
@@ -13,31 +13,31 @@ use tokio::time::timeout;
 
 use super::Environment;
 
-/// On machines without the service nobody answers.
+/// Time limits. On machines without the service, there is no answer.
 const CONNECT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(5);
-/// More than any answer is long.
+/// Maximum size of an answer in bytes, above that of any valid one.
 const LONGEST: u64 = 64 << 10;
 
-/// Keys for a while.
+/// Temporary credentials.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Temporary {
     pub(super) access_key_id: String,
     pub(super) secret_access_key: String,
     pub(super) token: Option<String>,
-    /// RFC 3339.
+    /// End of validity in RFC 3339.
     pub(super) expiration: Option<String>,
 }
 
 impl Temporary {
-    /// When they end.
+    /// Returns when they expire.
     pub(super) fn expiry(&self) -> Option<DateTime<Utc>> {
         self.expiration.as_deref().and_then(|text| text.parse().ok())
     }
 }
 
-/// Those of the container, where it says that it has some.
+/// Returns the credentials of the container, if the environment names their source.
 pub(super) async fn of_container(environment: &Environment) -> Option<Result<Temporary>> {
     let url = match environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") {
         Some(path) => format!("http://169.254.170.2{path}"),
@@ -54,7 +54,7 @@ async fn from_container(environment: &Environment, url: &str) -> Result<Temporar
     parsed(&ask("GET", url, token.as_deref().map(|token| ("Authorization", token))).await?)
 }
 
-/// Those of the machine.
+/// Returns the credentials of the machine.
 pub(super) async fn of_machine(environment: &Environment) -> Result<Temporary> {
     let service =
         environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| "http://169.254.169.254".to_owned());
@@ -68,12 +68,12 @@ pub(super) async fn of_machine(environment: &Environment) -> Result<Temporary> {
     parsed(&ask("GET", &format!("{roles}{role}"), token).await?)
 }
 
-/// The error does not quote the text, which holds keys.
+/// Parses credentials. The error does not quote the text, which may contain keys.
 fn parsed(text: &str) -> Result<Temporary> {
     serde_json::from_str(text).map_err(|_| Error::other("the credentials service answered something else than keys"))
 }
 
-/// One request on a connection of its own: the body of the answer.
+/// Sends one request on its own connection and returns the body of the answer.
 async fn ask(method: &str, url: &str, header: Option<(&str, &str)>) -> Result<String> {
     let Some(rest) = url.strip_prefix("http://") else {
         return Err(Error::other("the address of the credentials service must begin with http://"));
@@ -81,7 +81,7 @@ async fn ask(method: &str, url: &str, header: Option<(&str, &str)>) -> Result<St
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let header = header.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
     let length = if method == "PUT" { "Content-Length: 0\r\n" } else { "" };
-    // HTTP/1.0: the answer ends with the connection and is never chunked.
+    // With HTTP/1.0, the answer ends with the connection and is never chunked.
     let request = format!("{method} /{path} HTTP/1.0\r\nHost: {authority}\r\nAccept: */*\r\n{length}{header}\r\n");
     if request.matches("\r\n\r\n").count() != 1 {
         return Err(Error::other("the request to the credentials service would hold a line break"));

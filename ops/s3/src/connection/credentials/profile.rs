@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Environment;
 
-/// The settings of one profile, from both files; the credentials file wins.
+/// Settings of one profile from both files; the credentials file takes precedence.
 #[derive(Debug, Default)]
 pub(super) struct Profile {
     pub(super) name: String,
@@ -14,8 +14,8 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    /// Reads the profile `asked` for, or the one that `AWS_PROFILE` names, or `default`. Files and profiles that nobody
-    /// asked for may be missing.
+    /// Reads the profile `asked`, or the one in `AWS_PROFILE`, or `default`. Files and profiles that are not named
+    /// explicitly may be missing.
     pub(super) async fn load(environment: &Environment, asked: Option<&str>) -> Result<Profile, String> {
         let named = asked.map(str::to_owned).or_else(|| environment.get("AWS_PROFILE"));
         let name = named.clone().unwrap_or_else(|| "default".to_owned());
@@ -54,16 +54,16 @@ impl Profile {
     }
 }
 
-/// Largest file that credentials are read out of.
+/// Maximum size of a file with credentials.
 const LARGEST: u64 = 1 << 20;
 
-/// The text of a file, read beside the runtime.
+/// Reads the text of a file on a blocking thread.
 pub(super) async fn read(path: PathBuf) -> std::io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || anabranch_ops_tls::read_regular_text(&path, LARGEST));
     reading.await.map_err(std::io::Error::other)?
 }
 
-/// The settings of a section; nested ones, which are indented, are left out.
+/// Returns the settings of a section, without nested ones, which are indented.
 fn section_of(text: &str, section: &str) -> Option<BTreeMap<String, String>> {
     let mut settings = None;
     let mut inside = false;
