@@ -27,7 +27,7 @@ const RUN: [(&str, &str); 10] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 24] = [
+const NOT_RUN: [(&str, &str); 31] = [
     ("cargo run --release -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --release -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --release -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -38,6 +38,13 @@ const NOT_RUN: [(&str, &str); 24] = [
     ("cargo run --release -p anabranch-bench -- --no-instructions --against ../before/anabranch w1 chain", RELEASE),
     ("cargo bench -p anabranch-bench", RELEASE),
     ("cargo test -p anabranch-bench --test instructions", OF_TESTS),
+    (".ci/setup", ROOT),
+    (".ci/run", CHECK),
+    ("cargo build", CHECK),
+    ("cargo test -p anabranch-graph ack::", CHECK),
+    ("cargo test -p anabranch --test it outage::", CHECK),
+    ("cargo clippy --workspace --all-targets --locked -- -D warnings", CHECK),
+    ("cargo fmt --all", CHECK),
     (".ci/fuzz", NIGHTLY),
     ("OPT_LEVEL=3 .ci/fuzz 3600 template plan", NIGHTLY),
     ("./run.sh", DOCUMENTS),
@@ -58,6 +65,7 @@ const NOT_RUN: [(&str, &str); 24] = [
 ];
 const RELEASE: &str = "compiles everything with optimizations, which takes minutes";
 const OF_TESTS: &str = "runs tests, of which this is one";
+const CHECK: &str = "is the check or a part of it, and so is this test";
 const NIGHTLY: &str = "needs another compiler; .ci/run runs it for a short while";
 const DOCUMENTS: &str = "needs PostgreSQL and an S3 server; documents.rs does the same with those that it starts";
 const INSTALLED: &str = "needs an installed service; store.rs makes and restores a backup";
@@ -71,7 +79,10 @@ fn root() -> &'static Path {
 fn pages() -> Vec<String> {
     let mut pages = below(&root().join("docs"), ".md");
     pages.extend(below(&root().join("examples"), ".md"));
-    pages.extend(["README.md", "ARCHITECTURE.md", "bench/README.md", "fuzz/README.md"].map(|page| root().join(page)));
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "bench/README.md", "fuzz/README.md"]
+            .map(|page| root().join(page)),
+    );
     pages.iter().map(|page| page.strip_prefix(root()).unwrap().to_string_lossy().into_owned()).collect()
 }
 

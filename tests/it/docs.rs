@@ -56,7 +56,7 @@ fn the_reference_is_what_the_code_says() {
 fn links_lead_somewhere() {
     let link = Regex::new(r"\]\(([^)#]*)(?:#[^)]*)?\)").unwrap();
     let mut pages = below(&root().join("docs"), ".md");
-    pages.extend(["README.md", "ARCHITECTURE.md", "llms.txt"].map(|name| root().join(name)));
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "llms.txt"].map(|name| root().join(name)));
     let mut followed = 0;
     for page in &pages {
         let text = fs::read_to_string(page).unwrap();
@@ -111,7 +111,7 @@ fn no_section_of_a_page_is_empty() {
         assert_eq!(empty_parts(page), empty, "{page}");
     }
     let mut pages = below(&root().join("docs"), ".md");
-    pages.extend(["README.md", "ARCHITECTURE.md", "llms.txt"].map(|name| root().join(name)));
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "llms.txt"].map(|name| root().join(name)));
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
         assert_eq!(empty_parts(&text), Vec::<&str>::new(), "{}", page.display());
@@ -125,6 +125,20 @@ fn the_book_has_all_pages() {
         let name = page.strip_prefix(root().join("docs")).unwrap().to_string_lossy().into_owned();
         assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "SUMMARY.md does not list {name}");
     }
+}
+
+#[test]
+fn the_examples_of_the_page_on_pipeline_files_are_valid() {
+    let page = fs::read_to_string(root().join("docs/pipeline-file.md")).unwrap();
+    let workspace = Workspace::new();
+    let mut examples = 0;
+    for block in page.split("```yaml\n").skip(1) {
+        workspace.write(&format!("pipelines/{examples}.yaml"), block.split("```").next().unwrap());
+        examples += 1;
+    }
+    assert!(examples >= 5, "{examples}");
+    let output = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0);
+    assert!(output.both().contains(&format!("{examples} files, {examples} pipelines")), "{}", output.both());
 }
 
 /// Codes that nobody explains are as good as none.
