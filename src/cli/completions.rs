@@ -79,13 +79,13 @@ pub(super) fn script(shell: Shell) -> Report {
 
 /// Ids of the pipelines that files declare or a running service has.
 pub(super) fn pipelines() -> ArgValueCompleter {
-    ArgValueCompleter::new(|typed: &OsStr| candidates(typed, pipeline_ids()))
+    ArgValueCompleter::new(|typed: &OsStr| candidates(typed, &pipeline_ids()))
 }
 
 /// The same, and files.
 pub(super) fn files_or_pipelines() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
-        let mut found = candidates(typed, pipeline_ids());
+        let mut found = candidates(typed, &pipeline_ids());
         found.extend(PathCompleter::any().complete(typed));
         found
     })
@@ -123,12 +123,13 @@ fn described<'a>(typed: &OsStr, specifications: impl Iterator<Item = &'a Specifi
         .collect()
 }
 
-fn candidates(typed: &OsStr, ids: Vec<Str>) -> Vec<CompletionCandidate> {
+fn candidates(typed: &OsStr, ids: &[Str]) -> Vec<CompletionCandidate> {
     let starts = typed.to_string_lossy();
     ids.iter().filter(|id| id.starts_with(&*starts)).map(|id| CompletionCandidate::new(id.as_str())).collect()
 }
 
-/// Sorted, each once. What cannot be read is left out: there is nobody to tell.
+/// The ids of all pipelines, sorted and without duplicates. Ignores files that cannot be read: completions have no place
+/// for errors.
 fn pipeline_ids() -> Vec<Str> {
     let environment: Vec<_> = std::env::vars_os().collect();
     let Ok((settings, _)) = (Layers { flags: &[], environment: &environment }).resolve() else { return Vec::new() };
