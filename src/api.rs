@@ -38,7 +38,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 use anabranch_ops_tls::TlsError;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};

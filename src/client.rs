@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use anabranch_ops_tls::TlsError;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::place_of;
 use anabranch_graph::plan::graph::{Node, NodeKind};
@@ -69,9 +69,9 @@ fn is_scheme(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::diagnostic::Files;
+    use anabranch_plugin::diagnostic::Files;
     use anabranch_graph::plan::CompileOptions;
-    use anabranch_graph::registry::Registry;
+    use anabranch_plugin::registry::Registry;
 
     use crate::files::Found;
     use crate::pipelines::Pipelines;

@@ -12,7 +12,7 @@ mod traces;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::operator::LogLevel;
+use anabranch_plugin::host::LogLevel;
 use anabranch_graph::plan::stage::Limits;
 
 pub use credential::Credential;

@@ -1,6 +1,6 @@
 //! Data of any schema are refused, or decoded into what is encoded as the same data again.
 
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
 use anabranch_ops_avro::codec::Codec;
 use anabranch_ops_avro::infer::infer;
 

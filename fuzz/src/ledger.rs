@@ -2,7 +2,7 @@
 //! says are settled, in read order, each once, and refuses nothing that is owed.
 
 use anabranch_graph::ack::{LaneIndex, Ledger, Run};
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
 
 /// A copy of some rows, on its way or at a destination.
 struct Copy {

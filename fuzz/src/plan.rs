@@ -1,9 +1,10 @@
 //! What is read compiles or is refused; compiling twice gives the same plan.
 
 use anabranch_graph::config::load;
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::diagnostic::Files;
+use anabranch_graph::plan::{CompileOptions, compile};
+use anabranch_picture::{Format, Pass, TextStyle};
+use anabranch_plugin::registry::Registry;
 
 use super::{OneVariable, text};
 

@@ -6,9 +6,9 @@ mod items;
 pub mod rename;
 pub mod set;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::{Reference, Target};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_record::reference::{Reference, Target};
 
 /// The parameter `field`, which must not be the payload as a whole: that holds two.
 pub(crate) fn one_side(arguments: &Arguments) -> Result<Reference, Diagnostics> {

@@ -1,6 +1,6 @@
 //! The numbers of pieces and copies, as metadata hold them.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 /// The decimal text of `n`; does not allocate for the small ones.
 pub(crate) fn ordinal(n: usize) -> Str {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::plan::{Format, Pass, TextStyle};
+use anabranch_picture::{Format, Pass, TextStyle};
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};

@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
 use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, SourceBacklog, StageCount, Totals};
-use anabranch_graph::plan::{Compiled, EdgePlace, EdgeRuns, NodePlace, NodeRuns};
-use anabranch_graph::text::Str;
+use anabranch_graph::plan::Compiled;
+use anabranch_picture::{EdgePlace, EdgeRuns, NodePlace, NodeRuns};
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! What a running service says of its pipelines, as far as commands show it.
 
-use anabranch_graph::phrase::counted;
+use anabranch_record::phrase::counted;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

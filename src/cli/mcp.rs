@@ -7,7 +7,7 @@ use std::io::{BufReader, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use anabranch_ops_tls::Identity;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_graph::condition::{Budget, CompiledCondition, Judgement};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::Letter;
-use anabranch_graph::template::TemplateError;
-use anabranch_graph::text::Str;
+use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
+use anabranch_record::fault::Fault;
+use anabranch_plugin::letter::Letter;
+use anabranch_template::TemplateError;
+use anabranch_record::text::Str;
 
 use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::config::{Variables, load};
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::phrase::plural;
-use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::specification::Specification;
+use anabranch_plugin::diagnostic::Files;
+use anabranch_record::phrase::plural;
+use anabranch_graph::plan::{CompileOptions, compile};
+use anabranch_picture::{Format, Pass, TextStyle};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::Specification;
 use serde_json::Value;
 
 use super::plugins::sample;

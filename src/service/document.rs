@@ -1,6 +1,6 @@
 //! Stored pipelines as configuration texts again, and texts as pipelines.
 
-use anabranch_graph::diagnostic::{Diagnostic, Severity};
+use anabranch_plugin::diagnostic::{Diagnostic, Severity};
 use anabranch_graph::plan::CompileOptions;
 use serde_json::{Map, Value, json};
 

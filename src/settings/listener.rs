@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use anabranch_ops_tls::{Identity, Trust, read_regular_text};
 
 /// Where HTTP is served, and to whom. The token is shown to nobody.

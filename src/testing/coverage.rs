@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anabranch_graph::plan::graph::NodeKind;
-use anabranch_graph::plan::{Compiled, Format, Measured, Pass, TextStyle};
+use anabranch_graph::plan::{Compiled, Measured};
+use anabranch_picture::{Format, Pass, TextStyle};
 use serde::Serialize;
 
 /// What the tests of one pipeline did with its graph.

@@ -1,9 +1,9 @@
 //! The schemas of records that are yet to be made of a row.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Pieces;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_record::fault::Fault;
+use anabranch_plugin::operator::Pieces;
+use anabranch_record::Record;
+use anabranch_record::text::Str;
 
 use crate::record::Part;
 

@@ -1,6 +1,6 @@
 //! The frame of Confluent: a zero byte, the id of the schema in four bytes, most significant first, the data.
 
-use anabranch_graph::schema::SchemaId;
+use anabranch_plugin::schema::SchemaId;
 
 /// Starts a frame.
 pub(crate) fn begin(id: SchemaId, out: &mut Vec<u8>) {

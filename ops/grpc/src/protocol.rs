@@ -1,6 +1,6 @@
 //! The two versions of the protocol, and what differs between them.
 
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
 use anabranch_ops_opencdc::wire::{Parameter, Validation};
 use bytes::{BufMut as _, Bytes};
 use prost::Message as _;

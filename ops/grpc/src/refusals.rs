@@ -7,8 +7,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::phrase::counted;
+use anabranch_record::fault::Fault;
+use anabranch_record::phrase::counted;
 
 /// What a destination refused in a row, over all its runs: a pipeline that recovers does not give it as many again.
 #[derive(Debug)]

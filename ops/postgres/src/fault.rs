@@ -1,6 +1,6 @@
 //! What PostgreSQL's errors mean for the records.
 
-use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_record::fault::{Fault, FaultClass};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anabranch_graph::fault::Fault;
+use anabranch_record::fault::Fault;
 
 /// Longest identifier, in bytes: PostgreSQL cuts longer ones.
 const LONGEST: usize = 63;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::Reference;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_record::reference::Reference;
 
 /// A part of a setting, and where it stands in the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Findings and plans as people see them.
 
-use anabranch_graph::plan::{Format, Pass, TextStyle};
+use anabranch_picture::{Format, Pass, TextStyle};
 use insta::assert_snapshot;
 
 use super::ends::{compiled, pipeline, registry, yaml};

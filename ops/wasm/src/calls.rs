@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anabranch_graph::record::Record;
-use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
+use anabranch_record::Record;
+use anabranch_plugin::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
 use anabranch_ops_opencdc::http;
 use anabranch_ops_opencdc::wire::{self, CommandResponse};
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! What guests print: lines for the log, with the level they were printed at.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use anabranch_ops_opencdc::line::{Level, read_line};
 
 /// Longer lines are cut into several.

@@ -1,7 +1,7 @@
 //! Which schemas may follow each other under a subject.
 
-use anabranch_graph::schema::SchemaVersion;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaVersion;
+use anabranch_record::text::Str;
 use anabranch_ops_avro::can_read;
 
 use crate::settings::Compatibility;

@@ -1,7 +1,7 @@
 //! Deleting versions and subjects: first so that they are not shown, then for good.
 
-use anabranch_graph::schema::SchemaError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaError;
+use anabranch_record::text::Str;
 use axum::extract::{Path, State};
 
 use super::refusal::Refusal;

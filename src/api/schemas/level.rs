@@ -1,7 +1,7 @@
 //! The compatibility level of all subjects, and of single ones.
 
-use anabranch_graph::schema::SchemaError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaError;
+use anabranch_record::text::Str;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::arguments::parse_duration;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_record::text::Str;
 use serde_json::json;
 
 use super::{Shelf, letters};

@@ -1,6 +1,6 @@
 //! `anabranch dlq show`.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Pipelines to start from: `anabranch pipelines init --template`.
 
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 
 /// A pipeline to start from. Its comments teach; the first line says what it is.
 pub(super) struct Template {
@@ -74,7 +74,7 @@ pub(super) const SPLITS: &str = "--preview.pipeline-arch-v2";
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::{Variables, load};
-    use anabranch_graph::diagnostic::Files;
+    use anabranch_plugin::diagnostic::Files;
     use anabranch_graph::plan::{CompileOptions, compile};
 
     use super::*;

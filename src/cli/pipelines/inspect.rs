@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
+use anabranch_record::phrase::plural;
 
 use super::super::remote::Remote;
 use super::super::{Context, Exit, Report};
@@ -19,7 +20,6 @@ use crate::client::{SocketMessage, escaped};
 use crate::files::system;
 use crate::settings::ServiceFlags;
 use crate::terminal::{self, Stream, Style, shown};
-use anabranch_graph::phrase::plural;
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anabranch_graph::exec::Trial;
-use anabranch_graph::plan::{Format, Measured, Pass, TextStyle};
+use anabranch_graph::plan::Measured;
+use anabranch_picture::{Format, Pass, TextStyle};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 

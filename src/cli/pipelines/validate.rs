@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::Severity;
+use anabranch_plugin::diagnostic::Severity;
 use anabranch_graph::plan::CompileOptions;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! `anabranch positions reset|rewind`.
 
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
 use serde::Deserialize;
 use serde_json::json;
 

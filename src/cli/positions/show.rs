@@ -1,6 +1,6 @@
 //! `anabranch positions show`.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use comfy_table::{Table, presets};
 use serde_json::json;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 #[cfg(feature = "avro")]
-use anabranch_graph::registry::StandaloneConnector;
+use anabranch_plugin::registry::StandaloneConnector;
 use anabranch_ops_grpc as grpc;
 
 use crate::settings::Settings;

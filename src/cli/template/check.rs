@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::condition::CompiledCondition;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
-use anabranch_graph::operator::Access;
-use anabranch_graph::template::{MissingKey, Template};
+use anabranch_template::condition::CompiledCondition;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
+use anabranch_record::access::Access;
+use anabranch_template::{MissingKey, Template};
 use serde_json::{Value, json};
 
 use super::{finding, span};
@@ -119,7 +119,7 @@ fn paths(access: &Access) -> Vec<String> {
     paths
 }
 
-fn part(mut path: String, part: &anabranch_graph::text::Str) -> String {
+fn part(mut path: String, part: &anabranch_record::text::Str) -> String {
     let is_name = part.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && part.chars().all(|c| c.is_alphanumeric() || c == '_');
     if is_name {

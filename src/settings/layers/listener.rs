@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use anabranch_graph::diagnostic::Diagnostic;
+use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_ops_tls::Identity;
 
 use super::{Checking, Source};

@@ -2,11 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use anabranch_graph::letter::WhenFull;
-use anabranch_graph::state::StoreError;
-use redb::{
-    ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction,
-};
+use anabranch_plugin::letter::WhenFull;
+use anabranch_plugin::state::StoreError;
+use redb::{ ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction, };
 
 use super::Failed;
 use crate::store::letters::{

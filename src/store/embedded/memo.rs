@@ -1,6 +1,6 @@
 //! What operators remember: results by space and key, the oldest forgotten when there are too many bytes.
 
-use anabranch_graph::state::{MemoKey, StoreError};
+use anabranch_plugin::state::{MemoKey, StoreError};
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 

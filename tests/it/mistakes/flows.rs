@@ -3,7 +3,7 @@
 use anabranch::cli::registry;
 use anabranch::files::Found;
 use anabranch::pipelines::Pipelines;
-use anabranch_graph::diagnostic::Files;
+use anabranch_plugin::diagnostic::Files;
 use anabranch_graph::plan::CompileOptions;
 
 use super::told;

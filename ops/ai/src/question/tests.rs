@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use anabranch_graph::operator::OperatorKind;
-use anabranch_graph::record::Record;
-use anabranch_graph::state::Oblivion;
+use anabranch_plugin::operator::OperatorKind;
+use anabranch_record::Record;
+use anabranch_plugin::state::Oblivion;
 use anabranch_ops_http::testing::{Received, Reply, Server};
 use serde_json::{Value as Json, json};
 

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::schema::Cached;
+use anabranch_record::fault::Fault;
+use anabranch_plugin::schema::Cached;
 use anabranch_ops_http::testing::{Reply, Server};
 
 use super::*;

@@ -3,7 +3,7 @@
 //! A date that is made of a time remembers it in a property that no enumeration shows, so it stays with the date
 //! wherever a script puts it.
 
-use anabranch_graph::value::Timestamp;
+use anabranch_record::value::Timestamp;
 use boa_engine::object::builtins::JsDate;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{Context, Finalize, JsData, JsNativeError, JsObject, JsResult, JsSymbol, JsValue, Trace};

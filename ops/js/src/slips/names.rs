@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Continue};
 
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 use boa_engine::ast::declaration::Binding;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::operator::assign::AssignTarget;
@@ -11,11 +11,7 @@ use boa_engine::ast::expression::operator::binary::BinaryOp;
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
 use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
-use boa_engine::ast::function::{
-    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
-    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression,
-    GeneratorDeclaration, GeneratorExpression,
-};
+use boa_engine::ast::function::{ ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration, AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression, GeneratorDeclaration, GeneratorExpression, };
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::statement::{If, With};

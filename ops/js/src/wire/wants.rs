@@ -1,6 +1,6 @@
 //! What a worker is sent of records: what its script can look at, and no more.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 use super::{Malformed, Reader, write_bytes, write_number};
 

@@ -1,6 +1,6 @@
 //! `numeric`: base-10000 digits, as `numeric_recv` reads them.
 
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
 
 use super::{Encoded, Mismatch, non_finite, not_a};
 

@@ -1,6 +1,6 @@
 //! Dates and times, counted from the first of January 2000.
 
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime};
 
 use super::{Mismatch, not_a};

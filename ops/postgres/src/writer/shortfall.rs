@@ -1,7 +1,7 @@
 //! Whether the rows that a call cannot write are at fault, or their table.
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::text::Str;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 
 use crate::table::{Lack, Unfit};
 

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::specification::Specification;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::Specification;
 use anabranch_ops_http::testing::{Reply, Server};
 use anabranch_ops_opencdc::http::{Header, Request, Response};
 use flate2::Compression;

@@ -1,6 +1,6 @@
 //! Results of tests for readers and for programs.
 
-use anabranch_graph::diagnostic::RenderStyle;
+use anabranch_plugin::diagnostic::RenderStyle;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
