@@ -29,8 +29,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_plugin::registry::Registry;
 use clap::{CommandFactory as _, Parser, Subcommand};
 

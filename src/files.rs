@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use anabranch_plugin::diagnostic::{Diagnostic, Files};
 use anabranch_ops_tls::open_regular;
+use anabranch_plugin::diagnostic::{Diagnostic, Files};
 
 /// The largest pipeline file that is read.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
 
 use crate::files::Found;

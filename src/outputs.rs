@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::{Shared, feeds, feeds_back, place_of, shared};
 use anabranch_graph::plan::graph::{Node, NodeKind, PlanGraph};
-use anabranch_plugin::registry::{Registry, Reserved};
 use anabranch_ops::file::STORE_MAGIC;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::registry::{Registry, Reserved};
 
 use crate::files::{is_pipeline_file, parent_directory};
 use crate::paths;
@@ -369,8 +369,8 @@ fn missing_directory(path: &Path) -> Option<&Path> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use anabranch_plugin::diagnostic::Files;
     use anabranch_graph::plan::CompileOptions;
+    use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
 
     use super::{LOOK_UPS, closing};

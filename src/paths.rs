@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::place_of;
 use anabranch_graph::plan::graph::{Node, NodeKind};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 
 /// The setting of the connectors of files.
 const PATH: &str = "path";
@@ -69,8 +69,8 @@ fn is_scheme(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_plugin::diagnostic::Files;
     use anabranch_graph::plan::CompileOptions;
+    use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
 
     use crate::files::Found;

@@ -30,9 +30,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::config::DesiredStatus;
-use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
+use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 use futures::future::BoxFuture;

@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds};
 use anabranch_plugin::schema::{Schema, SchemaVersion};
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_plugin::state::{Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;

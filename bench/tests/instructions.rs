@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::config::{self, Variables};
-use anabranch_plugin::diagnostic::Files;
 use anabranch_graph::exec::{self, Ending, Look, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
-use anabranch_plugin::registry::Registry;
 use anabranch_graph::testing::services;
+use anabranch_plugin::diagnostic::Files;
+use anabranch_plugin::registry::Registry;
 use anabranch_plugin::testing::{Journal, MemoryStore};
 use anabranch_plugin::trace::{Share, Span, SpanKind, SpanSink, Tracing};
 

@@ -1,8 +1,8 @@
 //! Data of any schema are refused, or decoded into what is encoded as the same data again.
 
-use anabranch_record::value::Value;
 use anabranch_ops_avro::codec::Codec;
 use anabranch_ops_avro::infer::infer;
+use anabranch_record::value::Value;
 
 /// The input is a schema, a zero byte, and data.
 pub(crate) fn check(input: &[u8]) {

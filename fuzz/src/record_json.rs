@@ -1,7 +1,7 @@
 //! What is read as a record is written, and read back the same.
 
-use anabranch_record::json::write_record;
 use anabranch_record::Record;
+use anabranch_record::json::write_record;
 
 pub(crate) fn check(text: &[u8]) {
     let Ok(record) = Record::from_json(text) else { return };

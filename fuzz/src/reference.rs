@@ -1,8 +1,8 @@
 //! Any text is a reference or is refused; reading changes nothing, and what was set is read.
 
-use anabranch_record::{Data, Position, Record};
 use anabranch_record::reference::Reference;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
 
 use super::text;
 

@@ -1,8 +1,8 @@
 //! Any text is a template or is refused, and any template renders or fails.
 
+use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position, Record};
 use anabranch_template::{Allowance, MissingKey, Template};
-use anabranch_record::value::{Object, Value};
 
 use super::text;
 

@@ -5,10 +5,10 @@ pub mod encode;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Since, Type};
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference, Target};
 
 /// The field that both work on.
 fn field_parameter(description: &'static str) -> Parameter {

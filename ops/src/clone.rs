@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::{Flow, Texts};
-use anabranch_record::metadata::key;
 use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_record::access::Access;
-use anabranch_record::Record;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
 use crate::ordinal::ordinal;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::operator::{Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::access::Access;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
 use anabranch_template::Template;
 
 use crate::prototype::Prototype;

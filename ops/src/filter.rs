@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::access::Access;
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::access::Access;
 
 use crate::prototype::Prototype;
 

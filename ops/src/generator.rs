@@ -18,17 +18,17 @@ use tokio::time::{Instant, sleep_until};
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape};
-use anabranch_record::json::write_data;
-use anabranch_plugin::kind;
-use anabranch_record::metadata::{Metadata, key};
 use anabranch_plugin::host::Host;
-use anabranch_record::{Change, Data, Operation, Position, Record};
+use anabranch_plugin::kind;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_data;
 use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
+use anabranch_record::{Change, Data, Operation, Position, Record};
 
 use crate::arena::Arena;
 use field::{Field, pick};

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, OperatorKind, Signature};
 use anabranch_plugin::specification::Specification;
+use anabranch_record::fault::Fault;
 
 /// An operator that is copied for each worker.
 pub(crate) trait Prototype: Operator + Clone + Send + Sync + 'static {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
-use anabranch_record::metadata::key;
 use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_record::access::Access;
-use anabranch_record::Record;
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 

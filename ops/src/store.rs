@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
-use anabranch_plugin::letter::{LetterBounds, WhenFull};
 use anabranch_plugin::host::Host;
+use anabranch_plugin::letter::{LetterBounds, WhenFull};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 const COUNT: u64 = 10_000;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Position, Record};
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
-use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::oracle::Copy;

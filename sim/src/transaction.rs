@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::destination::{Delivered, Verdicts};
-use anabranch_record::fault::Fault;
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 
 use crate::ends::copy;

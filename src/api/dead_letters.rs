@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_record::Record;
 use anabranch_plugin::secret::mask;
+use anabranch_record::Record;
 use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};

@@ -70,7 +70,7 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
     };
     let style = TextStyle { unicode: true, color: false };
     // A pipeline may have thousands of nodes.
-    let drawn = TEXTS.run(move || pipeline.compiled.explain(pass, format, style)).await;
+    let drawn = TEXTS.run(move || anabranch_picture::explain(&pipeline.compiled, pass, format, style)).await;
     let drawn = drawn.ok_or(ApiError::from(ControlError::ServiceStopping))?;
     Ok(([(CONTENT_TYPE, media)], drawn).into_response())
 }

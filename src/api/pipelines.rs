@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::without_passwords;
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_plugin::specification::Specification;
+use anabranch_record::mark::{LaneId, Mark};
 use axum::Json;
 use axum::extract::{Path, State};
 use base64::Engine as _;

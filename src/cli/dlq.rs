@@ -9,8 +9,8 @@ mod purge;
 mod replay;
 mod show;
 
-use anabranch_record::near::did_you_mean;
 use anabranch_plugin::state::StoreError;
+use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use clap::Subcommand;
 use tokio::runtime::{Builder, Runtime};

@@ -8,9 +8,9 @@ mod transfer;
 
 use std::collections::BTreeMap;
 
-use anabranch_record::near::did_you_mean;
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_plugin::state::StoreError;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use clap::Subcommand;
 use serde::Deserialize;

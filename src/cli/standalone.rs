@@ -39,9 +39,9 @@ fn cache(of: &str) -> Option<PathBuf> {
 mod web_assembly {
     use std::collections::BTreeSet;
 
+    use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
     use anabranch_plugin::registry::Registry;
     use anabranch_record::text::Str;
-    use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
 
     use crate::settings::{EgressSettings, Settings};
 

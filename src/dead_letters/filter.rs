@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::letter::Letter;
-use anabranch_template::TemplateError;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_template::TemplateError;
+use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
 
 use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;
@@ -61,7 +61,7 @@ impl ConditionError {
 /// It can hold for no record, whatever the record is, because it fails.
 pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     let condition = CompiledCondition::compile(text)?;
-    match condition.never() {
+    match anabranch_plugin::flow::Flow::no_verdict(&condition) {
         Some((why, hint)) => {
             // What is said of a step says it of the condition here.
             let said = ["every record fails here: ", "the condition fails for every record: "];

@@ -1,12 +1,12 @@
 //! Letters as programs and people see them: the same over HTTP and on the command line.
 
-use anabranch_template::condition::Budget;
-use anabranch_record::json::write_record;
 use anabranch_plugin::letter::Letter;
-use anabranch_record::{Data, Record};
 use anabranch_plugin::state::StoreError;
+use anabranch_record::json::write_record;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Timestamp, Value};
+use anabranch_record::{Data, Record};
+use anabranch_template::condition::Budget;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::SecondsFormat;

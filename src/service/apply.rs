@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
-use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::plan::stage::StageKind;
+use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 use sha2::{Digest as _, Sha256};

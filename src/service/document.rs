@@ -1,7 +1,7 @@
 //! Stored pipelines as configuration texts again, and texts as pipelines.
 
-use anabranch_plugin::diagnostic::{Diagnostic, Severity};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{Diagnostic, Severity};
 use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};

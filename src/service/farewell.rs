@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::registry::Role;
 use anabranch_plugin::secret::MASKED_FROM;
-use anabranch_plugin::written::Written;
-use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::state::{Memo as _, StoreError};
+use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use futures::future::join_all;

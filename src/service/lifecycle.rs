@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StateStore;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;

@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anabranch_record::text::Str;
 use anabranch_ops_tls::{Identity, Trust, read_regular_text};
+use anabranch_record::text::Str;
 
 /// Where HTTP is served, and to whom. The token is shown to nobody.
 #[derive(Clone)]

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use anabranch_plugin::secret::MASKED_FROM;
-use anabranch_record::text::Str;
 use anabranch_plugin::trace::Share;
+use anabranch_record::text::Str;
 
 use super::credential::Credential;
 use super::layers::headers;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::state::{Receipt, StoreError};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
-use anabranch_plugin::state::{Receipt, StoreError};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};

@@ -3,8 +3,8 @@ mod letters;
 use std::path::Path;
 use std::sync::Arc;
 
-use anabranch_record::Position;
 use anabranch_plugin::schema::{SchemaId, SchemaKind, SchemaRegistry as _, SchemaVersion};
+use anabranch_record::Position;
 use anabranch_record::mark::Partition;
 
 use super::*;
@@ -690,8 +690,8 @@ async fn what_was_running_was_stopped_by_the_system() {
 #[tokio::test]
 async fn the_store_holds_what_was_written() {
     for store in Places::new().stores() {
-        use anabranch_plugin::written::Written;
         use anabranch_plugin::diagnostic::Span;
+        use anabranch_plugin::written::Written;
         let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());
         let stored = setting("token", secret.written());
         let mut with_secret = pipeline();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::diagnostic::Span;
-use anabranch_record::phrase::counted;
 use anabranch_record::Position;
+use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 use serde_json::{Value as Json, json};
 

@@ -119,6 +119,6 @@ impl Coverage {
 
     /// The graph with what the tests did beside its nodes.
     pub fn drawn(&self, format: Format, style: TextStyle) -> String {
-        self.compiled.explain_measured(Pass::Fused, format, style, Some(&self.measured))
+        anabranch_picture::explain_measured(&self.compiled, Pass::Fused, format, style, Some(&self.measured))
     }
 }

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::parse_duration;
 use anabranch_graph::config::yaml::{Entry, Map, Node, Scalar, Value};
+use anabranch_plugin::arguments::parse_duration;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;

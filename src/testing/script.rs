@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Destination, Retry, WritePolicy};
-use anabranch_record::fault::Fault;
-use anabranch_record::Position;
 use anabranch_plugin::source::Source;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use serde_json::Value as Json;

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_record::mask::Mask;
-use anabranch_record::{Position, Record, clock};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::{Host, Network};
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict};
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
 use anabranch_record::text::Str;
+use anabranch_record::{Position, Record, clock};
 use async_trait::async_trait;
 
 use super::script::{Script, Strike};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::Host;
-use anabranch_record::Position;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
 use async_trait::async_trait;

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_record::fault::Fault;
-use anabranch_record::metadata::{Metadata, key};
 use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Position, Record};
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
-use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Record};
 use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use super::lines::Stamp;

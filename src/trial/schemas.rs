@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anabranch_plugin::schema::{Cached, Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::schema::{
+    Cached, Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion,
+};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_record::fault::Fault;
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict};
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use anabranch_record::metadata::key;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition};
 use anabranch_record::Record;
+use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
 /// A step or an end of the plan. Places are in the order in which records come by.

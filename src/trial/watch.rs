@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Destination, Verdicts, WritePolicy, Writer};
-use anabranch_record::fault::Fault;
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict};
 use anabranch_graph::plan::Observer;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
+use anabranch_plugin::destination::{Destination, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 

@@ -7,8 +7,8 @@ use anabranch::cli::registry;
 use anabranch::files::Found;
 use anabranch::fixing::fix;
 use anabranch::pipelines::Pipelines;
-use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
 use rows::ROWS;
 

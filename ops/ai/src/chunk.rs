@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Fields, Flow, Kinds, Shape, Type};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_record::access::Access;
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Reference, Side, Target};
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature,
+};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Reference, Side, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
 use crate::finding::finding;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_record::reference::Target;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::reference::Target;
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 

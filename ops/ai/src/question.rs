@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Reference, Target};
 use async_trait::async_trait;
 use futures::future::FutureExt;

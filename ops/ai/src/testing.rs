@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::settings::Settings;
-use anabranch_record::json::write_record;
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Verdict};
-use anabranch_record::Record;
 use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::{Memo, MemoKey, Oblivion, StoreError};
+use anabranch_record::Record;
+use anabranch_record::json::write_record;
 use async_trait::async_trait;
 use bytes::Bytes;
 

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{write_data, write_value};
-use anabranch_record::{Data, Record};
 use anabranch_record::reference::{Part, Reference};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 /// The text at a reference; JSON text of what is neither text nor bytes.
 ///

@@ -11,12 +11,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature, Verdict};
-use anabranch_record::access::Access;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature, Verdict,
+};
 use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 use async_trait::async_trait;

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Shape, Type};
-use anabranch_plugin::kind;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
+};
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::desk::Desk;
 use crate::{field, wire};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anabranch_plugin::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::metadata::Metadata;
-use anabranch_plugin::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
 use anabranch_record::text::Str;
 use anabranch_record::value::Object;
 

@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type};
-use anabranch_record::json::parse_value;
-use anabranch_plugin::kind;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::phrase::with_article;
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
+};
 use anabranch_plugin::schema::SchemaVersion;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::parse_value;
+use anabranch_record::phrase::with_article;
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::desk::Desk;

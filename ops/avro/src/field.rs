@@ -2,8 +2,8 @@
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::reference::{Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::reference::{Reference, Target};
 
 pub(crate) fn parameter(description: &'static str) -> Parameter {
     Parameter::new("field", ParameterKind::Reference, description)

@@ -1,8 +1,8 @@
 //! What a processor was given, to tell afterwards whether the schema that metadata name is that of the data.
 
 use anabranch_record::metadata::Metadata;
-use anabranch_record::{Data, Record};
 use anabranch_record::reference::Side;
+use anabranch_record::{Data, Record};
 
 use crate::record::Part;
 

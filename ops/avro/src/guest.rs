@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, OperatorKind, Rows, Signature};
 use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
 
 use crate::desk::Desk;
 use crate::given::Given;
@@ -119,13 +119,13 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
 
     use anabranch_plugin::arguments::Arguments;
-    use anabranch_plugin::settings::Settings;
     use anabranch_plugin::diagnostic::Diagnostics;
-    use anabranch_record::metadata::key;
     use anabranch_plugin::operator::{Class, Decision};
-    use anabranch_record::Data;
     use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
+    use anabranch_plugin::settings::Settings;
     use anabranch_plugin::specification::{Specification, shared};
+    use anabranch_record::Data;
+    use anabranch_record::metadata::key;
     use bytes::Bytes;
 
     use super::*;

@@ -1,8 +1,8 @@
 //! The schemas of records that are yet to be made of a row.
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::operator::Pieces;
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use crate::record::Part;

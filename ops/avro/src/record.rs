@@ -1,12 +1,12 @@
 //! Keys and payloads of records, decoded and encoded by the schemas that their metadata name.
 
+use anabranch_plugin::schema::SchemaVersion;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
-use anabranch_record::{Data, Record};
 use anabranch_record::reference::Side;
-use anabranch_plugin::schema::SchemaVersion;
 use anabranch_record::text::Str;
 use anabranch_record::value::Object;
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::desk::{Desk, Outcome};

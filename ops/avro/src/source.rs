@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::RecordShape;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_plugin::flow::RecordShape;
-use anabranch_record::metadata::{Metadata, key};
-use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Position, Record};
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
 use anabranch_record::mark::{Mark, Partition};
-use anabranch_plugin::specification::Specification;
+use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::desk::Desk;

@@ -1,9 +1,9 @@
 //! The rows of a strip, changed for a processor and given back when it fails them.
 
-use anabranch_record::mask::Mask;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::operator::{Decision, Operator, Rows};
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
 
 /// Rows on their way to a processor and back. Kept between strips for the memory of its lists, not of records.
 pub(crate) struct Prepared {

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use anabranch_ops_http::testing::{Received, Reply, Server};
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::settings::Settings;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
-use anabranch_record::{Data, Position, Record};
 use anabranch_plugin::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::Oblivion;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
-use anabranch_ops_http::testing::{Received, Reply, Server};
+use anabranch_record::{Data, Position, Record};
 use serde_json::{Value as Json, json};
 
 struct Silence;

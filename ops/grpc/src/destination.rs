@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_ops_opencdc::encode_record;
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::written::Written;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::metadata::key;
 use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Record};
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_plugin::specification::Specification;
+use anabranch_plugin::written::Written;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
-use anabranch_ops_opencdc::encode_record;
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 use prost::Message as _;

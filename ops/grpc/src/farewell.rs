@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use anabranch_plugin::host::Host;
 use anabranch_plugin::registry::{Farewell, Role};
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::Fault;
-use anabranch_plugin::host::Host;
 use async_trait::async_trait;
 
 use crate::active::Active;

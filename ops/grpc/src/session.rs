@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::settings::Settings;
-use anabranch_plugin::written::Written;
-use anabranch_plugin::diagnostic::Span;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_record::text::Str;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Span;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
 
 use crate::protocol::Role;
 

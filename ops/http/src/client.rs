@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::Network;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use bytes::{Bytes, BytesMut};
 use reqwest::tls::Certificate;

@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict};
-use anabranch_record::access::Access;
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Reference, Target};
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
+};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::FutureExt;

@@ -8,10 +8,10 @@ mod process;
 
 use std::ops::Range;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{Decision, Operator, Rows};
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use self::process::{End, Worker};

@@ -11,7 +11,10 @@ use anabranch_record::{Change, Data, Record};
 use boa_engine::builtins::proxy::Proxy;
 use boa_engine::object::FunctionObjectBuilder;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
-use boa_engine::{ Context, Finalize, JsArgs, JsData, JsNativeError, JsObject, JsResult, JsString, JsValue, NativeFunction, Trace, js_string, };
+use boa_engine::{
+    Context, Finalize, JsArgs, JsData, JsNativeError, JsObject, JsResult, JsString, JsValue, NativeFunction, Trace,
+    js_string,
+};
 
 use crate::conversion::enter;
 use crate::lasting;

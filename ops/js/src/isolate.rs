@@ -8,16 +8,18 @@ use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use anabranch_record::Record;
 use anabranch_record::clock::taken_by_thread;
 use anabranch_record::fault::Fault;
-use anabranch_record::Record;
 use boa_engine::builtins::promise::{Promise, PromiseState};
 use boa_engine::context::Clock;
 use boa_engine::context::time::{JsInstant, StdClock};
 use boa_engine::job::{Job, JobExecutor, SimpleJobExecutor};
 use boa_engine::object::builtins::JsPromise;
 use boa_engine::property::Attribute;
-use boa_engine::{ Context, JsArgs, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string, };
+use boa_engine::{
+    Context, JsArgs, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
+};
 
 use crate::conversion::leave::Leave;
 use crate::conversion::path::{Path, Unfit, described};

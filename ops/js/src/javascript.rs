@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, OperatorKind, Signature};
 use anabranch_plugin::secret::{forms, mask};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use crate::client::{Client, Launch};

@@ -6,9 +6,9 @@ mod values;
 
 use std::ops::Range;
 
-use anabranch_record::near::did_you_mean;
 use anabranch_plugin::flow::{Flow, Place as Setting};
 use anabranch_record::Operation;
+use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 
 use crate::acts::{Act, Doing, Inside};

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::settings::Settings;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
-use anabranch_record::json::write_record;
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
-use anabranch_record::Record;
 use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::Oblivion;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_record;
 use bytes::Bytes;
 
 use crate::globals::log::ServiceLog;

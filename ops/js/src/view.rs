@@ -18,7 +18,10 @@ use boa_engine::builtins::proxy::Proxy;
 use boa_engine::object::ObjectInitializer;
 use boa_engine::object::builtins::JsArray;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
-use boa_engine::{ Context, Finalize, JsArgs, JsData, JsError, JsNativeError, JsObject, JsResult, JsString, JsSymbol, JsValue, NativeFunction, Trace, js_string, };
+use boa_engine::{
+    Context, Finalize, JsArgs, JsData, JsError, JsNativeError, JsObject, JsResult, JsString, JsSymbol, JsValue,
+    NativeFunction, Trace, js_string,
+};
 
 use crate::conversion::enter;
 use crate::text::{key, name};

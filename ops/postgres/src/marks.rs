@@ -10,10 +10,10 @@
 
 use std::collections::HashMap;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::host::Host;
-use anabranch_record::{Position, Record};
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::{Position, Record};
 use tokio_postgres::{Client, Error};
 
 use crate::fault::Failure;

@@ -1,9 +1,9 @@
 //! Records that cannot be rows, whatever tables there are.
 
 use anabranch_record::fault::Fault;
-use anabranch_record::{Operation, Record};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Operation, Record};
 
 use crate::create::Fields;
 use crate::destination::Settings;

@@ -4,8 +4,8 @@ mod limits;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch_record::near::did_you_mean;
 use anabranch_record::fault::Fault;
+use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 

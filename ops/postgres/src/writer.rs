@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_plugin::destination::{Delivered, Verdicts, Writer};
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::host::Host;
 use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;

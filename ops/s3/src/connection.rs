@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use aws_credential_types::Credentials;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
-use aws_sdk_s3::config::{ BehaviorVersion, Builder, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedCredentialsProvider, SharedHttpClient, StalledStreamProtectionConfig, };
+use aws_sdk_s3::config::{
+    BehaviorVersion, Builder, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    SharedCredentialsProvider, SharedHttpClient, StalledStreamProtectionConfig,
+};
 use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_http_client::{Builder as HttpBuilder, Connector};

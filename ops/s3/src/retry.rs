@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::host::Host;
+use anabranch_record::fault::{Fault, FaultClass};
 use tokio::time::{Instant, sleep, timeout};
 
 /// After so long without success the pipeline is told; it then recovers from its stored positions.

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Content, Operations, RecordShape, Shape};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Position;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
-use anabranch_plugin::flow::{Content, Operations, RecordShape, Shape};
-use anabranch_plugin::kind;
-use anabranch_plugin::host::Host;
-use anabranch_record::Position;
-use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
 use anabranch_record::mark::{Mark, Partition};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 

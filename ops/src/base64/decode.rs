@@ -8,13 +8,13 @@ use ::base64::alphabet;
 use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Kinds};
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::prototype::Prototype;

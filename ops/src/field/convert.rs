@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::{Arguments, parse_bool};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type as Shape};
-use anabranch_record::json::{write_data, write_value};
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_value};
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Timestamp, Value};
+use anabranch_record::{Data, Record};
 use chrono::DateTime;
 
 use super::one_side;

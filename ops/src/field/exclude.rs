@@ -7,9 +7,9 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Place};
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_record::access::Access;
 use anabranch_record::reference::{Reference, Target};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
 use anabranch_record::text::Str;
 
 use super::items::Item;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
-use anabranch_record::metadata::own_key;
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::access::Access;
-use anabranch_record::Record;
-use anabranch_record::reference::{Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::own_key;
+use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 

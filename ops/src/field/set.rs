@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::near::did_you_mean;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{self, Flow, Kinds, Operations, Texts, Type};
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::access::Access;
-use anabranch_record::Operation;
-use anabranch_record::reference::{Reference, Target};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_template::Template;
+use anabranch_record::Operation;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
+use anabranch_template::Template;
 
 use crate::prototype::Prototype;
 

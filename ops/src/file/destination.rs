@@ -11,14 +11,14 @@ use async_trait::async_trait;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{self, RecordFormat};
-use anabranch_plugin::kind;
 use anabranch_plugin::host::Host;
-use anabranch_record::Record;
-use anabranch_record::mark::{LaneId, Mark};
+use anabranch_plugin::kind;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
 use super::appender::{Appender, Frame};

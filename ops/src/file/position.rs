@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anabranch_record::fault::Fault;
 use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 
 /// How much of a file's start tells it from another.
 const HEAD: usize = 1024;

@@ -14,16 +14,16 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::flow::{Keys, RecordShape, Shape};
-use anabranch_plugin::kind;
-use anabranch_record::metadata::{Metadata, key};
 use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Position, Record};
+use anabranch_plugin::kind;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
-use anabranch_record::mark::{Mark, Partition};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 
 use super::backlog::Lengths;
 use super::follower::{Follower, Step, misled};

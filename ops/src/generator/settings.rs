@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_record::Operation;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Operation;
 use anabranch_record::text::Str;
 
 use super::field::{Field, FieldKind};

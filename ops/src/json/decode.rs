@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Content, Flow, Form, Kinds, Shape, Type};
-use anabranch_record::json::parse_value;
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::phrase::with_article;
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::parse_value;
+use anabranch_record::phrase::with_article;
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::field::one_side;
 use crate::prototype::Prototype;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Form, Kinds, Type};
-use anabranch_record::json::{write_data, write_value};
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Data, Record};
-use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_value};
+use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::field::one_side;
 use crate::prototype::Prototype;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
 use anabranch_record::json::write_value;
 use anabranch_record::metadata::{Metadata, key};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Change, Data, Operation, Record};
 use anabranch_record::reference::Reference;
-use anabranch_plugin::specification::{Specification, shared};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Record};
 use bytes::Bytes;
 
 use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};

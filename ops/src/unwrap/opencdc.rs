@@ -6,14 +6,14 @@ use ::base64::Engine as _;
 use ::base64::engine::general_purpose::STANDARD;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::Flow;
-use anabranch_record::metadata::Metadata;
 use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_record::{Change, Data, Operation, Record};
-use anabranch_record::reference::Reference;
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::reference::Reference;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Record};
 
 use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
 use crate::prototype::Prototype;

@@ -1,7 +1,7 @@
 //! What guests print: lines for the log, with the level they were printed at.
 
-use anabranch_record::text::Str;
 use anabranch_ops_opencdc::line::{Level, read_line};
+use anabranch_record::text::Str;
 
 /// Longer lines are cut into several.
 const LONGEST: usize = 64 << 10;

@@ -1,8 +1,8 @@
 //! Which schemas may follow each other under a subject.
 
+use anabranch_ops_avro::can_read;
 use anabranch_plugin::schema::SchemaVersion;
 use anabranch_record::text::Str;
-use anabranch_ops_avro::can_read;
 
 use crate::settings::Compatibility;
 

@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use anabranch_plugin::arguments::parse_duration;
 use anabranch_graph::config::bare_name;
+use anabranch_plugin::arguments::parse_duration;
 use anabranch_record::text::Str;
 use chrono::DateTime;
 use comfy_table::{Table, presets};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anabranch_graph::exec::{Trial, try_out};
-use anabranch_record::fault::Fault;
 use anabranch_graph::plan::Measured;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::runtime::Builder;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_plugin::registry::Registry;
 use anabranch_record::text::Str;
 use tokio::time::sleep;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::parse_duration;
-use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::stage::StageId;
 use anabranch_graph::plan::{Doubtful, Observer};
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::mask;
 use anabranch_record::text::Str;
 use serde_json::{Value, json};

@@ -74,8 +74,8 @@ pub(super) const SPLITS: &str = "--preview.pipeline-arch-v2";
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::{Variables, load};
-    use anabranch_plugin::diagnostic::Files;
     use anabranch_graph::plan::{CompileOptions, compile};
+    use anabranch_plugin::diagnostic::Files;
 
     use super::*;
     use crate::cli::registry;

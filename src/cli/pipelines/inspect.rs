@@ -6,13 +6,13 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use anabranch_record::phrase::plural;
 use clap::Args;
 use futures::StreamExt as _;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
-use anabranch_record::phrase::plural;
 
 use super::super::remote::Remote;
 use super::super::{Context, Exit, Report};

@@ -139,7 +139,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let broken = measured.iter().flatten().any(|measured| measured.broken);
     let explain = |(pipeline, measured): (&&Pipeline, &Option<Measured>)| {
-        adopt(&pipeline.compiled.explain_measured(pass, format, style, measured.as_ref()))
+        adopt(&anabranch_picture::explain_measured(&pipeline.compiled, pass, format, style, measured.as_ref()))
     };
     let mut plans: Vec<String> = good.iter().zip(&measured).map(explain).collect();
     for plan in &mut plans {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use anabranch_template::condition::CompiledCondition;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
 use anabranch_record::access::Access;
+use anabranch_template::condition::CompiledCondition;
 use anabranch_template::{MissingKey, Template};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         Ok(condition) => condition,
         Err(error) => return refused(&finding(error, file)),
     };
-    if let Some((why, hint)) = condition.never() {
+    if let Some((why, hint)) = anabranch_plugin::flow::Flow::no_verdict(&condition) {
         let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
         let usual = || "it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}".to_owned();
         let finding = Diagnostic::error("plan.condition_fails", format!("the condition fails for every record: {why}"))

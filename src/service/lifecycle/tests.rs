@@ -1,6 +1,6 @@
-use anabranch_record::fault::Fault;
 use anabranch_graph::testing::Pipeline;
 use anabranch_plugin::testing::{AtEnd, Journal, Reaction, Shelf, Upstream};
+use anabranch_record::fault::Fault;
 
 use super::*;
 use crate::log::Output;

@@ -4,7 +4,9 @@ use std::ops::RangeInclusive;
 
 use anabranch_plugin::letter::WhenFull;
 use anabranch_plugin::state::StoreError;
-use redb::{ ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction, };
+use redb::{
+    ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction,
+};
 
 use super::Failed;
 use crate::store::letters::{

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use tokio_postgres::GenericClient;

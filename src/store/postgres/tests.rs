@@ -2,9 +2,9 @@ mod silence;
 
 use std::sync::Arc;
 
+use anabranch_plugin::state::{Epoch, Memo as _, StateStore as _};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
-use anabranch_plugin::state::{Epoch, Memo as _, StateStore as _};
 use bytes::Bytes;
 
 use super::server::{Database, Server};

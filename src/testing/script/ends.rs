@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::metadata::key;
 use anabranch_plugin::host::Host;
-use anabranch_record::{Data, Position, Record};
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 

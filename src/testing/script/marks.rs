@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 

@@ -179,7 +179,7 @@ impl Shelf {
 }
 
 /// The shelf as a destination of a plan.
-pub(super) struct ShelfDestination(pub(super) Arc<Shelf>);
+pub struct ShelfDestination(pub Arc<Shelf>);
 
 #[async_trait]
 impl Destination for ShelfDestination {

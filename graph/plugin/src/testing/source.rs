@@ -168,7 +168,7 @@ impl Upstream {
 }
 
 /// The upstream as a source of a plan.
-pub(super) struct UpstreamSource(pub(super) Arc<Upstream>);
+pub struct UpstreamSource(pub Arc<Upstream>);
 
 #[async_trait]
 impl Source for UpstreamSource {

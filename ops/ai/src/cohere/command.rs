@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_record::Record;
-use anabranch_record::reference::Reference;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_record::json::write_value;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
-use anabranch_record::access::Access;
 use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_value;
 use anabranch_record::reference::{Part, Reference};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::operator::OperatorKind;
-use anabranch_record::Record;
-use anabranch_plugin::state::Oblivion;
 use anabranch_ops_http::testing::{Received, Reply, Server};
+use anabranch_plugin::operator::OperatorKind;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::Record;
 use serde_json::{Value as Json, json};
 
 use crate::testing::{Notebook, configured, findings, record, text, waiting};

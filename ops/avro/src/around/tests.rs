@@ -1,10 +1,10 @@
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::metadata::key;
 use anabranch_plugin::operator::{Class, Decision, Pieces};
-use anabranch_record::Operation;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::Operation;
+use anabranch_record::metadata::key;
 use anabranch_record::value::Value;
 use bytes::Bytes;
 

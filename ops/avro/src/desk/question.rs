@@ -4,8 +4,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use anabranch_plugin::operator::{BuiltOperator, Class, Verdict};
-use anabranch_record::Record;
 use anabranch_plugin::schema::{Definition, MemoryRegistry, SchemaKind};
+use anabranch_record::Record;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 

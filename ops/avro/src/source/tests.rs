@@ -1,9 +1,9 @@
 use std::sync::Mutex;
 
-use anabranch_plugin::settings::Settings;
-use anabranch_record::Position;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::shared;
+use anabranch_record::Position;
 
 use super::*;
 use crate::testing::{after, block_on, fields, host};

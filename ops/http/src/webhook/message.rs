@@ -2,13 +2,13 @@
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_record::fault::Fault;
 use anabranch_plugin::flow::{Flow, Place};
-use anabranch_record::access::Access;
-use anabranch_record::Record;
 use anabranch_plugin::specification::{Parameter, ParameterKind};
-use anabranch_template::{InSetting, Template};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_template::{InSetting, Template};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
 

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use anabranch_plugin::settings::Settings;
-use anabranch_record::fault::FaultClass;
 use anabranch_plugin::flow::{RecordShape, Shape};
-use anabranch_record::json::write_record;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
-use anabranch_record::Position;
 use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::Oblivion;
+use anabranch_record::Position;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::json::write_record;
 use anabranch_record::value::Object;
 
 use super::*;

@@ -8,10 +8,10 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anabranch_record::{Record, clock};
-use anabranch_record::fault::Fault;
 use anabranch_plugin::operator::Decision;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_record::{Record, clock};
 use bytes::Bytes;
 
 use crate::globals::log::{LEVELS, Lines};

@@ -6,8 +6,8 @@
 mod value;
 
 use anabranch_record::metadata::{Metadata, own_key};
-use anabranch_record::{Change, Data, Operation, Record};
 use anabranch_record::text::Str;
+use anabranch_record::{Change, Data, Operation, Record};
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::value::JsVariant;
 use boa_engine::{Context, JsObject, JsString, JsValue};

@@ -1,5 +1,5 @@
-use anabranch_record::{Data, Operation, Record};
 use anabranch_record::value::Value;
+use anabranch_record::{Data, Operation, Record};
 
 use crate::testing::{Worker, configure, record, text};
 

@@ -1,8 +1,8 @@
 //! Fields and metadata that a script reads and no record has.
 
-use anabranch_record::near::did_you_mean;
 use anabranch_plugin::flow::{NO_FIELD, NO_METADATA};
 use anabranch_record::metadata::own_key;
+use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 

@@ -1,7 +1,7 @@
 //! Values of fields that a script takes for something that they are not.
 
-use anabranch_record::near::did_you_mean;
 use anabranch_plugin::flow::{Kinds, NO_FIELD, Type};
+use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 
 use super::Said;

@@ -11,7 +11,11 @@ use boa_engine::ast::expression::operator::binary::BinaryOp;
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary};
 use boa_engine::ast::expression::{Call, Expression, Identifier, Optional};
-use boa_engine::ast::function::{ ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration, AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression, GeneratorDeclaration, GeneratorExpression, };
+use boa_engine::ast::function::{
+    ArrowFunction, AsyncArrowFunction, AsyncFunctionDeclaration, AsyncFunctionExpression, AsyncGeneratorDeclaration,
+    AsyncGeneratorExpression, ClassDeclaration, ClassExpression, FunctionDeclaration, FunctionExpression,
+    GeneratorDeclaration, GeneratorExpression,
+};
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::statement::{If, With};

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use anabranch_record::metadata::Metadata;
-use anabranch_record::{Data, Operation, Record};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
 use super::read::Reader;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::operator::Decision;
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use bytes::Bytes;
 

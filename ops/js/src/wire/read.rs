@@ -1,9 +1,9 @@
 //! Reading records from a message.
 
 use anabranch_record::metadata::Metadata;
-use anabranch_record::{Change, Data, Operation, Position, Record};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use bytes::Bytes;
 use chrono::DateTime;
 

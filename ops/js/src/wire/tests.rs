@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use anabranch_record::fault::Fault;
 use anabranch_plugin::operator::Decision;
-use anabranch_record::{Data, Record};
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 
 use super::orders::*;
 use super::*;

@@ -1,8 +1,8 @@
 //! Writing records into a message.
 
 use anabranch_record::metadata::Metadata;
-use anabranch_record::{Data, Record};
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 
 use super::{MOST_DEPTH, Want, Wants};
 

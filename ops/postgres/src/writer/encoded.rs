@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anabranch_record::fault::Fault;
-use anabranch_record::{Data, Operation, Record, json};
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Record, json};
 
 use crate::batch::Row;
 use crate::table::{Action, Misfit, Table};

@@ -1,7 +1,7 @@
 //! Makes the tables and columns that records lack.
 
-use anabranch_record::fault::Fault;
 use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use super::TableWriter;

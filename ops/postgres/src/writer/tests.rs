@@ -9,14 +9,14 @@ mod types;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::settings::Settings as Written;
 use anabranch_plugin::destination::Destination;
-use anabranch_record::{Data, Position, json};
-use anabranch_record::metadata::key;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings as Written;
 use anabranch_plugin::state::Oblivion;
+use anabranch_record::metadata::key;
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, json};
 
 use super::*;
 use crate::server::Database;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::host::Host;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::{Metadata, key};
-use anabranch_plugin::host::Host;
-use anabranch_record::{Change, Data, Operation, Position, Record};
 use anabranch_record::text::Str;
 use anabranch_record::value::timestamp_text;
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use aws_sdk_s3::error::ProvideErrorMetadata;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use bytes::Bytes;

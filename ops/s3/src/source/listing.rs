@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_plugin::host::Host;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef;

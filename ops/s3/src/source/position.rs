@@ -4,8 +4,8 @@
 //! told by time: what changed before its *horizon* and not before that of the sweep before it. So a position is two
 //! horizons and a key, however many objects there are; usually some twenty bytes and the key.
 
-use anabranch_record::fault::Fault;
 use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 
 use super::listing::Version;
 use crate::fingerprint::fingerprint;

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use anabranch_record::fault::Fault;
 use anabranch_record::Operation;
+use anabranch_record::fault::Fault;
 use anabranch_record::value::timestamp_text;
 use chrono::DateTime;
 

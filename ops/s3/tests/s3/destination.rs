@@ -5,8 +5,8 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, Verdicts, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_record::fault::FaultClass;
-use anabranch_record::{Data, Position, Record};
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
 
 use crate::reading::{host, registry, settings};
 use crate::server::{Fault, Server};

@@ -3,8 +3,8 @@ use std::io::Read;
 
 use anabranch_plugin::settings::Settings;
 use anabranch_record::fault::FaultClass;
-use anabranch_record::{Data, Position};
 use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position};
 
 use super::*;
 use crate::testing::host;

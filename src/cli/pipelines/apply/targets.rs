@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
-use anabranch_plugin::settings::Setting;
 use anabranch_plugin::diagnostic::FileId;
+use anabranch_plugin::settings::Setting;
 use anabranch_record::text::Str;
 use serde_json::Value;
 

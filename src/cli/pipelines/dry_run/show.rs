@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
+use anabranch_graph::plan::Doubtful;
 use anabranch_plugin::diagnostic::Files;
+use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use anabranch_record::phrase::counted;
-use anabranch_graph::plan::Doubtful;
-use anabranch_record::Record;
 use anabranch_record::text::Str;
 use serde_json::{Value, json};
 use similar::TextDiff;
