@@ -180,7 +180,7 @@ impl Template {
     }
 
     /// The same verdict without the template, for a condition whose shape allows it.
-    pub fn predicate(&self) -> Option<predicate::Predicate> {
+    pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 

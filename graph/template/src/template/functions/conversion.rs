@@ -41,7 +41,7 @@ pub fn numeric(function: &str) -> Option<Numeric> {
 }
 
 /// Whether a value stands for a number where such a function takes it; what does not counts as 0.
-pub fn stands_for_number(function: &str, val: &Val) -> bool {
+pub(crate) fn stands_for_number(function: &str, val: &Val) -> bool {
     match (function, val) {
         // It reads the text of its argument, as digits in base 8.
         ("toDecimal", val) => {
@@ -83,7 +83,7 @@ pub fn gives_element(function: &str) -> bool {
 }
 
 /// The elements that a function joins, each of which it writes as a text.
-pub fn joined(function: &str, values: &[Val]) -> Option<List> {
+pub(crate) fn joined(function: &str, values: &[Val]) -> Option<List> {
     match (function, values) {
         ("join", [_, Val::List(list)]) => Some(list.clone()),
         _ => None,
@@ -91,7 +91,7 @@ pub fn joined(function: &str, values: &[Val]) -> Option<List> {
 }
 
 /// Whether raw data are in what a template has put together, as in `dict "key" .Key`. It looks at `depth` levels.
-pub fn holds_raw_text(val: &Val, depth: usize) -> bool {
+pub(crate) fn holds_raw_text(val: &Val, depth: usize) -> bool {
     match val {
         Val::Raw(bytes) => !bytes.is_empty() && std::str::from_utf8(bytes).is_ok(),
         Val::Map(Map::Dict(dict)) if depth > 0 => {
