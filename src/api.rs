@@ -38,8 +38,8 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::registry::Registry;
 use anabranch_ops_tls::TlsError;
+use anabranch_plugin::registry::Registry;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};

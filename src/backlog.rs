@@ -96,7 +96,7 @@ pub fn shown(backlog: Option<&BacklogNumbers>) -> String {
 mod tests {
     use std::time::{Duration, SystemTime};
 
-    use anabranch_graph::source::Backlog;
+    use anabranch_plugin::source::Backlog;
 
     use super::*;
 

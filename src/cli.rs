@@ -30,9 +30,9 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anabranch_graph::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
+use anabranch_plugin::registry::Registry;
 use clap::{Parser, Subcommand};
 
 use crate::settings::{Layers, SettingFlags, Settings};

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
 use anabranch_ops_tls::TlsError;
+use anabranch_record::text::Str;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
 use axum::http::{HeaderValue, Method, Request, StatusCode};

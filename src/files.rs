@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::{Diagnostic, Files};
 use anabranch_ops_tls::open_regular;
+use anabranch_plugin::diagnostic::{Diagnostic, Files};
 
 /// Maximum size of a pipeline file in bytes.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
@@ -202,7 +202,7 @@ mod tests {
         }
         std::fs::create_dir(directory.path().join("sub.yml")).unwrap();
         let found = find_pipelines(&[directory.path()]);
-        let names: Vec<_> = (0..3).filter_map(|i| found.files.get(anabranch_graph::diagnostic::FileId(i))).collect();
+        let names: Vec<_> = (0..3).filter_map(|i| found.files.get(anabranch_plugin::diagnostic::FileId(i))).collect();
         assert_eq!(names.len(), 2);
         assert!(names[0].name.ends_with("a.YML") && names[1].name.ends_with("b.yaml"));
     }

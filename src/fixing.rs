@@ -6,9 +6,9 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use anabranch_graph::diagnostic::{FileId, Files, Severity};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::diagnostic::{FileId, Files, Severity};
+use anabranch_plugin::registry::Registry;
 
 use crate::files::Found;
 use crate::pipelines::Pipelines;

@@ -10,9 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::current_pipeline;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::secret::mask;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::secret::mask;
+use anabranch_record::text::Str;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 

@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::{Shared, feeds, feeds_back, place_of, shared};
 use anabranch_graph::plan::graph::{Node, NodeKind, PlanGraph};
-use anabranch_graph::registry::{Registry, Reserved};
 use anabranch_ops::file::STORE_MAGIC;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::registry::{Registry, Reserved};
 
 use crate::files::{is_pipeline_file, parent_directory};
 use crate::paths;
@@ -370,9 +370,9 @@ fn missing_directory(path: &Path) -> Option<&Path> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use anabranch_graph::diagnostic::Files;
     use anabranch_graph::plan::CompileOptions;
-    use anabranch_graph::registry::Registry;
+    use anabranch_plugin::diagnostic::Files;
+    use anabranch_plugin::registry::Registry;
 
     use super::{LOOK_UPS, closing};
     use crate::files::Found;
@@ -487,7 +487,7 @@ mod tests {
         let found = Found { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         assert_eq!(pipelines.findings.has_errors(), !pipelines.invalid.is_empty());
-        let good = |finding: &anabranch_graph::diagnostic::Diagnostic| {
+        let good = |finding: &anabranch_plugin::diagnostic::Diagnostic| {
             finding.label.as_ref().is_some_and(|label| {
                 pipelines.good.iter().any(|p| (p.config.span.start..=p.config.span.end).contains(&label.span.start))
             })

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::check::place_of;
 use anabranch_graph::plan::graph::{Node, NodeKind};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 
 /// The setting with the path of file connectors.
 const PATH: &str = "path";
@@ -70,9 +70,9 @@ fn is_scheme(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::diagnostic::Files;
     use anabranch_graph::plan::CompileOptions;
-    use anabranch_graph::registry::Registry;
+    use anabranch_plugin::diagnostic::Files;
+    use anabranch_plugin::registry::Registry;
 
     use crate::files::Found;
     use crate::pipelines::Pipelines;

@@ -5,13 +5,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{
-    self, Content, InvalidPipeline, Loaded, MASKED_FROM, PipelineConfig, Variables, Written, load,
-};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
+use anabranch_graph::config::{self, InvalidPipeline, Loaded, PipelineConfig, Variables, load};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::secret::MASKED_FROM;
+use anabranch_plugin::written::{Content, Written};
+use anabranch_record::text::Str;
 
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};

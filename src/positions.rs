@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::plan::stage::StageKind;
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{LaneId, StateStore as _, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::{StateStore as _, StoreError};
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};

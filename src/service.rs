@@ -29,11 +29,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::{DesiredStatus, MASKED_FROM};
+use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::secret::MASKED_FROM;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use futures::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};

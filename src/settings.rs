@@ -12,8 +12,8 @@ mod traces;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
+use anabranch_plugin::host::LogLevel;
 
 pub use credential::Credential;
 pub use document::document;

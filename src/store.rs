@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
 
-use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
-use anabranch_graph::schema::{Schema, SchemaVersion};
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::{Epoch, LaneId, Memo, MemoKey, Receipt, StateStore, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds};
+use anabranch_plugin::schema::{Schema, SchemaVersion};
+use anabranch_plugin::state::{Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;

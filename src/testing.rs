@@ -27,14 +27,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::{Content, PipelineConfig, Role, Variables, load};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, Spanned, did_you_mean};
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::operator::Class;
+use anabranch_graph::config::{PipelineConfig, Variables, load};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{CompileOptions, Compiled, Doubtful, compile};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, Spanned};
+use anabranch_plugin::operator::Class;
+use anabranch_plugin::registry::{Registry, Role};
+use anabranch_plugin::written::Content;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
 
 use crate::files::{MAX_PIPELINE_FILE, is_test, read_text};
 use crate::pipelines::read_script;

@@ -13,16 +13,17 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Destination, DestinationKind};
-use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::Services;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::source::{Mark, Source, SourceKind};
-use anabranch_graph::specification::Specification;
-use anabranch_graph::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::{Source, SourceKind};
+use anabranch_plugin::specification::Specification;
+use anabranch_plugin::state::{Epoch, Oblivion, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use crate::terminal::{Stream, data};

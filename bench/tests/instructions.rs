@@ -27,12 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::config::{self, Variables};
-use anabranch_graph::diagnostic::Files;
 use anabranch_graph::exec::{self, Ending, Look, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::testing::{Journal, MemoryStore, services};
-use anabranch_graph::trace::{Share, Span, SpanKind, SpanSink, Tracing};
+use anabranch_graph::testing::services;
+use anabranch_plugin::diagnostic::Files;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::testing::{Journal, MemoryStore};
+use anabranch_plugin::trace::{Share, Span, SpanKind, SpanSink, Tracing};
 
 /// Tolerance above the expected count, in percent: about six times the difference between repeated runs, because other
 /// machines have other versions of the C library, which also selects code by the CPU.

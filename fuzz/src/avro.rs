@@ -1,8 +1,8 @@
 //! Data with any schema is refused, or decoded to a value that encodes to the same data.
 
-use anabranch_graph::value::Value;
 use anabranch_ops_avro::codec::Codec;
 use anabranch_ops_avro::infer::infer;
+use anabranch_record::value::Value;
 
 /// The input is a schema, a zero byte, and data.
 pub(crate) fn check(input: &[u8]) {

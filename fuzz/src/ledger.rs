@@ -2,7 +2,7 @@
 //! count of the copies, in read order, each once, and accepts every valid operation.
 
 use anabranch_graph::ack::{LaneIndex, Ledger, Run};
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
 
 /// A copy of some rows, in flight or at a destination.
 struct Copy {

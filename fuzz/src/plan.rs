@@ -1,9 +1,10 @@
 //! Any valid pipeline compiles or is refused; compiling it twice gives the same plan.
 
 use anabranch_graph::config::load;
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use anabranch_graph::registry::Registry;
+use anabranch_graph::plan::{CompileOptions, compile};
+use anabranch_picture::{Format, Pass, TextStyle};
+use anabranch_plugin::diagnostic::Files;
+use anabranch_plugin::registry::Registry;
 
 use super::{OneVariable, text};
 
@@ -19,7 +20,7 @@ pub(crate) fn check(input: &[u8]) {
             compile(&pipeline, &registry, &options).map(|compiled| {
                 [Pass::Lowered, Pass::Rewritten, Pass::Fused].map(|pass| {
                     [Format::Text, Format::Dot, Format::Mermaid, Format::Json]
-                        .map(|format| compiled.explain(pass, format, TextStyle::default()))
+                        .map(|format| anabranch_picture::explain(&compiled, pass, format, TextStyle::default()))
                 })
             })
         };

@@ -1,7 +1,7 @@
 //! Any record that can be read can be written and read back without a change.
 
-use anabranch_graph::json::write_record;
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
+use anabranch_record::json::write_record;
 
 pub(crate) fn check(text: &[u8]) {
     let Ok(record) = Record::from_json(text) else { return };

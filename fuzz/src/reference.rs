@@ -1,8 +1,8 @@
 //! Any text is a valid reference or is refused; reading changes nothing, and a value that was set can be read.
 
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::reference::Reference;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::reference::Reference;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
 
 use super::text;
 

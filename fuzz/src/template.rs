@@ -1,8 +1,8 @@
 //! Any text is a valid template or is refused, and any template renders or fails.
 
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::template::{Allowance, MissingKey, Template};
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
+use anabranch_template::{Allowance, MissingKey, Template};
 
 use super::text;
 

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anabranch_graph::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_graph::exec::{Ending, RunOptions, start};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Decision, Host};
 use anabranch_graph::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, WriteSpec};
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::testing::{Journal, MemoryStore, Pipeline, Shelf, Upstream, inline, services};
+use anabranch_graph::testing::{Pipeline, services};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::testing::{Journal, MemoryStore, Shelf, Upstream, inline};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -97,7 +99,7 @@ fn plan(steps: usize, ways: usize) -> Arc<StagePlan> {
     let journal = Journal::default();
     let shelf = Arc::new(Shelf::new("letters", &journal));
     let mut pipeline = Pipeline::new(&shelf, 1, 0);
-    let upstream = Arc::new(Upstream::new(&journal, 0, anabranch_graph::testing::AtEnd::End));
+    let upstream = Arc::new(Upstream::new(&journal, 0, anabranch_plugin::testing::AtEnd::End));
     let mut last = pipeline.read("in", &upstream);
     if steps > 0 {
         let operators: Vec<_> = (0..steps).map(|_| inline(|_| Ok(Decision::Keep))).collect();

@@ -12,10 +12,11 @@ pub use lineage::{Alarm, Lineage};
 pub use strips::Strips;
 pub(crate) use unfold::{Part, Unfolding};
 
+use anabranch_plugin::operator::Decision;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+
 use crate::ack::{Overdrawn, Run};
-use crate::fault::Fault;
-use crate::operator::Decision;
-use crate::record::Record;
 
 /// Most rows of a strip.
 pub const STRIP_ROWS: usize = 128;
@@ -287,103 +288,10 @@ impl Batch {
 /// Brings decisions in the order of their rows; of two on one row the worse stays.
 pub(crate) fn arrange(decisions: &mut Vec<(usize, Decision)>) {
     if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
-        decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(severity(decision))));
+        decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(decision.rank())));
         decisions.dedup_by_key(|(row, _)| *row);
-    }
-}
-
-fn severity(decision: &Decision) -> u8 {
-    match decision {
-        Decision::Keep => 0,
-        Decision::Split(_) | Decision::Pieces(_) => 1,
-        Decision::Filter => 2,
-        Decision::Fail(_) => 3,
-    }
-}
-
-/// One bit per row.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mask {
-    words: Vec<u64>,
-    len: usize,
-}
-
-impl Mask {
-    /// `len` rows, none selected.
-    pub fn none(len: usize) -> Self {
-        Mask { words: vec![0; len.div_ceil(64)], len }
-    }
-
-    /// Makes it `len` rows, none selected, keeping the memory.
-    pub fn reset(&mut self, len: usize) {
-        self.words.clear();
-        self.words.resize(len.div_ceil(64), 0);
-        self.len = len;
-    }
-
-    /// Selects a row.
-    #[inline]
-    pub fn set(&mut self, row: usize) {
-        debug_assert!(row < self.len);
-        self.words[row / 64] |= 1 << (row % 64);
-    }
-
-    /// Deselects a row.
-    #[inline]
-    pub fn clear(&mut self, row: usize) {
-        debug_assert!(row < self.len);
-        self.words[row / 64] &= !(1 << (row % 64));
-    }
-
-    /// Whether a row is selected.
-    #[inline]
-    pub fn get(&self, row: usize) -> bool {
-        row < self.len && self.words[row / 64] >> (row % 64) & 1 == 1
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Number of selected rows.
-    pub fn count(&self) -> usize {
-        self.words.iter().map(|w| w.count_ones() as usize).sum()
-    }
-
-    /// The selected rows in ascending order.
-    pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
-            std::iter::successors((word != 0).then_some(word), |w| {
-                let rest = w & (w - 1);
-                (rest != 0).then_some(rest)
-            })
-            .map(move |w| i * 64 + w.trailing_zeros() as usize)
-        })
     }
 }
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod mask_tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn rows_are_the_set_bits(bits in proptest::collection::vec(any::<bool>(), 0..200)) {
-            let mut mask = Mask::none(bits.len());
-            bits.iter().enumerate().filter(|(_, b)| **b).for_each(|(i, _)| mask.set(i));
-            let expected: Vec<usize> = (0..bits.len()).filter(|i| bits[*i]).collect();
-            prop_assert_eq!(mask.count(), expected.len());
-            prop_assert_eq!(mask.rows().collect::<Vec<_>>(), expected);
-        }
-    }
-}

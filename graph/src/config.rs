@@ -5,7 +5,6 @@
 //! adds its findings and goes on with what is sound.
 
 mod dead_letter;
-mod defaults;
 mod field;
 mod interpolate;
 mod item;
@@ -21,58 +20,21 @@ mod settings;
 mod syntax;
 mod unknown;
 mod version;
-mod written;
 pub mod yaml;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use defaults::{defaults, expressions};
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use reread::Unreadable;
 pub use schema::json_schema;
 pub use settings::{SCRIPT_PATH, bare_name};
-pub use written::{Content, MASKED_FROM, Written};
 
-use crate::diagnostic::{Span, Spanned};
-use crate::text::Str;
-
-/// One `name: value` pair of `settings`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
-    /// Name with the place of the key.
-    pub name: Spanned<Str>,
-    /// Value with the place of the value.
-    pub value: Written,
-}
-
-/// The settings of a plugin, in the order of the file, each name once.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Settings {
-    /// The pairs.
-    pub entries: Vec<Setting>,
-    /// The whole map, or the plugin's name where there is no map: where missing settings are reported.
-    pub span: Span,
-}
-
-impl Settings {
-    /// The setting of this name.
-    pub fn get(&self, name: &str) -> Option<&Setting> {
-        self.entries.iter().find(|s| s.name.value == *name)
-    }
-
-    /// Settings that stand in no file: defaults, tests.
-    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let entries = pairs
-            .into_iter()
-            .map(|(name, value)| Setting {
-                name: Spanned::new(name.into(), Span::default()),
-                value: Written::new(value, value, Span::default()),
-            })
-            .collect();
-        Settings { entries, span: Span::default() }
-    }
-}
+use anabranch_plugin::diagnostic::{Span, Spanned};
+use anabranch_plugin::registry::Role;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
 
 /// What the file wants of a pipeline when the service starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -82,16 +44,6 @@ pub enum DesiredStatus {
     Running,
     /// Leave it stopped.
     Stopped,
-}
-
-/// Whether a connector reads or writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Records come from it.
-    Source,
-    /// Records go to it.
-    Destination,
 }
 
 /// A pipeline as one document of one file declares it.

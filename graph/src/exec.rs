@@ -62,15 +62,15 @@ pub use progress::{LaneCount, LastError, Left, NodeCount, Progress, QueueCount, 
 pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
+use anabranch_plugin::host::LogSink;
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::state::{Memo, StateStore};
+use anabranch_plugin::trace::Tracing;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use context::{Context, Interrupt};
 
-use crate::fault::Fault;
-use crate::operator::LogSink;
 use crate::plan::stage::StagePlan;
-use crate::schema::SchemaRegistry;
-use crate::state::{Memo, StateStore};
-use crate::text::Str;
-use crate::trace::Tracing;
 
 /// What a run reaches outside of its plan.
 #[derive(Clone)]

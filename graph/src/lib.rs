@@ -59,40 +59,11 @@
 pub mod mutant;
 
 pub mod ack;
-#[cfg(test)]
-mod arbitrary;
-pub mod arguments;
 pub mod batch;
-pub mod clock;
-pub mod condition;
 pub mod config;
-pub mod destination;
-pub mod diagnostic;
 pub mod exec;
-pub mod extent;
-pub mod fault;
-pub mod flow;
-pub mod format;
 pub mod histogram;
-pub mod json;
-pub mod kind;
-pub mod letter;
-pub mod metadata;
-pub mod operator;
-pub mod phrase;
 pub mod plan;
-pub mod record;
-pub mod reference;
-pub mod registry;
-pub mod schema;
-pub mod secret;
-pub mod source;
-pub mod specification;
-pub mod state;
 mod sync;
-pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod text;
-pub mod trace;
-pub mod value;

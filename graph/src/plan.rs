@@ -5,11 +5,10 @@
 //!                               └─────rewrite──► PlanGraph ────┴─fuse──► StagePlan
 //! ```
 //!
-//! Each pass is a pure function and reports *all* its findings. [`Compiled`] keeps what every pass made,
-//! so that [`Compiled::explain`] can print any of them.
+//! Each pass is a pure function and reports *all* its findings. [`Compiled`] keeps what every pass made, so that a drawing
+//! can show any of them.
 
 pub mod check;
-pub mod explain;
 pub mod flow;
 pub mod fuse;
 pub mod graph;
@@ -26,15 +25,14 @@ mod tests;
 
 use std::sync::Arc;
 
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::secret::mask;
+use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::config::PipelineConfig;
-use crate::diagnostic::Diagnostics;
-use crate::registry::Registry;
-use crate::secret::mask;
-use crate::text::Str;
 
-pub use explain::{EdgePlace, EdgeRuns, Format, NodePlace, NodeRuns, Pass, Places, TextStyle};
 pub use fuse::{Cut, CutReason};
 pub use graph::PlanGraph;
 pub use locate::Located;

@@ -3,12 +3,12 @@
 pub mod decode;
 pub mod encode;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Kinds, Since, Type};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Content, Flow, Kinds, Since, Type};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference, Target};
 
 /// Returns the parameter `field`, shared by both processors.
 fn field_parameter(description: &'static str) -> Parameter {

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::flow::{Flow, Texts};
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_graph::record::Record;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Flow, Texts};
+use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
 
 use crate::ordinal::ordinal;
 use crate::prototype::Prototype;

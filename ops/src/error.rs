@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{Access, Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::template::Template;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::operator::{Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_template::Template;
 
 use crate::prototype::Prototype;
 
@@ -67,9 +68,10 @@ impl Prototype for Failing {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_plugin::operator::Decision;
+
     use super::*;
     use crate::testing::{self, process, record};
-    use anabranch_graph::operator::Decision;
 
     #[test]
     fn every_record_fails_with_the_message() {

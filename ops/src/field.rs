@@ -6,9 +6,9 @@ mod items;
 pub mod rename;
 pub mod set;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::{Reference, Target};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_record::reference::{Reference, Target};
 
 /// Returns the argument `field`. It must not be `.Payload`, which has two sides.
 pub(crate) fn one_side(arguments: &Arguments) -> Result<Reference, Diagnostics> {

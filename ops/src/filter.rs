@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::specification::{Specification, shared};
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::access::Access;
 
 use crate::prototype::Prototype;
 

@@ -3,7 +3,7 @@
 pub mod decode;
 pub mod encode;
 
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
 
 /// Returns the parameter `field`, shared by both processors.
 fn field_parameter(description: &'static str) -> Parameter {

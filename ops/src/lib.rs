@@ -21,7 +21,7 @@ pub mod store;
 mod testing;
 pub mod unwrap;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {

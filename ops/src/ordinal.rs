@@ -1,6 +1,6 @@
 //! Texts of piece and copy numbers in metadata.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 /// Returns `n` as decimal text. Small numbers do not allocate.
 pub(crate) fn ordinal(n: usize) -> Str {

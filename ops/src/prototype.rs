@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Signature};
-use anabranch_graph::specification::Specification;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, OperatorKind, Signature};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::fault::Fault;
 
 /// An operator that is cloned for each worker.
 pub(crate) trait Prototype: Operator + Clone + Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::value::{Timestamp, Value, timestamp_text};
+use anabranch_record::value::{Timestamp, Value, timestamp_text};
 
 /// Appends a number, boolean or time. Returns `false` and appends nothing for other values.
 pub(crate) fn push_scalar(value: &Value, out: &mut String) -> bool {

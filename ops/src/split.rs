@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Texts, Type};
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Access, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
+use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 
 use crate::ordinal::ordinal;
 use crate::prototype::Prototype;

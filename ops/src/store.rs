@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::{LetterBounds, WhenFull};
-use anabranch_graph::operator::Host;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::letter::{LetterBounds, WhenFull};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 const COUNT: u64 = 10_000;
 const BYTES: u64 = 64 << 20;

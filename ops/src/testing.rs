@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::flow::{Flow, Keys, Operations, RecordShape, Shape, Type};
-use anabranch_graph::json::write_record;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Signature,
-};
-use anabranch_graph::record::{Data, Operation, Position, Record};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Keys, Operations, RecordShape, Shape, Type};
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Signature};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::json::write_record;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Position, Record};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

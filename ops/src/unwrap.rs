@@ -6,15 +6,15 @@ pub mod opencdc;
 
 use std::sync::Arc;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds};
-use anabranch_graph::json::{parse_value, write_value};
-use anabranch_graph::operator::Access;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference};
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::flow::{Flow, Kinds};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{parse_value, write_value};
+use anabranch_record::reference::{Part, Reference};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 fn field_parameter(description: &'static str, roots: &[&'static str]) -> Parameter {

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::oracle::Copy;

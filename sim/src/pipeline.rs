@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::{
-    ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Settings, Written,
-};
-use anabranch_graph::destination::{Destination, DestinationKind};
-use anabranch_graph::diagnostic::{Diagnostics, Span, Spanned};
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 use anabranch_graph::plan::{CompileOptions, Limits, StagePlan, compile};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::source::{Source, SourceKind};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind};
+use anabranch_plugin::diagnostic::{Diagnostics, Span, Spanned};
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::registry::{Registry, Role};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::source::{Source, SourceKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::written::Written;
 
 use crate::ends::{MARK, SimDestination, SimSource};
 use crate::scenario::{Scenario, Step, Upstream, When};

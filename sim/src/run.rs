@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
-use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::mutant::set_credit;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::fault::{Fault, FaultClass};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, Pieces, Rows,
-    Signature, Verdict,
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, Pieces, Rows, Signature, Verdict,
 };
-use anabranch_graph::record::{Position, Record};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
 use crate::ends::{MARK, copy, payload};

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::destination::{Delivered, Verdicts};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Record;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::LaneId;
+use anabranch_plugin::destination::{Delivered, Verdicts};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
 
 use crate::ends::copy;
 use crate::scenario::{Sink, hits, mix};

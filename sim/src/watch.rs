@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::exec::{Inspection, Look, Place, Taps, places};
 use anabranch_graph::plan::StagePlan;
-use anabranch_graph::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
+use anabranch_plugin::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
+use anabranch_template::condition::CompiledCondition;
 
 use crate::ends::MARK;
 use crate::scenario::mix;

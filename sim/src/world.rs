@@ -9,9 +9,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_graph::exec::Progress;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{LaneId, Receipt};
+use anabranch_plugin::state::Receipt;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::sync::Notify;
 
 use crate::oracle::{Fate, fate};

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::diagnostic::Files;
+use anabranch_plugin::diagnostic::Files;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::record::Record;
-use anabranch_graph::secret::mask;
-use anabranch_graph::text::Str;
+use anabranch_plugin::secret::mask;
+use anabranch_record::Record;
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;

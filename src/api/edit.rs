@@ -7,9 +7,9 @@ mod processors;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_graph::diagnostic::{Diagnostics, Files};
-use anabranch_graph::secret::without_passwords;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostics, Files};
+use anabranch_plugin::secret::without_passwords;
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;

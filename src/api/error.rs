@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::state::StoreError;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::header::{ALLOW, CONTENT_LENGTH};

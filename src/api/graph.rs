@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::plan::{Format, Pass, TextStyle};
+use anabranch_picture::{Format, Pass, TextStyle};
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -70,7 +70,7 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
     };
     let style = TextStyle { unicode: true, color: false };
     // A pipeline may have thousands of nodes.
-    let drawn = TEXTS.run(move || pipeline.compiled.explain(pass, format, style)).await;
+    let drawn = TEXTS.run(move || anabranch_picture::explain(&pipeline.compiled, pass, format, style)).await;
     let drawn = drawn.ok_or(ApiError::from(ControlError::ServiceStopping))?;
     Ok(([(CONTENT_TYPE, media)], drawn).into_response())
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
 use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, SourceBacklog, StageCount, Totals};
-use anabranch_graph::plan::{Compiled, EdgePlace, EdgeRuns, NodePlace, NodeRuns};
-use anabranch_graph::text::Str;
+use anabranch_graph::plan::Compiled;
+use anabranch_picture::{EdgePlace, EdgeRuns, NodePlace, NodeRuns};
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
@@ -255,7 +256,7 @@ impl PipelineLive {
             stages: progress.map(Progress::stages).unwrap_or_default(),
             letters: progress.map(Progress::dead_letters),
         };
-        let places = compiled.map(Compiled::places);
+        let places = compiled.map(anabranch_picture::Places::of);
         let nodes = places.iter().flat_map(|places| places.nodes.iter().enumerate());
         let edges = places.iter().flat_map(|places| &places.edges);
         PipelineLive {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

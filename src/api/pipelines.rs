@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::registry::Registry;
-use anabranch_graph::secret::without_passwords;
-use anabranch_graph::source::Mark;
-use anabranch_graph::specification::Specification;
-use anabranch_graph::state::LaneId;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::secret::without_passwords;
+use anabranch_plugin::specification::Specification;
+use anabranch_record::mark::{LaneId, Mark};
 use axum::Json;
 use axum::extract::{Path, State};
 use base64::Engine as _;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::registry::Registry;
-use anabranch_graph::specification::{self, ParameterKind, Specification};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::{self, ParameterKind, Specification};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};

@@ -12,8 +12,8 @@ mod refusal;
 
 use std::sync::Arc;
 
-use anabranch_graph::schema::{SchemaError, SchemaId, SchemaVersion};
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{SchemaError, SchemaId, SchemaVersion};
+use anabranch_record::text::Str;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use anabranch_graph::exec::{Activity, Progress, Station};
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
 

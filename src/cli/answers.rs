@@ -1,6 +1,6 @@
 //! Answers of the HTTP API about pipelines: the fields that commands show.
 
-use anabranch_graph::phrase::counted;
+use anabranch_record::phrase::counted;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

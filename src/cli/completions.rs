@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anabranch_graph::specification::Specification;
-use anabranch_graph::text::Str;
+use anabranch_plugin::specification::Specification;
+use anabranch_record::text::Str;
 use clap::CommandFactory as _;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};

@@ -9,9 +9,9 @@ mod purge;
 mod replay;
 mod show;
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
 use clap::Subcommand;
 use tokio::runtime::{Builder, Runtime};
 

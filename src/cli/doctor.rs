@@ -7,7 +7,8 @@ mod parts;
 
 use std::ffi::OsString;
 
-use anabranch_graph::diagnostic::{Severity, did_you_mean};
+use anabranch_plugin::diagnostic::Severity;
+use anabranch_record::near::did_you_mean;
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};

@@ -7,8 +7,8 @@ use std::io::{BufReader, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anabranch_graph::text::Str;
 use anabranch_ops_tls::Identity;
+use anabranch_record::text::Str;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::registry::{Registry, ResolveError};
-use anabranch_graph::specification::{Parameter, Specification, Validation};
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::{Registry, ResolveError};
+use anabranch_plugin::specification::{Parameter, Specification, Validation};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 

@@ -8,10 +8,10 @@ mod transfer;
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::{LaneId, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::json::write_data;
-use anabranch_graph::record::{Data, Record};
+use anabranch_record::json::write_data;
+use anabranch_record::{Data, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;

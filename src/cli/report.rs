@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::ErrorKind;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
-pub(super) use anabranch_graph::phrase::counted;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
+pub(super) use anabranch_record::phrase::counted;
 use serde_json::{Value, json};
 
 use crate::client::ClientError;

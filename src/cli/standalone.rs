@@ -7,7 +7,7 @@ mod connectors;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 use super::{IS_PROGRAM, registry_of};
 use crate::settings::{Database, Settings};
@@ -39,9 +39,9 @@ fn cache(of: &str) -> Option<PathBuf> {
 mod web_assembly {
     use std::collections::BTreeSet;
 
-    use anabranch_graph::registry::Registry;
-    use anabranch_graph::text::Str;
     use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
+    use anabranch_plugin::registry::Registry;
+    use anabranch_record::text::Str;
 
     use crate::settings::{EgressSettings, Settings};
 

@@ -3,8 +3,8 @@
 mod check;
 mod eval;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
-use anabranch_graph::template::TemplateError;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use anabranch_template::TemplateError;
 use clap::Subcommand;
 
 use super::{Context, Report};

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_graph::condition::{Budget, CompiledCondition, Judgement};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::Letter;
-use anabranch_graph::template::TemplateError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::letter::Letter;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_template::TemplateError;
+use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
 
 use crate::runtime::EXPRESSIONS;
 use crate::store::letters::nanos;
@@ -61,7 +61,7 @@ impl ConditionError {
 /// The condition is not valid, or fails for every record.
 pub fn condition(text: &str) -> Result<CompiledCondition, ConditionError> {
     let condition = CompiledCondition::compile(text)?;
-    match condition.never() {
+    match anabranch_plugin::flow::Flow::no_verdict(&condition) {
         Some((why, hint)) => {
             // Removes prefixes of the message for the condition of a processor.
             let said = ["every record fails here: ", "the condition fails for every record: "];

@@ -3,14 +3,14 @@
 use std::num::{NonZeroU64, NonZeroU128};
 use std::time::{Duration, UNIX_EPOCH};
 
-use anabranch_graph::letter::Letter;
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::source::Partition;
-use anabranch_graph::state::{LaneId, StoreError};
-use anabranch_graph::text::Str;
-use anabranch_graph::trace::{SpanContext, SpanId, TraceId};
-use anabranch_graph::value::{Object, Timestamp, Value};
+use anabranch_plugin::letter::Letter;
+use anabranch_plugin::state::StoreError;
+use anabranch_plugin::trace::{SpanContext, SpanId, TraceId};
+use anabranch_record::mark::{LaneId, Partition};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Timestamp, Value};
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 

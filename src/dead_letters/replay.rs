@@ -10,16 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::letter::{KeptLetters, Letter, LetterBounds};
-use anabranch_graph::operator::{Host, LogSink};
 use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
-use anabranch_graph::record::{Position, Record};
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
-use anabranch_graph::text::Str;
-use anabranch_graph::trace::{Past, SpanContext, Tracing};
+use anabranch_plugin::host::{Host, LogSink};
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::trace::{Past, SpanContext, Tracing};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -249,7 +250,7 @@ pub async fn replay(
                 let left: Vec<&str> = left.iter().map(Str::as_str).collect();
                 Some(format!("not everything got through in time: records were left in {}", left.join(", ")))
             }
-            Ending::Faulted(fault) => Some(anabranch_graph::secret::mask(&fault.to_string(), &mask)),
+            Ending::Faulted(fault) => Some(anabranch_plugin::secret::mask(&fault.to_string(), &mask)),
             Ending::Killed => Some("it was killed".to_owned()),
         };
         if halted || outcome.stopped.is_some() {

@@ -1,12 +1,12 @@
 //! Representation of dead letters for programs and people: the same over HTTP and on the command line.
 
-use anabranch_graph::condition::Budget;
-use anabranch_graph::json::write_record;
-use anabranch_graph::letter::Letter;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Timestamp, Value};
+use anabranch_plugin::letter::Letter;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::json::write_record;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Timestamp, Value};
+use anabranch_record::{Data, Record};
+use anabranch_template::condition::Budget;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::SecondsFormat;
@@ -283,7 +283,7 @@ fn short(record: &Record) -> String {
         },
         Data::Structured(fields) => {
             let mut text = Vec::new();
-            match anabranch_graph::json::write_value(&Value::Map(fields.clone()), &mut text) {
+            match anabranch_record::json::write_value(&Value::Map(fields.clone()), &mut text) {
                 Ok(()) => String::from_utf8_lossy(&text).into_owned(),
                 Err(fault) => fault.message(),
             }
@@ -304,7 +304,7 @@ pub fn shown_nanos(nanos: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::record::Position;
+    use anabranch_record::Position;
 
     use super::*;
 

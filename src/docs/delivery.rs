@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::config::{Variables, load};
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::phrase::plural;
-use anabranch_graph::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::specification::Specification;
+use anabranch_graph::plan::{CompileOptions, compile};
+use anabranch_picture::{Format, Pass, TextStyle};
+use anabranch_plugin::diagnostic::Files;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::Specification;
+use anabranch_record::phrase::plural;
 use serde_json::Value;
 
 use super::plugins::sample;
@@ -151,7 +152,7 @@ fn route(
     if compiled.warnings.iter().any(|finding| finding.code.starts_with("flow.")) {
         return None;
     }
-    let plan = compiled.explain(Pass::Fused, Format::Json, TextStyle::default());
+    let plan = anabranch_picture::explain(&compiled, Pass::Fused, Format::Json, TextStyle::default());
     let mut plan: Value = serde_json::from_str(&plan).ok()?;
     Some(plan["routes"][0].take())
 }

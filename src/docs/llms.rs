@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 use super::plugins::{Role, about, all};
 use super::{Page, errors};

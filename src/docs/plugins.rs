@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anabranch_graph::registry::Registry;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_record::text::Str;
 
 use super::{GENERATED, Page, cell};
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use anabranch_graph::operator::{LogLevel, LogLine};
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::{LogLevel, LogLine};
+use anabranch_record::text::Str;
 use tracing::field::{Field, Visit};
 
 use super::word;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anabranch_graph::exec::{LaneCount, Left, Progress, Unread};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_record::mark::LaneId;
+use anabranch_record::text::Str;
 
 /// Totals over all runs of a pipeline in this process. Each copy of a record counts: a record that goes to two
 /// destinations is delivered twice.
@@ -67,7 +67,7 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::source::Partition;
+    use anabranch_record::mark::Partition;
 
     use super::*;
 

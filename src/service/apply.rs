@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::config::{PipelineConfig, ProcessorConfig, Setting, Settings};
+use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::plan::stage::StageKind;
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::settings::{Setting, Settings};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{RunOptions, Taps};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;

@@ -1,7 +1,7 @@
 //! Conversion of stored pipelines to configuration texts, and of texts to pipelines.
 
-use anabranch_graph::diagnostic::{Diagnostic, Severity};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::{Diagnostic, Severity};
 use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};

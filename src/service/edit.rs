@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Severity};
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity};
+use anabranch_record::text::Str;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::control::{Control, ControlError};
@@ -78,8 +78,8 @@ pub enum EditError {
     },
 }
 
-impl From<anabranch_graph::state::StoreError> for EditError {
-    fn from(error: anabranch_graph::state::StoreError) -> Self {
+impl From<anabranch_plugin::state::StoreError> for EditError {
+    fn from(error: anabranch_plugin::state::StoreError) -> Self {
         EditError::Control(error.into())
     }
 }

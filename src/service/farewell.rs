@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_graph::config::{MASKED_FROM, Role, Written};
-use anabranch_graph::operator::{Host, Network};
-use anabranch_graph::state::{Memo as _, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::{Host, Network};
+use anabranch_plugin::registry::Role;
+use anabranch_plugin::secret::MASKED_FROM;
+use anabranch_plugin::state::{Memo as _, StoreError};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::time::timeout;

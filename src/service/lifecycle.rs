@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
-use anabranch_graph::fault::{Fault, FaultClass};
 use anabranch_graph::plan::StagePlan;
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::state::StateStore;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::state::StateStore;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Progress, Totals};
-use anabranch_graph::phrase::plural;
-use anabranch_graph::text::Str;
+use anabranch_record::phrase::plural;
+use anabranch_record::text::Str;
 
 use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;

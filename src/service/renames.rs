@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 
 use crate::store::{Store, StoredConnector, StoredPipeline};
 

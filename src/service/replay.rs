@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 

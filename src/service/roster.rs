@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anabranch_graph::exec::Taps;
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use tokio::sync::{Mutex as Gate, watch};
 
 use super::lifecycle::{Order, Seen};

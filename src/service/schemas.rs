@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::schema::{Cached, SchemaRegistry};
+use anabranch_plugin::schema::{Cached, SchemaRegistry};
 
 use super::ServiceError;
 use crate::settings::Schemas;

@@ -34,7 +34,7 @@ pub fn document() -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::diagnostic::FileId;
+    use anabranch_plugin::diagnostic::FileId;
 
     use super::super::declaration::find;
     use super::*;

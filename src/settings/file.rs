@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::fmt;
 
 use anabranch_graph::config::{Variables, value_of};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Span, did_you_mean};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use anabranch_record::near::did_you_mean;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_yaml::Spanned;
+use serde_saphyr::Spanned;
 
 use super::declaration::{KEYS, Key, Kind, REPLACED, find};
 
@@ -24,7 +25,7 @@ pub(super) struct Entry {
 /// Reads the file, with variables as in pipeline files. Unknown keys are warnings; all other problems are errors.
 pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<Entry>, Diagnostics) {
     let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text, variables };
-    match serde_yaml::from_str::<Option<Spanned<Node>>>(text) {
+    match serde_saphyr::from_str::<Option<Spanned<Node>>>(text) {
         Ok(None) => {}
         Ok(Some(root)) => reading.walk("", &root),
         Err(error) => {
@@ -82,7 +83,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn span(&self, at: &serde_yaml::Location) -> Span {
+    fn span(&self, at: &serde_saphyr::Location) -> Span {
         let end_of_text = self.text.len() as u64;
         let start = at.span().byte_offset().unwrap_or(0).min(end_of_text);
         let end = (start + at.span().byte_len().unwrap_or(0)).min(end_of_text);
@@ -90,7 +91,7 @@ impl Reading<'_> {
     }
 
     /// Returns the span of an error, which may only have a line and a column.
-    fn place(&self, at: &serde_yaml::Location) -> Span {
+    fn place(&self, at: &serde_saphyr::Location) -> Span {
         let span = self.span(at);
         if (span.start, span.end) != (0, 0) {
             return span;

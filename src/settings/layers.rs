@@ -8,11 +8,12 @@ use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::arguments::{parse_bool, parse_bytes, parse_duration};
 use anabranch_graph::config::Variables;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, did_you_mean};
-use anabranch_graph::operator::LogLevel;
 use anabranch_graph::plan::stage::Limits;
+use anabranch_plugin::arguments::{parse_bool, parse_bytes, parse_duration};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files, Span};
+use anabranch_plugin::host::LogLevel;
+use anabranch_record::near::did_you_mean;
 
 pub(in crate::settings) use traces::headers;
 

@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::text::Str;
 use anabranch_ops_tls::{Identity, Trust, read_regular_text};
+use anabranch_record::text::Str;
 
 /// Settings of the HTTP listener. `Debug` leaves out the token.
 #[derive(Clone)]

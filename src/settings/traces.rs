@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use anabranch_graph::config::MASKED_FROM;
-use anabranch_graph::text::Str;
-use anabranch_graph::trace::Share;
+use anabranch_plugin::secret::MASKED_FROM;
+use anabranch_plugin::trace::Share;
+use anabranch_record::text::Str;
 
 use super::credential::Credential;
 use super::layers::headers;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 use super::Provision;
 use super::entity::{Moment, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::state::{Epoch, Receipt, StoreError};
+use anabranch_plugin::state::{Epoch, Receipt, StoreError};
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
 use tokio::sync::{oneshot, watch};
 

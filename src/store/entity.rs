@@ -3,10 +3,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::config::{
-    ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Settings as PluginSettings,
-};
-use anabranch_graph::text::Str;
+use anabranch_graph::config::{ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
+use anabranch_plugin::registry::Role;
+use anabranch_plugin::settings::Settings as PluginSettings;
+use anabranch_record::text::Str;
 use serde::{Deserialize, Serialize};
 
 /// Origin of a stop.

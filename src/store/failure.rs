@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::state::StoreError;
 
 use super::OpenError;
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::letter::{FullQueue, KeptLetters, LetterBounds, WhenFull};
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::letter::{FullQueue, KeptLetters, LetterBounds, WhenFull};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anabranch_graph::histogram::{Distribution, Histogram};
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::state::StoreError;
 use tokio::time::Instant;
 
 /// Counts reads and writes; clones share the counters.

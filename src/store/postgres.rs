@@ -21,7 +21,7 @@ use std::future::pending;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::state::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 

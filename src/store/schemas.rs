@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{LaneId, Receipt, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::{Receipt, StoreError};
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 

@@ -3,9 +3,9 @@ mod letters;
 use std::path::Path;
 use std::sync::Arc;
 
-use anabranch_graph::record::Position;
-use anabranch_graph::schema::{SchemaId, SchemaKind, SchemaRegistry as _, SchemaVersion};
-use anabranch_graph::source::Partition;
+use anabranch_plugin::schema::{SchemaId, SchemaKind, SchemaRegistry as _, SchemaVersion};
+use anabranch_record::Position;
+use anabranch_record::mark::Partition;
 
 use super::*;
 use crate::settings;
@@ -690,8 +690,8 @@ async fn what_was_running_was_stopped_by_the_system() {
 #[tokio::test]
 async fn the_store_holds_what_was_written() {
     for store in Places::new().stores() {
-        use anabranch_graph::config::Written;
-        use anabranch_graph::diagnostic::Span;
+        use anabranch_plugin::diagnostic::Span;
+        use anabranch_plugin::written::Written;
         let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());
         let stored = setting("token", secret.written());
         let mut with_secret = pipeline();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 use crate::backlog::BacklogNumbers;
 use crate::log::Output;

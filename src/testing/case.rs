@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use anabranch_graph::config::MAX_FILE_BYTES;
 use anabranch_graph::config::yaml::{self, Entry, Node, Value};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span, Spanned};
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span, Spanned};
+use anabranch_record::fault::FaultClass;
+use anabranch_record::text::Str;
 
 pub(in crate::testing) use expectation::is_of_list;
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::diagnostic::Span;
-use anabranch_graph::phrase::counted;
-use anabranch_graph::record::Position;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::Span;
+use anabranch_record::Position;
+use anabranch_record::phrase::counted;
+use anabranch_record::text::Str;
 use serde_json::{Value as Json, json};
 
 use super::case::{Acks, Expectations, ExpectedRecords, FaultSpec, Status};

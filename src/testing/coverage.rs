@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anabranch_graph::plan::graph::NodeKind;
-use anabranch_graph::plan::{Compiled, Format, Measured, Pass, TextStyle};
+use anabranch_graph::plan::{Compiled, Measured};
+use anabranch_picture::{Format, Pass, TextStyle};
 use serde::Serialize;
 
 /// The counters of all tests of one pipeline.
@@ -118,6 +119,6 @@ impl Coverage {
 
     /// Draws the graph with the counters of its nodes.
     pub fn drawn(&self, format: Format, style: TextStyle) -> String {
-        self.compiled.explain_measured(Pass::Fused, format, style, Some(&self.measured))
+        anabranch_picture::explain_measured(&self.compiled, Pass::Fused, format, style, Some(&self.measured))
     }
 }

@@ -4,10 +4,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::config::yaml::{Entry, Map, Node, Scalar, Value};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span, Spanned, did_you_mean};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
 use serde_json::{Number, Value as Json};
 
 /// The fields of a map, with those that have been read.
@@ -204,7 +205,7 @@ pub(super) fn json(node: &Node) -> Json {
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::yaml;
-    use anabranch_graph::diagnostic::FileId;
+    use anabranch_plugin::diagnostic::FileId;
     use serde_json::json;
 
     use super::*;

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anabranch_graph::config::yaml::{Entry, Node, Value};
-use anabranch_graph::diagnostic::{Diagnostics, Spanned};
-use anabranch_graph::json::parse_value;
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value as Field;
+use anabranch_plugin::diagnostic::{Diagnostics, Spanned};
+use anabranch_record::json::parse_value;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value as Field;
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -116,7 +116,7 @@ fn record(mut fields: Fields<'_>, findings: &mut Diagnostics) -> Option<Record> 
 pub(super) fn parse_operation(name: &Spanned<Str>, findings: &mut Diagnostics) -> Option<Operation> {
     name.value
         .parse()
-        .map_err(|error: anabranch_graph::record::UnknownOperation| {
+        .map_err(|error: anabranch_record::UnknownOperation| {
             findings.push(invalid(name.span, error.to_string()));
         })
         .ok()

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::diagnostic::{Files, RenderStyle};
+use anabranch_plugin::diagnostic::{Files, RenderStyle};
 
 use super::{Outcome, Suite, Verdict, placed};
 

@@ -4,8 +4,8 @@ mod read;
 
 use std::fmt;
 
-use anabranch_graph::diagnostic::Span;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::Span;
+use anabranch_record::text::Str;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 
@@ -332,7 +332,7 @@ fn child(path: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::yaml;
-    use anabranch_graph::diagnostic::{Diagnostics, FileId};
+    use anabranch_plugin::diagnostic::{Diagnostics, FileId};
     use serde_json::json;
 
     use super::*;

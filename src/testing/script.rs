@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::destination::{Destination, Retry, WritePolicy};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Source};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::{Destination, Retry, WritePolicy};
+use anabranch_plugin::source::Source;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 use serde_json::Value as Json;
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::batch::Mask;
-use anabranch_graph::clock;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Network, Operator, Rows, Signature, Verdict,
+use anabranch_plugin::host::{Host, Network};
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
 };
-use anabranch_graph::record::{Position, Record};
-use anabranch_graph::text::Str;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
+use anabranch_record::text::Str;
+use anabranch_record::{Position, Record, clock};
 use async_trait::async_trait;
 
 use super::script::{Script, Strike};

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::diagnostic::{Span, Spanned};
-use anabranch_graph::operator::Network;
+use anabranch_plugin::diagnostic::{Span, Spanned};
+use anabranch_plugin::host::Network;
 use axum::body::{Body, to_bytes};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use hyper::body::Incoming;

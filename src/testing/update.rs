@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::{Diagnostics, Files, Span};
+use anabranch_plugin::diagnostic::{Diagnostics, Files, Span};
 use serde_json::Value as Json;
 
 use super::check::{Fix, Items};
@@ -218,7 +218,7 @@ fn scalar(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::diagnostic::FileId;
+    use anabranch_plugin::diagnostic::FileId;
     use serde_json::json;
 
     use super::*;

@@ -6,10 +6,10 @@
 //!
 //! `D` is an object, a text, null, or `{ "$base64": "…" }` for bytes that are not text.
 
-use anabranch_graph::metadata::key;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value, timestamp_text};
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value, timestamp_text};
+use anabranch_record::{Data, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value as Json, json};

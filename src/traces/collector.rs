@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::text::Str;
-use anabranch_graph::trace::{Attribute, Span, SpanError, SpanKind};
+use anabranch_plugin::trace::{Attribute, Span, SpanError, SpanKind};
+use anabranch_record::text::Str;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};

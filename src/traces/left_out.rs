@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use anabranch_graph::trace::Span;
+use anabranch_plugin::trace::Span;
 use bytes::Bytes;
 
 use super::Refusal;

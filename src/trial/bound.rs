@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::trace::Trace;

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::metadata::{Metadata, key};
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json::write_record;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::LaneId;
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_record;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use super::lines::Stamp;

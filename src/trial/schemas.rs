@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anabranch_graph::schema::{
+use anabranch_plugin::schema::{
     Cached, Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion,
 };
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use tokio::sync::OnceCell;
@@ -202,7 +202,7 @@ impl SchemaRegistry for Overlay {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::schema::MemoryRegistry;
+    use anabranch_plugin::schema::MemoryRegistry;
 
     use super::*;
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Operator, Rows, Signature, Verdict,
-};
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
-use anabranch_graph::record::Record;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::LaneId;
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 
 use super::bound::Bound;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use anabranch_graph::metadata::key;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition};
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_record::Record;
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
 
 /// A processor or an end of the plan. Places are ordered as records pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anabranch::settings::Database;
 use anabranch::store::{OpenError, Store};
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::StateStore as _;
+use anabranch_plugin::state::StateStore as _;
+use anabranch_record::mark::Mark;
 
 use crate::api::{ask, get};
 use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines, raw_after, skip};

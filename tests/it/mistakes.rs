@@ -7,9 +7,9 @@ use anabranch::cli::registry;
 use anabranch::files::Found;
 use anabranch::fixing::fix;
 use anabranch::pipelines::Pipelines;
-use anabranch_graph::diagnostic::{FileId, Files, Severity};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::diagnostic::{FileId, Files, Severity};
+use anabranch_plugin::registry::Registry;
 use rows::ROWS;
 
 const SOUND: &str = r#"version: "2.2"
@@ -85,7 +85,7 @@ impl Checker {
 
 /// Each finding in a line: place, code, message, hint.
 fn told(pipelines: &Pipelines) -> Vec<String> {
-    let line = |finding: &anabranch_graph::diagnostic::Diagnostic| {
+    let line = |finding: &anabranch_plugin::diagnostic::Diagnostic| {
         let place = finding.label.as_ref().and_then(|label| pipelines.files.locate(label.span));
         let place = place.map_or_else(String::new, |place| format!("{}:{}", place.line, place.column));
         let severity = if finding.severity == Severity::Error { "error" } else { "warning" };

@@ -14,7 +14,7 @@ fn schema() -> jsonschema::Validator {
 }
 
 pub(crate) fn yaml(text: &str) -> Value {
-    serde_yaml::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 fn errors(schema: &jsonschema::Validator, document: &Value) -> Vec<(String, String)> {

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use anabranch_record::Position;
+use anabranch_record::mark::Mark;
+
 use super::credit::{Credit, LaneIndex, Run};
-use crate::record::Position;
-use crate::source::Mark;
 
 /// More credit came back, or was asked to be topped up, than was given out: the engine has a bug, and going on
 /// could acknowledge rows that were not delivered.

@@ -1,8 +1,8 @@
+use anabranch_record::Position;
+use anabranch_record::mark::Mark;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::Position;
-use crate::source::Mark;
 
 fn position(i: u64) -> Position {
     Position::copy_from(&i.to_be_bytes())

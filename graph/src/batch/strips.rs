@@ -1,8 +1,9 @@
 //! A large batch as a sequence of strips.
 
+use anabranch_record::Record;
+
 use super::Batch;
 use super::lineage::Feed;
-use crate::record::Record;
 
 /// The strips of a batch, in order. What is not taken rings the alarm of its lineage.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
+use anabranch_plugin::operator::Pieces;
+use anabranch_record::Position;
 use proptest::prelude::*;
 
 use super::*;
 use crate::ack::{LaneIndex, Ledger};
-use crate::operator::Pieces;
-use crate::record::Position;
 
 fn position(i: usize) -> Position {
     Position::copy_from(&(i as u64).to_be_bytes())
@@ -165,7 +165,7 @@ fn pieces_are_made_in_strips_of_rows_and_of_bytes() {
         let mut ledger = Ledger::new(LaneIndex(0), None);
         let batch = batch(&mut ledger, 0, 3, &alarm);
         let mut piece = Record::at(position(1));
-        piece.payload.after = crate::record::Data::text("x".repeat(length));
+        piece.payload.after = anabranch_record::Data::text("x".repeat(length));
         let mut decisions = vec![(1, Decision::Pieces(Pieces::new(1000, move |_| piece.clone())))];
         let mut left = Leftover::new(&alarm);
         let parts = batch.unfold(&mut decisions, &mut left, &mut |run| ledger.lend(run)).unwrap();

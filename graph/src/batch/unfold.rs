@@ -1,9 +1,10 @@
 //! Rows that become very many: their pieces are made a strip at a time.
 
+use anabranch_plugin::operator::{Decision, Pieces};
+use anabranch_record::Position;
+
 use super::{Batch, Leftover, Lend, Lineage, STRIP_BYTES, STRIP_ROWS, arrange};
 use crate::ack::Overdrawn;
-use crate::operator::{Decision, Pieces};
-use crate::record::Position;
 
 /// A part of a batch after a step, in the order of its rows.
 #[derive(Debug)]

@@ -1,14 +1,17 @@
 //! Dead-letter queues.
 
+use anabranch_plugin::diagnostic::{Diagnostic, Span, Spanned};
+use anabranch_plugin::settings::{Setting, Settings};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
+
+use super::DeadLetterConfig;
 use super::field::{Object, Path, Reader};
 use super::item::spanned;
 use super::settings::{bare_name, read_settings_map};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
-use super::{DeadLetterConfig, Setting, Settings, Written};
-use crate::diagnostic::{Diagnostic, Span, Spanned};
-use crate::text::Str;
 
 /// The outcomes in the window are kept in memory, one bit each.
 pub(super) const MAX_WINDOW: u64 = 1 << 24;

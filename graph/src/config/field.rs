@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use serde_yaml::granit_parser::ScalarStyle;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned};
+use anabranch_plugin::written::{Layout, Written};
+use serde_saphyr::granit_parser::ScalarStyle;
 
 use super::interpolate::{Dialect, Interpolated, Resolver};
-use super::written::{Layout, Written};
 use super::yaml::{Entry, Map, Node, Scalar, Value};
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned};
 
 /// Proof that something is wrong and has been reported.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,12 @@ impl<'a> Reader<'a> {
         path: Path<'_>,
     ) -> Result<Interpolated, Reported> {
         let source = self.source.get(span.start as usize..span.end as usize).unwrap_or_default();
-        let layout = Layout::of_scalar(source, span.start, &scalar.text, scalar.style);
+        let quote = match scalar.style {
+            ScalarStyle::SingleQuoted => Some('\''),
+            ScalarStyle::DoubleQuoted => Some('"'),
+            _ => None,
+        };
+        let layout = Layout::of_scalar(source, span.start, &scalar.text, quote);
         let read = self.resolver.interpolate(&scalar.text, span, layout, dialect);
         let (read, findings) = match read {
             Ok(mut read) => {

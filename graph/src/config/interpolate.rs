@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::written::{Content, Layout, Rewriting, Written};
+use anabranch_record::text::Str;
+
+use super::Variables;
 use super::field::quoted;
 use super::literals::Literals;
-use super::written::{Layout, Rewriting, Written};
-use super::{Content, Variables};
-use crate::diagnostic::{Diagnostic, Diagnostics, Span};
-use crate::text::Str;
 
 /// Longest `${...}`; keeps the search for its end, which a script may start anew at every brace, linear.
 const MAX_EXPRESSION_BYTES: usize = 4096;

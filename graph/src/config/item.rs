@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::Written;
+use anabranch_plugin::diagnostic::{Diagnostic, Span, Spanned};
+use anabranch_plugin::written::Written;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
+
 use super::field::{Object, Path, Reader, Reported, quoted};
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
-use crate::diagnostic::{Diagnostic, Span, Spanned, did_you_mean};
-use crate::text::Str;
 
 /// One of several pipelines, connectors or processors.
 pub(super) struct Item<'n> {

@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, SourceFile, Span};
+use anabranch_plugin::written::{Content, Written};
+use anabranch_record::text::Str;
+
+use super::PipelineConfig;
 use super::field::{Path, Reader, quoted};
 use super::interpolate::{Dialect, Resolver};
 use super::item::{Item, items};
@@ -9,9 +14,6 @@ use super::pipeline::{self, Draft};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
-use super::{Content, PipelineConfig, Written};
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, SourceFile, Span};
-use crate::text::Str;
 
 /// Longest text of a pipeline file, in bytes; a longer one is refused unread. Who reads files need not read more
 /// than one byte beyond it.

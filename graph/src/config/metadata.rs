@@ -1,9 +1,10 @@
 //! Metadata keys by the names they have elsewhere.
 
+use anabranch_plugin::diagnostic::Diagnostic;
+use anabranch_plugin::written::Written;
+use anabranch_record::metadata::FOREIGN_PREFIXES;
+
 use super::field::{Path, Reader};
-use super::written::Written;
-use crate::diagnostic::Diagnostic;
-use crate::metadata::FOREIGN_PREFIXES;
 
 const CODE: &str = "config.metadata_renamed";
 

@@ -1,8 +1,9 @@
 //! Settings that are maps or lists: names with dots and texts with commas are meant.
 
+use anabranch_plugin::diagnostic::{Diagnostic, Span};
+
 use super::field::{Path, Reader, quoted};
 use super::yaml::{Entry, Map, Node, Value};
-use crate::diagnostic::{Diagnostic, Span};
 
 /// Reports a setting that is not a single value.
 pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {

@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+use anabranch_plugin::diagnostic::{Diagnostic, Span, Spanned};
+use anabranch_plugin::registry::Role;
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
+
 use super::dead_letter::read_dead_letter_queue;
 use super::field::{Object, Path, Reader};
 use super::item::{Item, Name, check_id, check_unique, items, one_of, read_id, read_text, spanned};
@@ -9,9 +14,7 @@ use super::processor::read_processors;
 use super::settings::read_settings;
 use super::unknown::Part;
 use super::version::Version;
-use super::{ConnectorConfig, DesiredStatus, PipelineConfig, Role, Written};
-use crate::diagnostic::{Diagnostic, Span, Spanned};
-use crate::text::Str;
+use super::{ConnectorConfig, DesiredStatus, PipelineConfig};
 
 pub(super) const MAX_PIPELINE_ID_BYTES: usize = 128;
 pub(super) const MAX_PIPELINE_NAME_BYTES: usize = 128;

@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+use anabranch_plugin::diagnostic::{Diagnostic, Span, Spanned};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
+
+use super::ProcessorConfig;
 use super::field::{Object, Path, Reader, Reported};
 use super::item::{Item, Name, check_id, check_unique, items, read_id, spanned};
 use super::metadata::warn_foreign_keys;
@@ -9,9 +14,6 @@ use super::settings::read_settings;
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
-use super::{ProcessorConfig, Written};
-use crate::diagnostic::{Diagnostic, Span, Spanned};
-use crate::text::Str;
 
 /// Every worker is a task with its own copy of the processor.
 pub(super) const MAX_WORKERS: u64 = 1024;

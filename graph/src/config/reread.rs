@@ -1,7 +1,10 @@
 //! Values that come out of files, read again.
 
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::written::Written;
+
 use super::load::{Variables, value_of};
-use super::{ConnectorConfig, PipelineConfig, ProcessorConfig, Settings, Written};
+use super::{ConnectorConfig, PipelineConfig, ProcessorConfig};
 
 /// Prefix of a reference to a file.
 const FILE: &str = "${file:";
@@ -74,9 +77,10 @@ fn of_processor(processor: &mut ProcessorConfig) -> impl Iterator<Item = &mut Wr
 mod tests {
     use std::cell::RefCell;
 
+    use anabranch_plugin::diagnostic::Files;
+
     use super::*;
     use crate::config::load;
-    use crate::diagnostic::Files;
 
     /// A file that may be replaced.
     struct Vault(RefCell<Option<&'static str>>);

@@ -5,14 +5,14 @@
 
 mod known;
 
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_record::text::Str;
 use serde_json::{Map, Value, json};
 
 use super::dead_letter::MAX_WINDOW;
 use super::pipeline::{MAX_DESCRIPTION_BYTES, MAX_PIPELINE_ID_BYTES, MAX_PIPELINE_NAME_BYTES};
 use super::processor::MAX_WORKERS;
-use crate::registry::Registry;
-use crate::specification::{Parameter, ParameterKind, Specification, Validation};
-use crate::text::Str;
 use known::Known;
 
 /// A text with a variable in it can be anything.

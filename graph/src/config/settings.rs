@@ -1,15 +1,16 @@
 //! Settings of plugins.
 
-use serde_yaml::granit_parser::ScalarStyle;
+use anabranch_plugin::diagnostic::{Diagnostic, Span, Spanned};
+use anabranch_plugin::settings::{Setting, Settings};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
+use serde_saphyr::granit_parser::ScalarStyle;
 
 use super::field::{Field, Object, Path, Reader, quoted};
 use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::nested;
 use super::yaml::{Entry, Scalar, Value};
-use super::{Setting, Settings, Written};
-use crate::diagnostic::{Diagnostic, Span, Spanned};
-use crate::text::Str;
 
 /// Settings accepted beside `plugin` as well.
 const SCHEMA_PREFIX: &str = "sdk.schema.";

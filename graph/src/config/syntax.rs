@@ -2,9 +2,9 @@
 
 mod line;
 
-use serde_yaml::granit_parser::{ErrorKind, ScanError};
+use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 
-use crate::diagnostic::{Diagnostic, FileId, Span};
+use anabranch_plugin::diagnostic::{Diagnostic, FileId, Span};
 use line::{flow_text, indent_of, unclosed, unclosed_bracket, without_comment};
 
 /// Lines that are looked at around the place of an error.

@@ -1,5 +1,6 @@
+use anabranch_plugin::diagnostic::{Files, RenderStyle, Severity, Span};
+
 use super::*;
-use crate::diagnostic::{Files, RenderStyle, Severity, Span};
 
 mod fields;
 mod hostile;

@@ -1,8 +1,10 @@
 //! Fields that a map does not have: slips, fields of other maps, and those that nobody knows.
 
+use anabranch_plugin::diagnostic::{Diagnostic, Span};
+use anabranch_record::near::{did_you_mean, slip};
+
 use super::field::{Object, Path, Reader, quoted};
 use super::yaml::{Entry, Value};
-use crate::diagnostic::{Diagnostic, Span, did_you_mean, slip};
 
 /// The kind of a map, and its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]

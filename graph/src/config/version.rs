@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use anabranch_plugin::diagnostic::Diagnostic;
+
 use super::field::{Object, Path, Reader, Reported, quoted};
 use super::yaml::Entry;
-use crate::diagnostic::Diagnostic;
 
 /// A version of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use serde_yaml::granit_parser::{Event, Options, Parser, ScalarStyle, Span as Range, StructureStyle, Tag};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span};
+use anabranch_record::text::Str;
+use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, Span as Range, StructureStyle, Tag};
 
 use super::field::quoted;
 use super::syntax;
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span};
-use crate::text::Str;
 
 /// Deepest nesting of lists and maps, aliases included.
 const MAX_DEPTH: usize = 64;

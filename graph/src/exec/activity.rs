@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use anabranch_record::text::Str;
+
 use super::meter::Meter;
 use super::progress::{PATIENCE, Progress, Role};
 use super::tap::Station;
-use crate::text::Str;
 
 /// What a run is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]

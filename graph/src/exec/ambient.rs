@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::text::Str;
+use anabranch_record::text::Str;
 
 thread_local! {
     static PIPELINE: RefCell<Option<Str>> = const { RefCell::new(None) };

@@ -3,6 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
+use anabranch_plugin::operator::{AsyncOperator, Decision, Verdict};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
+use anabranch_record::text::Str;
+use anabranch_template::condition::Condition;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
@@ -14,12 +20,7 @@ use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, Mask, STRIP_BYTES, STRIP_ROWS, arrange};
-use crate::condition::Condition;
-use crate::fault::Fault;
-use crate::operator::{AsyncOperator, Decision, Verdict};
-use crate::record::Record;
-use crate::text::Str;
+use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS, arrange};
 
 /// Rounds in which an operator may make no progress.
 const STALLS: u32 = 3;

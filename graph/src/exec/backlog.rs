@@ -4,12 +4,12 @@ use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use anabranch_plugin::source::{Backlog, Reader};
+use anabranch_record::text::Str;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::meter::StageMeters;
 use super::progress::{Progress, Role};
-use crate::source::{Backlog, Reader};
-use crate::text::Str;
 
 /// Shortest time between two questions.
 const EVERY: Duration = Duration::from_secs(1);

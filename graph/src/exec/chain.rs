@@ -5,6 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_plugin::trace::SpanKind;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
+use anabranch_record::text::Str;
+use anabranch_template::condition::Condition;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -15,13 +21,8 @@ use super::meter::{Before, StageMeters};
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, Lend, Mask, Part, Unfolding, arrange};
-use crate::condition::Condition;
-use crate::fault::Fault;
-use crate::operator::{Decision, Operator, Rows};
+use crate::batch::{Batch, Leftover, Lend, Part, Unfolding, arrange};
 use crate::plan::stage::{StepCondition, StepSpec};
-use crate::text::Str;
-use crate::trace::SpanKind;
 
 /// A chain gives other tasks a turn after so much work.
 const SLICE: Duration = Duration::from_micros(500);

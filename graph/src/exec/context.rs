@@ -4,6 +4,10 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anabranch_plugin::host::{Host, Network};
+use anabranch_plugin::secret::mask;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -18,11 +22,7 @@ use super::signal::Signal;
 use super::trace::Traces;
 use super::{RunOptions, Services};
 use crate::batch::Alarm;
-use crate::fault::{Fault, FaultClass};
-use crate::operator::{Host, Network};
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
-use crate::secret::mask;
-use crate::text::Str;
 
 /// Why a stage ended before its input did.
 #[derive(Debug)]

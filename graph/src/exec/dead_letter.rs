@@ -3,6 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use anabranch_plugin::destination::Delivered;
+use anabranch_plugin::host::LogLevel;
+use anabranch_plugin::letter::{FullQueue, KeptLetters, Letter, LetterBounds, LetterForm};
+use anabranch_plugin::trace::{SpanContext, SpanKind};
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::phrase::plural;
+use anabranch_record::text::Str;
+use anabranch_record::{Record, clock};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,17 +26,7 @@ use super::tap::{Side, Station, Tap};
 use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Failed};
-use crate::clock;
-use crate::destination::Delivered;
-use crate::fault::Fault;
-use crate::letter::{FullQueue, KeptLetters, Letter, LetterBounds, LetterForm};
-use crate::metadata::key;
-use crate::operator::LogLevel;
-use crate::phrase::plural;
 use crate::plan::stage::{DeadLetterSpec, StagePlan};
-use crate::record::Record;
-use crate::text::Str;
-use crate::trace::{SpanContext, SpanKind};
 
 /// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
 /// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::destination::{Delivered, Retry, Verdicts, Writer};
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
+
 use super::Interrupt;
 use super::context::Context;
-use crate::destination::{Delivered, Retry, Verdicts, Writer};
-use crate::fault::{Fault, FaultClass};
-use crate::record::Record;
 
 pub(super) use transaction::{Known, Transacted};
 

@@ -4,6 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::source::Acker;
+use anabranch_plugin::state::{Epoch, StoreError};
+use anabranch_record::Position;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::Partition;
+use anabranch_record::text::Str;
 use futures::future::{join_all, try_join_all};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -11,11 +17,6 @@ use super::context::Context;
 use super::lanes::{Due, Settled};
 use super::meter::StageMeters;
 use super::write::gate::FlushGate;
-use crate::fault::{Fault, FaultClass};
-use crate::record::Position;
-use crate::source::{Acker, Partition};
-use crate::state::{Epoch, StoreError};
-use crate::text::Str;
 
 /// How long a settled row waits for others, so that they are stored together.
 const INTERVAL: Duration = Duration::from_millis(50);

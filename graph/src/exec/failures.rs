@@ -5,18 +5,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::host::LogLevel;
+use anabranch_plugin::source::Source;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_data;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use tokio::time::Instant;
 
 use super::context::Context;
 use super::lanes::Origin;
-use crate::fault::Fault;
-use crate::json::write_data;
-use crate::operator::LogLevel;
 use crate::plan::Located;
 use crate::plan::stage::{StageKind, StagePlan};
-use crate::record::{Data, Position, Record};
-use crate::source::Source;
-use crate::text::Str;
 
 /// How often failures of one kind are counted in the log.
 const EVERY: Duration = Duration::from_secs(60);

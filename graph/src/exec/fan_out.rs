@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use anabranch_plugin::trace::SpanKind;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 use tokio::sync::mpsc;
 
 use super::Interrupt;
@@ -12,9 +15,6 @@ use super::tap::{Station, Tap, Taps};
 use super::trace::NodeTracer;
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
-use crate::fault::{Fault, FaultClass};
-use crate::text::Str;
-use crate::trace::SpanKind;
 
 /// The outputs of one stage.
 #[derive(Clone)]

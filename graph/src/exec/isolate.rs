@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use anabranch_plugin::operator::{BuiltOperator, Operator};
+use anabranch_record::fault::Fault;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -13,8 +15,6 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::open::{build, check_conditions, wrong_class};
 use super::parallel::{Desk, Reply, Worker, advance, worker};
-use crate::fault::Fault;
-use crate::operator::{BuiltOperator, Operator};
 use crate::plan::stage::StepSpec;
 
 /// Interpreters recurse. Of a stack only what was used takes memory.

@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use anabranch_plugin::source::Room;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+
 use super::progress::{LaneProgress, Progress};
 use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run, Settlement};
 use crate::batch::Lineage;
-use crate::fault::Fault;
-use crate::record::Position;
-use crate::source::{Mark, Partition, Room};
-use crate::state::LaneId;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
 pub(super) use landing::Place;
@@ -551,7 +552,7 @@ impl Lanes {
     }
 
     /// Connectors of the lanes that still have open or unstored rows.
-    pub(super) fn left(&self) -> Vec<crate::text::Str> {
+    pub(super) fn left(&self) -> Vec<anabranch_record::text::Str> {
         let state = self.lock();
         let open = |lane: &&Lane| lane.hold == Hold::Ours && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
         let mut left: Vec<_> = state.lanes.iter().filter(open).map(|lane| lane.id.connector.clone()).collect();
@@ -577,7 +578,7 @@ impl Lanes {
     }
 
     /// The lane of a partition of a connector, by its id.
-    pub(super) fn lane_id(connector: &crate::text::Str, partition: &Partition) -> LaneId {
+    pub(super) fn lane_id(connector: &anabranch_record::text::Str, partition: &Partition) -> LaneId {
         LaneId { connector: connector.clone(), partition: partition.clone() }
     }
 }

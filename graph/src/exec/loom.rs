@@ -13,6 +13,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use ::loom::future::block_on;
 use ::loom::thread;
+use anabranch_plugin::testing::{Journal, Shelf};
+use anabranch_record::Position;
+use anabranch_record::mark::Partition;
 use futures::future::{Either, select};
 
 use super::lanes::{Due, Lanes};
@@ -22,10 +25,8 @@ use super::signal::Signal;
 use super::write::gate::{FlushGate, Open};
 use crate::ack::LaneIndex;
 use crate::batch::{Alarm, Lineage};
-use crate::record::Position;
-use crate::source::Partition;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::testing::{Journal, Pipeline, Shelf};
+use crate::testing::Pipeline;
 
 /// Checks all interleavings with at most `preemptions` switches that no wait forces. Each more costs about ten times as
 /// much; two have found nearly all known bugs of this kind (Musuvathi and Qadeer, 2007).

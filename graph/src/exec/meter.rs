@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use tokio::time::Instant;
 
 use super::backlog::Answer;
 use super::progress::Progress;
 use super::tap::Station;
 use crate::batch::Leftover;
-use crate::fault::Fault;
 use crate::plan::StepCount;
-use crate::text::Str;
 
 /// The counters of one node, shared by its workers: a step, reading, writing, or the dead-letter queue.
 #[derive(Debug)]

@@ -3,6 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anabranch_plugin::destination::Writer;
+use anabranch_plugin::host::LogLevel;
+use anabranch_plugin::operator::{BuiltOperator, Operator};
+use anabranch_plugin::trace::SpanKind;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use futures::future::try_join_all;
 use tokio::sync::mpsc;
 
@@ -22,14 +29,7 @@ use super::tap::Station;
 use super::write::Writing;
 use super::write::gate::FlushGate;
 use crate::batch::Failed;
-use crate::destination::Writer;
-use crate::fault::Fault;
-use crate::operator::{BuiltOperator, LogLevel, Operator};
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
-use crate::source::{Mark, Partition};
-use crate::state::LaneId;
-use crate::text::Str;
-use crate::trace::SpanKind;
 
 /// Failed batches between the stages and the dead letters.
 const DEAD_QUEUE: usize = 8;

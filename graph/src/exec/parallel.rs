@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::operator::Operator;
+use anabranch_record::fault::Fault;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -12,8 +14,6 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover};
-use crate::fault::Fault;
-use crate::operator::Operator;
 
 /// Strips that one worker has: the one it works on and the next.
 pub(super) const WINDOW: usize = 2;

@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use anabranch_plugin::secret::mask;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::LaneId;
+use anabranch_record::text::Str;
 use tokio::time::Instant;
 
 use super::backlog::Answer;
 use super::meter::{Meter, Passed};
 use super::queue::Gauge;
 use super::tap::Station;
-use crate::fault::Fault;
 use crate::histogram::{Distribution, Histogram};
 use crate::plan::StepCount;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
-use crate::secret::mask;
-use crate::state::LaneId;
-use crate::text::Str;
 
 /// Counters of a run, readable while it runs and after. Relaxed atomics, written once per strip: nothing is done for
 /// who reads them, and nothing waits for who does.

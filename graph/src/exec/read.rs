@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use anabranch_plugin::source::{Read, Reader, Room};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::text::Str;
+use anabranch_record::{Record, clock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,13 +23,7 @@ use super::progress::{Left, Unread};
 use super::tap::{Side, Station, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
-use crate::clock;
-use crate::fault::Fault;
-use crate::metadata::{Metadata, key};
 use crate::plan::stage::ReadSpec;
-use crate::record::Record;
-use crate::source::{Mark, Partition, Read, Reader, Room};
-use crate::text::Str;
 
 /// Most rows asked for at once, unless the connector collects more: keeps a read in cache and its latency low.
 const READ_ROWS: usize = 8 * STRIP_ROWS;

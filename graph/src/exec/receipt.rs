@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use anabranch_plugin::state::Receipt;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
+
 use super::deliver::Known;
 use crate::plan::stage::StageId;
-use crate::source::Mark;
-use crate::state::{LaneId, Receipt};
-use crate::text::Str;
 
 /// The marks that the transactional destinations have, shared by their writers and the commit loop.
 #[derive(Default)]

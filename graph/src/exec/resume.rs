@@ -13,19 +13,19 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::destination::Retry;
+use anabranch_plugin::state::Receipt;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::phrase::plural;
+use anabranch_record::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::deliver::Known;
 use super::receipt::needed;
-use crate::destination::Retry;
-use crate::fault::Fault;
-use crate::phrase::plural;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
-use crate::record::Position;
-use crate::source::Mark;
-use crate::state::{LaneId, Receipt};
-use crate::text::Str;
 
 /// What was decided.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_record::fault::Fault;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::watch;
@@ -13,7 +14,6 @@ use super::Ending;
 use super::chain::{said, text};
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
-use crate::fault::Fault;
 use crate::plan::stage::StagePlan;
 
 /// How long a failed run waits for a commit under way, so that what it stores is acknowledged.

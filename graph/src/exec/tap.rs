@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use inspection::{Glimpse, Inspection, Look, Unjudged};
 
+use anabranch_record::Record;
+use anabranch_record::text::Str;
 use inspection::Session;
 
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan};
-use crate::record::Record;
-use crate::text::Str;
 
 /// What kind of node a tap sits at: a connector and a processor may have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,9 +23,11 @@ mod workers;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::testing::{Journal, MemoryStore, Shelf, Upstream};
+
 use super::{Ending, RunOptions, Running, start};
 use crate::plan::stage::StagePlan;
-use crate::testing::{Journal, MemoryStore, Pipeline, Shelf, Upstream, services};
+use crate::testing::{Pipeline, services};
 
 /// What most scenarios need.
 pub(super) struct Bench {
@@ -75,7 +77,7 @@ pub(super) fn finished(ending: &Ending) {
 }
 
 pub(super) fn upstream(bench: &Bench, rows: u64) -> Arc<Upstream> {
-    Arc::new(Upstream::new(&bench.journal, rows, crate::testing::AtEnd::End))
+    Arc::new(Upstream::new(&bench.journal, rows, anabranch_plugin::testing::AtEnd::End))
 }
 
 pub(super) fn shelf(bench: &Bench, name: &str) -> Arc<Shelf> {

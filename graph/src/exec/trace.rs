@@ -16,17 +16,17 @@ use tokio::time::Instant;
 
 pub(super) use node::{Fate, NodeTracer, Passage};
 
-use crate::ack::{LaneIndex, Run};
-use crate::batch::Lineage;
-use crate::clock;
-use crate::metadata::Metadata;
-use crate::record::{Position, Record};
-use crate::secret::mask;
-use crate::state::LaneId;
-use crate::text::Str;
-use crate::trace::{
+use anabranch_plugin::secret::mask;
+use anabranch_plugin::trace::{
     Attribute, Ids, Span, SpanContext, SpanError, SpanId, SpanKind, TRACE_PARENT, TraceParent, Tracing, attribute,
 };
+use anabranch_record::mark::LaneId;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::{Position, Record, clock};
+
+use crate::ack::{LaneIndex, Run};
+use crate::batch::Lineage;
 
 /// Most spans of one trace, besides its root: a record that is split in thousands is told in part.
 const MOST_SPANS: u64 = 1000;

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::{Host, LogSink};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
+use anabranch_plugin::state::{Epoch, Oblivion, Receipt, StateStore, StoreError};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 use tokio::time::timeout;
 
 use super::{Ending, RunOptions, Services, start};
-use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use crate::fault::Fault;
-use crate::operator::{Host, LogSink};
 use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
-use crate::record::{Position, Record};
-use crate::schema::SchemaRegistry;
-use crate::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source};
-use crate::state::{Epoch, LaneId, Oblivion, Receipt, StateStore, StoreError};
-use crate::text::Str;
 
 /// How a plan is tried out.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,11 @@ mod transaction;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::destination::{Delivered, Retry, WritePolicy, Writer};
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::trace::SpanKind;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
@@ -17,12 +22,7 @@ use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Failed, Lineage};
-use crate::destination::{Delivered, Retry, WritePolicy, Writer};
-use crate::fault::Fault;
-use crate::operator::Decision;
 use crate::plan::stage::WriteSpec;
-use crate::text::Str;
-use crate::trace::SpanKind;
 
 use gate::{FlushGate, Open};
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
+use anabranch_plugin::destination::{Destination, Retry};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::operator::Fan;
+use anabranch_plugin::source::Source;
+use anabranch_record::extent::Extent;
+use anabranch_record::phrase::counted;
+use anabranch_template::condition::CompiledCondition;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
-use crate::condition::CompiledCondition;
-use crate::destination::{Destination, Retry};
-use crate::diagnostic::{Diagnostic, Diagnostics, Span};
-use crate::extent::Extent;
-use crate::operator::Fan;
-use crate::phrase::counted;
 use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
 use crate::plan::stage::Limits;
-use crate::source::Source;
 
 /// Checks a lowered plan. O(nodes + edges).
 pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {

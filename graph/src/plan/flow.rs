@@ -8,14 +8,14 @@ mod pieces;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anabranch_plugin::destination::Destination;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
+use anabranch_plugin::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
+use anabranch_plugin::operator::Fan;
+use anabranch_plugin::written::Written;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
-use crate::config::Written;
-use crate::destination::Destination;
-use crate::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
-use crate::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
-use crate::operator::Fan;
 use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
 
 /// What is known of the records that leave each node. A node without an entry lets none pass, or there is

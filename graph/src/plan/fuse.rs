@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::Class;
+use anabranch_record::text::Str;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
-use crate::diagnostic::Diagnostics;
-use crate::operator::Class;
 use crate::plan::check;
 use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, predecessors, successors};
 use crate::plan::stage::{Limits, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
-use crate::text::Str;
 
 /// Strips that a waiting step has in flight where the user asks for no number of workers.
 const ASYNC_IN_FLIGHT: u32 = 4;

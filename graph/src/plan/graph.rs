@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use anabranch_plugin::diagnostic::Span;
+use anabranch_plugin::operator::{ConfiguredOperator, Signature};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
+use anabranch_template::condition::CompiledCondition;
 use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::EdgeRef;
 
-use crate::condition::CompiledCondition;
-use crate::config::Written;
-use crate::diagnostic::Span;
-use crate::operator::{ConfiguredOperator, Signature};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
-use crate::text::Str;
 
 /// A plan. Indices of nodes survive rewrites.
 pub type PlanGraph = StableDiGraph<Node, Edge>;

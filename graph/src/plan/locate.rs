@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::condition;
-use crate::config::Written;
-use crate::diagnostic::{FileId, Files, SourceFile, Span};
-use crate::fault::Fault;
-use crate::flow::{Look, Part};
-use crate::operator::Class;
+use anabranch_plugin::diagnostic::{FileId, Files, SourceFile, Span};
+use anabranch_plugin::flow::{Look, Part};
+use anabranch_plugin::operator::Class;
+use anabranch_plugin::written::Written;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_template::{EvalError, InSetting, condition};
+
 use crate::plan::Compiled;
 use crate::plan::graph::NodeKind;
 use crate::plan::observe::looks;
-use crate::template::{EvalError, InSetting};
-use crate::text::Str;
 
 /// Places of faults that are kept: a plan has few templates, and each fails in few places.
 const MOST_KEPT: usize = 256;
@@ -55,7 +55,9 @@ impl Compiled {
             let settings: Vec<(Str, Written)> = match &node.kind {
                 NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => {
                     let template = |(place, look)| match (place, look) {
-                        (crate::flow::Place { part: Part::Setting(name), .. }, Look::Template(_)) => Some(name),
+                        (anabranch_plugin::flow::Place { part: Part::Setting(name), .. }, Look::Template(_)) => {
+                            Some(name)
+                        }
                         _ => None,
                     };
                     let names = looks(node).into_iter().filter_map(template);

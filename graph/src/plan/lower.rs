@@ -11,23 +11,24 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::arguments::Arguments;
-use crate::condition::CompiledCondition;
-use crate::config::{
-    ConnectorConfig, DeadLetterConfig, MASKED_FROM, PipelineConfig, ProcessorConfig, Role, Settings, Written,
-};
-use crate::destination::{Destination, DestinationKind};
-use crate::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
-use crate::operator::Fan;
-use crate::phrase::plural;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
+use anabranch_plugin::operator::Fan;
+use anabranch_plugin::registry::{Registry, ResolveError, Role};
+use anabranch_plugin::secret::{self, MASKED_FROM};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::Specification;
+use anabranch_plugin::written::Written;
+use anabranch_record::phrase::plural;
+use anabranch_record::text::Str;
+use anabranch_template::condition::CompiledCondition;
+use anabranch_template::slips::{self, Meant};
+
+use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig};
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
-use crate::registry::{Registry, ResolveError};
-use crate::secret;
-use crate::specification::Specification;
-use crate::template::slips::{self, Meant};
-use crate::text::Str;
 
 /// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
 const MOST_WORKERS: u32 = 1024;
@@ -468,7 +469,7 @@ fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
     let span = finding.label.as_ref().map(|label| label.span);
     let setting = || {
         let span = span.filter(|span| span.start < span.end)?;
-        let holds = |outer: crate::diagnostic::Span| {
+        let holds = |outer: anabranch_plugin::diagnostic::Span| {
             outer.file == span.file && outer.start <= span.start && span.end <= outer.end
         };
         settings.entries.iter().find(|s| holds(s.name.span) || holds(s.value.span()))

@@ -7,6 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::destination::{Destination, Retry, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::letter::LetterBounds;
+use anabranch_plugin::source::Source;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 use petgraph::stable_graph::NodeIndex;
 
@@ -15,12 +21,6 @@ use super::fuse::fuse;
 use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, predecessors, unwire_failures};
 use super::rewrite::rewrite;
 use super::stage::{ReadSpec, StagePlan};
-use crate::destination::{Destination, Retry, WritePolicy, Writer};
-use crate::fault::Fault;
-use crate::letter::LetterBounds;
-use crate::operator::Host;
-use crate::source::Source;
-use crate::text::Str;
 
 /// Where records enter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,7 +121,7 @@ pub fn replay(
         }
     }
     rewrite(&mut plan);
-    let unsound = |findings: crate::diagnostic::Diagnostics| {
+    let unsound = |findings: anabranch_plugin::diagnostic::Diagnostics| {
         NoEntry::Unsound(findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; "))
     };
     Ok(fuse(&compiled.stages.pipeline, &plan, compiled.stages.limits).map_err(unsound)?.plan)

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use anabranch_plugin::operator::Fan;
+use anabranch_record::access::Access;
 use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
-use crate::operator::{Access, Fan};
 use crate::plan::graph::{Edge, NodeKind, PlanGraph, Port, predecessors, successors, unwire_failures, wire_failures};
 
 /// One kind of rewrite.

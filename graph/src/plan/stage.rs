@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::condition::CompiledCondition;
-use crate::destination::{Destination, Retry};
-use crate::operator::{Access, ConfiguredOperator};
+use anabranch_plugin::destination::{Destination, Retry};
+use anabranch_plugin::operator::ConfiguredOperator;
+use anabranch_plugin::source::Source;
+use anabranch_record::access::Access;
+use anabranch_record::text::Str;
+use anabranch_template::condition::CompiledCondition;
+
 use crate::plan::Located;
-use crate::source::Source;
-use crate::text::Str;
 
 /// Index of a stage in [`StagePlan::stages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::destination::ShelfDestination;
-use super::source::UpstreamSource;
-use super::{MemoryStore, Shelf, Upstream};
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::ConfiguredOperator;
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::testing::{MemoryStore, Shelf, ShelfDestination, Upstream, UpstreamSource};
+use anabranch_record::text::Str;
+
 use crate::exec::Services;
-use crate::operator::{ConfiguredOperator, LogLevel, LogLine, LogSink};
 use crate::plan::stage::{
     DeadLetterSpec, Limits, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire,
     WriteSpec,
 };
-use crate::schema::MemoryRegistry;
-use crate::state::Oblivion;
-use crate::text::Str;
 
 struct Silent;
 

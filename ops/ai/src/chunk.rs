@@ -5,18 +5,20 @@ mod pack;
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Fields, Flow, Kinds, Shape, Type};
-use anabranch_graph::operator::{
-    Access, BuiltOperator, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Pieces, Rows, Signature,
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Fields, Flow, Kinds, Shape, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature,
 };
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Reference, Side, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Reference, Side, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
 use crate::finding::finding;
@@ -85,7 +87,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
                 .one_of(&["records", "list"]),
         )
         .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

@@ -4,8 +4,8 @@ pub mod command;
 pub mod embed;
 pub mod rerank;
 
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
-use anabranch_graph::text::Str;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::text::Str;
 
 use crate::service::{backoff_parameters, request_parameters};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_graph::reference::Target;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::reference::Target;
+use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
@@ -73,7 +73,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with(Parameter::new("cache", Bool, "Whether embeddings are cached.").default_value("true"))
         .with_all(backoff_parameters("3").into_iter().chain(request_parameters()).map(aliased).collect())
         .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 /// Adds the aliases of two parameters for this processor.

@@ -6,8 +6,8 @@ mod rows;
 
 use std::collections::HashMap;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::value::Value;
+use anabranch_record::fault::Fault;
+use anabranch_record::value::Value;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 

@@ -1,7 +1,7 @@
 //! Findings about settings.
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostic;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostic;
 
 /// Returns a finding about a setting.
 pub(crate) fn finding(arguments: &Arguments, name: &str, what: impl Into<String>) -> Diagnostic {

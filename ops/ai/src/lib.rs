@@ -17,7 +17,7 @@ mod service;
 mod testing;
 mod text;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {

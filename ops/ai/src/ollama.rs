@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
-use anabranch_graph::json::parse_value;
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::Reference;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Kinds, Type};
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::parse_value;
+use anabranch_record::reference::Reference;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
 use crate::question::{Asking, Question, output, text_in};
@@ -52,7 +52,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         .with_all(backoff_parameters("0"))
         .with_all(request_parameters())
         .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

@@ -5,9 +5,9 @@ pub mod textgen;
 
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
 use anabranch_ops_http::client::Retry;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
 
 use crate::service::count;
 

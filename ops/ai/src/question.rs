@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, Signature, Verdict};
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::{Reference, Target};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Reference, Target};
 use async_trait::async_trait;
 use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Network;
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
-use anabranch_graph::text::Str;
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::Network;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;

@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::json::write_record;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows, Verdict,
-};
-use anabranch_graph::record::Record;
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::{Memo, MemoKey, Oblivion, StoreError};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Verdict};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::{Memo, MemoKey, Oblivion, StoreError};
+use anabranch_record::Record;
+use anabranch_record::json::write_record;
 use async_trait::async_trait;
 use bytes::Bytes;
 

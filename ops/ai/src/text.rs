@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json::{write_data, write_value};
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference};
-use anabranch_graph::value::Value;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_value};
+use anabranch_record::reference::{Part, Reference};
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 /// Returns the text at a reference; JSON text for values that are neither text nor bytes.
 ///

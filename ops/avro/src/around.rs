@@ -11,15 +11,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::{Flow, RecordShape};
-use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
-    Verdict,
+use anabranch_plugin::flow::{Flow, RecordShape};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature, Verdict,
 };
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::Side;
-use anabranch_graph::text::Str;
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::reference::Side;
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use crate::desk::{Desk, RegistryClient};

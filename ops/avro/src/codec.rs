@@ -24,8 +24,8 @@ mod decimal;
 mod decode;
 mod encode;
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 
 /// Error in data or a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

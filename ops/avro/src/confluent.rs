@@ -5,13 +5,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Network;
-use anabranch_graph::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::text::Str;
 use anabranch_ops_http::client::{
     Accept, Answer, Client, HttpError, Method, Policy, Problem, Request, Retry, Tls, Url, header,
 };
+use anabranch_plugin::host::Network;
+use anabranch_plugin::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 use base64::Engine as _;
 use futures::stream::{FuturesUnordered, StreamExt as _};

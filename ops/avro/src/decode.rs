@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Kinds, Shape, Type};
-use anabranch_graph::kind;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Content, Flow, Kinds, Shape, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
 };
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::Value;
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::desk::Desk;
 use crate::{field, wire};

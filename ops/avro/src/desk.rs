@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Object;
+use anabranch_plugin::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::Object;
 
 use crate::codec::{Codec, CodecError};
 use crate::infer::infer;

@@ -6,20 +6,19 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Destination, DestinationKind, Verdicts, WritePolicy, Writer};
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::extent::Extent;
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::Flow;
-use anabranch_graph::letter::{LetterBounds, LetterForm};
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::operator::{Host, LogLevel};
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::source::Mark;
-use anabranch_graph::specification::Specification;
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::host::{Host, LogLevel};
+use anabranch_plugin::letter::{LetterBounds, LetterForm};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::extent::Extent;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use crate::desk::Desk;

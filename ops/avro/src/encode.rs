@@ -3,22 +3,23 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Kinds, Type};
-use anabranch_graph::json::parse_value;
-use anabranch_graph::kind;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, Operator, OperatorKind, Rows, Signature,
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Content, Flow, Kinds, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{
+    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
 };
-use anabranch_graph::phrase::with_article;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::schema::SchemaVersion;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::schema::SchemaVersion;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::parse_value;
+use anabranch_record::phrase::with_article;
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::desk::Desk;

@@ -1,9 +1,9 @@
 //! The field that `avro.encode` and `avro.decode` process.
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::{Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_record::reference::{Reference, Target};
 
 pub(crate) fn parameter(description: &'static str) -> Parameter {
     Parameter::new("field", ParameterKind::Reference, description)

@@ -1,8 +1,8 @@
 //! The input of a processor, to decide afterwards whether the schema in the metadata still is that of the data.
 
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::Side;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::reference::Side;
+use anabranch_record::{Data, Record};
 
 use crate::record::Part;
 

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Host, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::Record;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, OperatorKind, Rows, Signature};
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
 
 use crate::desk::Desk;
 use crate::given::Given;
@@ -116,14 +117,14 @@ impl Operator for Around {
 mod tests {
     use std::sync::{Mutex, PoisonError};
 
-    use anabranch_graph::arguments::Arguments;
-    use anabranch_graph::config::Settings;
-    use anabranch_graph::diagnostic::Diagnostics;
-    use anabranch_graph::metadata::key;
-    use anabranch_graph::operator::{Class, Decision};
-    use anabranch_graph::record::Data;
-    use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
-    use anabranch_graph::specification::{Specification, shared};
+    use anabranch_plugin::arguments::Arguments;
+    use anabranch_plugin::diagnostic::Diagnostics;
+    use anabranch_plugin::operator::{Class, Decision};
+    use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
+    use anabranch_plugin::settings::Settings;
+    use anabranch_plugin::specification::{Specification, shared};
+    use anabranch_record::Data;
+    use anabranch_record::metadata::key;
     use bytes::Bytes;
 
     use super::*;

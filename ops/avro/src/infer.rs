@@ -13,8 +13,8 @@
 //! | list | array of a union; of `null` and `string` if it is empty |
 //! | map | map of a union; of `null` and `string` if it is empty |
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 
 /// Reason why a schema cannot be inferred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,7 +174,7 @@ impl Union {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::json::parse_value;
+    use anabranch_record::json::parse_value;
 
     use super::*;
 

@@ -24,7 +24,7 @@ mod testing;
 mod wire;
 mod wrapped;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 use apache_avro::schema_compatibility::{Compatibility, SchemaCompatibility};
 
 /// Registers every plugin of this crate.

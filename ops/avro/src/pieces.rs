@@ -1,9 +1,9 @@
 //! Schemas of pieces that are built later from a row.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Pieces;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::operator::Pieces;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 use crate::record::Part;
 

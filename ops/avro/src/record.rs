@@ -1,12 +1,12 @@
 //! Decodes and encodes keys and payloads of records with the schemas in their metadata.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::metadata::key;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::Side;
-use anabranch_graph::schema::SchemaVersion;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Object;
+use anabranch_plugin::schema::SchemaVersion;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::reference::Side;
+use anabranch_record::text::Str;
+use anabranch_record::value::Object;
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::desk::{Desk, Outcome};

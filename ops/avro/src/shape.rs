@@ -2,8 +2,8 @@
 
 use std::mem::{Discriminant, discriminant};
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 
 /// Names and types of fields without nested values.
 #[derive(Debug)]

@@ -8,17 +8,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::extent::Extent;
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::RecordShape;
-use anabranch_graph::metadata::{Metadata, key};
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Backlog, Mark, Partition, Read, Reader, Room, Source, SourceKind};
-use anabranch_graph::specification::Specification;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::RecordShape;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::extent::Extent;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::desk::Desk;

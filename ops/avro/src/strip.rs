@@ -1,9 +1,9 @@
 //! Rows of a strip that are changed for a processor and restored if it fails them.
 
-use anabranch_graph::batch::Mask;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Decision, Operator, Rows};
-use anabranch_graph::record::Record;
+use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
 
 /// Rows before and after a processor. It is reused between strips for its lists; it does not keep records.
 pub(crate) struct Prepared {

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, OperatorKind, Rows,
-};
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
 use anabranch_ops_http::testing::{Received, Reply, Server};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
+use anabranch_plugin::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Position, Record};
 use serde_json::{Value as Json, json};
 
 struct Silence;
@@ -72,7 +71,7 @@ pub(crate) fn after(data: impl Into<Data>) -> Record {
 }
 
 pub(crate) fn fields(json: &str) -> Data {
-    match anabranch_graph::json::parse_value(json.as_bytes()).unwrap() {
+    match anabranch_record::json::parse_value(json.as_bytes()).unwrap() {
         Value::Map(map) => Data::Structured(map),
         other => panic!("{other:?}"),
     }

@@ -1,6 +1,6 @@
 //! The Confluent wire format: a zero byte, the schema id in four bytes (big-endian), and the data.
 
-use anabranch_graph::schema::SchemaId;
+use anabranch_plugin::schema::SchemaId;
 
 /// Begins a frame.
 pub(crate) fn begin(id: SchemaId, out: &mut Vec<u8>) {

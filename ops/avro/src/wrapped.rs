@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_graph::specification::Specification;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::specification::Specification;
 
 /// Returns the kind with each configured processor wrapped by `wrap`, which receives its arguments.
 pub(crate) fn wrapped(

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anabranch_graph::config::Written;
-use anabranch_graph::text::Str;
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -127,7 +127,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::diagnostic::Span;
+    use anabranch_plugin::diagnostic::Span;
 
     use super::*;
 

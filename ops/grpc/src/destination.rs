@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Written;
-use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::source::Mark;
-use anabranch_graph::specification::Specification;
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::encode_record;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::specification::Specification;
+use anabranch_plugin::written::Written;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 use prost::Message as _;
@@ -286,7 +285,7 @@ impl Writer for Rows {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::record::Position;
+    use anabranch_record::Position;
 
     use super::*;
 

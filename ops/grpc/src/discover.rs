@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::registry::StandaloneConnector;
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::StandaloneConnector;
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use prost::Message as _;

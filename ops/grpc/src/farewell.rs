@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::config::{Role, Written};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Host;
-use anabranch_graph::registry::Farewell;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::registry::{Farewell, Role};
+use anabranch_plugin::written::Written;
+use anabranch_record::fault::Fault;
 use async_trait::async_trait;
 
 use crate::active::Active;

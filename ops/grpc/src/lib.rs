@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anabranch_graph::operator::LogLevel;
+use anabranch_plugin::host::LogLevel;
 
 pub use discover::{Found, load};
 

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use anabranch_graph::operator::LogLevel;
+use anabranch_plugin::host::LogLevel;
 use serde_json::Value;
 
 /// Maximum length of a line; longer ones are split.

@@ -7,8 +7,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use anabranch_graph::operator::LogLevel;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::LogLevel;
+use anabranch_record::text::Str;
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;

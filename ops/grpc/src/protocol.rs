@@ -1,7 +1,7 @@
 //! The two versions of the protocol and their differences.
 
-use anabranch_graph::record::Position;
 use anabranch_ops_opencdc::wire::{Parameter, Validation};
+use anabranch_record::Position;
 use bytes::{BufMut as _, Bytes};
 use prost::Message as _;
 

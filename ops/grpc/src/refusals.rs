@@ -7,8 +7,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::phrase::counted;
+use anabranch_record::fault::Fault;
+use anabranch_record::phrase::counted;
 
 /// Consecutive rejections of a destination over all its runs, so that a recovery does not reset the count.
 #[derive(Debug)]

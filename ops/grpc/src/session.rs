@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::operator::{Host, LogLevel};
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::{Host, LogLevel};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::runtime::Handle;

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::{Settings, Written};
-use anabranch_graph::diagnostic::Span;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Span;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::written::Written;
+use anabranch_record::text::Str;
 
 use crate::protocol::Role;
 
@@ -90,7 +91,7 @@ fn own(mut parameter: Parameter) -> Parameter {
     // The plugin parses its own default, possibly in another way.
     if !is_usable(&parameter) {
         parameter.kind = ParameterKind::Text;
-        parameter.validations.retain(|validation| *validation == anabranch_graph::specification::Validation::Required);
+        parameter.validations.retain(|validation| *validation == anabranch_plugin::specification::Validation::Required);
     }
     parameter
 }

@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::wire::{self, CreateSchema, FoundSchema, GetSchema};
+use anabranch_plugin::schema::{Schema, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::net::{TcpListener, TcpStream};

@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Network;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::Network;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use bytes::{Bytes, BytesMut};
 use reqwest::tls::Certificate;
 use reqwest::{ClientBuilder, Proxy, Response, redirect};

@@ -5,7 +5,7 @@ pub mod client;
 pub mod testing;
 pub mod webhook;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {

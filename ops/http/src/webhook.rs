@@ -4,18 +4,20 @@ mod message;
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Texts, Type};
-use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
 };
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::FutureExt;

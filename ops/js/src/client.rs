@@ -8,10 +8,11 @@ mod process;
 
 use std::ops::Range;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Decision, Host, Operator, Rows};
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 use self::process::{End, Worker};
 use crate::globals::log::ServiceLog;

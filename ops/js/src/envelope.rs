@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use anabranch_graph::record::{Change, Data, Record};
+use anabranch_record::{Change, Data, Record};
 use boa_engine::builtins::proxy::Proxy;
 use boa_engine::object::FunctionObjectBuilder;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};

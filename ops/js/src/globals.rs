@@ -9,7 +9,7 @@ use boa_engine::object::{FunctionObjectBuilder, JsObject};
 use boa_engine::property::Attribute;
 use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, NativeFunction, Source};
 
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
 
 use self::log::Lines;
 use crate::envelope::{Whole, show};

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Decision, Operator, Rows};
-use anabranch_graph::record::Record;
+use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
 
 use crate::globals::log::Lines;
 use crate::isolate::{Failure, Isolate, Limits, Outcome};

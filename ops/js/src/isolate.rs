@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use anabranch_graph::clock::taken_by_thread;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
+use anabranch_record::clock::taken_by_thread;
+use anabranch_record::fault::Fault;
 use boa_engine::builtins::promise::{Promise, PromiseState};
 use boa_engine::context::Clock;
 use boa_engine::context::time::{JsInstant, StdClock};
@@ -113,7 +113,7 @@ impl Clock for Clocks {
     }
 
     fn system_time_millis(&self) -> i64 {
-        let since = anabranch_graph::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = anabranch_record::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
 }

@@ -4,14 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, Host, OperatorKind, Signature};
-use anabranch_graph::secret::{forms, mask};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, OperatorKind, Signature};
+use anabranch_plugin::secret::{forms, mask};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 use crate::client::{Client, Launch};
 use crate::globals::log::{LEVELS, Lines as _, ServiceLog};

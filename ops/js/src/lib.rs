@@ -36,7 +36,7 @@ mod view;
 mod wire;
 pub mod worker;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 pub use client::Launch;
 

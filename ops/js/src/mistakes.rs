@@ -6,10 +6,10 @@ mod values;
 
 use std::ops::Range;
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::flow::{Flow, Place as Setting};
-use anabranch_graph::record::Operation;
-use anabranch_graph::reference::Side;
+use anabranch_plugin::flow::{Flow, Place as Setting};
+use anabranch_record::Operation;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::Side;
 
 use crate::acts::{Act, Doing, Inside};
 use crate::envelope::{PAYLOAD, RECORD};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anabranch_graph::fault::InText;
+use anabranch_record::fault::InText;
 use boa_engine::JsError;
 use boa_engine::ast::Position as Place;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use boa_engine::Source;
 use boa_engine::ast::expression::{Call, Expression, Identifier, ImportCall};
 use boa_engine::ast::operations::{lexically_declared_names, var_declared_names};

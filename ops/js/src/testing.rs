@@ -4,17 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json::write_record;
-use anabranch_graph::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows,
-};
-use anabranch_graph::record::Record;
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_record;
 use bytes::Bytes;
 
 use crate::globals::log::ServiceLog;

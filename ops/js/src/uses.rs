@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use anabranch_graph::metadata::own_key;
+use anabranch_record::metadata::own_key;
 use boa_engine::Source;
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::declaration::{Binding, Variable};

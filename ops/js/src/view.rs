@@ -11,9 +11,9 @@ pub(crate) mod named;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use anabranch_graph::metadata::{self, Metadata};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::metadata::{self, Metadata};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 use boa_engine::builtins::proxy::Proxy;
 use boa_engine::object::ObjectInitializer;
 use boa_engine::object::builtins::JsArray;

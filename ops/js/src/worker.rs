@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::clock;
-use anabranch_graph::fault::Fault;
+use anabranch_record::clock;
+use anabranch_record::fault::Fault;
 use bytes::Bytes;
 use nix::time::{ClockId, clock_gettime};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,9 +1,9 @@
 //! Converts records to and from `opencdc.v1.Record`.
 
-use anabranch_graph::metadata::{Metadata, own_key};
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value, timestamp_text};
+use anabranch_record::metadata::{Metadata, own_key};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value, timestamp_text};
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::value::{Object, Value, timestamp_text};
+use anabranch_record::value::{Object, Value, timestamp_text};
+use anabranch_record::{Data, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 

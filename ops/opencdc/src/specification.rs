@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
 
 use crate::wire;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
+use anabranch_record::fault::Fault;
 use deadpool_postgres::{ClientWrapper, Manager, Object, Pool, PoolError};
 use tokio_postgres::Config;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::fault::Fault;
+use anabranch_record::value::{Object, Value};
 
 use crate::name::{Quoted, TableName, check, list};
 

@@ -3,20 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Form, Place};
-use anabranch_graph::kind;
-use anabranch_graph::letter::LetterForm;
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Access, Host};
-use anabranch_graph::record::{Operation, Record};
-use anabranch_graph::reference::Side;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::template::{InSetting, NO_VALUE, Template};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Content, Flow, Form, Place};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::letter::LetterForm;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::reference::Side;
+use anabranch_record::text::Str;
+use anabranch_record::{Operation, Record};
+use anabranch_template::{InSetting, NO_VALUE, Template};
 use async_trait::async_trait;
 
 use crate::address::Address;

@@ -7,9 +7,9 @@
 mod numeric;
 mod time;
 
-use anabranch_graph::json;
-use anabranch_graph::phrase::{counted, with_article};
-use anabranch_graph::value::{Value, timestamp_text};
+use anabranch_record::json;
+use anabranch_record::phrase::{counted, with_article};
+use anabranch_record::value::{Value, timestamp_text};
 
 use crate::column::Kind;
 

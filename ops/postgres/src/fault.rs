@@ -1,6 +1,6 @@
 //! Classifies errors of PostgreSQL.
 
-use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_record::fault::{Fault, FaultClass};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 

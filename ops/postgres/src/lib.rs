@@ -33,7 +33,7 @@ mod statement;
 mod table;
 mod writer;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {

@@ -11,11 +11,10 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Position, Record};
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::LaneId;
+use anabranch_plugin::host::Host;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::{Position, Record};
 use tokio_postgres::{Client, Error};
 
 use crate::fault::Failure;

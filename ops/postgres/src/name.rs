@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use anabranch_graph::fault::Fault;
+use anabranch_record::fault::Fault;
 
 /// Maximum length of an identifier in bytes: PostgreSQL truncates longer ones.
 const LONGEST: usize = 63;

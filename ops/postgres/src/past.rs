@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 use crate::column::Column;
 use crate::table::{Lack, Shape, Table};

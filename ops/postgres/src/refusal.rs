@@ -1,9 +1,9 @@
 //! Records that cannot become rows, whatever the tables are.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::{Operation, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Operation, Record};
 
 use crate::create::Fields;
 use crate::destination::Settings;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn object(json: &str) -> Object {
-        match anabranch_graph::json::parse_value(json.as_bytes()) {
+        match anabranch_record::json::parse_value(json.as_bytes()) {
             Ok(Value::Map(object)) => (*object).clone(),
             other => panic!("{other:?}"),
         }

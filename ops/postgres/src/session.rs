@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::pin::pin;
 
-use anabranch_graph::fault::Fault;
+use anabranch_record::fault::Fault;
 use bytes::{BufMut, Bytes, BytesMut};
 use deadpool_postgres::ClientWrapper;
 use futures::future::{join, join3, try_join_all};

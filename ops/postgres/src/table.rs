@@ -4,10 +4,10 @@ mod limits;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::fault::Fault;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 
 use crate::catalog::Layout;
 use crate::column::{Column, Filled, Kind};

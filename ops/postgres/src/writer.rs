@@ -9,13 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_graph::destination::{Delivered, Verdicts, Writer};
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::Record;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::{Delivered, Verdicts, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use self::encoded::Encoded;

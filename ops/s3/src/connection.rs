@@ -6,11 +6,11 @@ mod refusal;
 
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::specification::{Parameter, ParameterKind};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use aws_credential_types::Credentials;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;

@@ -6,7 +6,7 @@ mod fingerprint;
 mod retry;
 mod source;
 
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {

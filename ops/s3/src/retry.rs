@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::operator::Host;
+use anabranch_plugin::host::Host;
+use anabranch_record::fault::{Fault, FaultClass};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time without success after which the fault is returned. The pipeline then recovers from its stored positions.

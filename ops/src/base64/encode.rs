@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::STANDARD;
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Kinds};
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference};
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Content, Flow, Kinds};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::{Part, Reference};
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
 use crate::prototype::Prototype;

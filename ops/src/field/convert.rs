@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::{Arguments, parse_bool};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Kinds, Type as Shape};
-use anabranch_graph::json::{write_data, write_value};
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Timestamp, Value};
+use anabranch_plugin::arguments::{Arguments, parse_bool};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{Content, Flow, Kinds, Type as Shape};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_value};
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Timestamp, Value};
+use anabranch_record::{Data, Record};
 use chrono::DateTime;
 
 use super::one_side;
@@ -274,7 +274,7 @@ mod tests {
 
     fn value(value: Value, to: &str) -> Result<Value, String> {
         let mut sample = record(r#"{"operation":"create"}"#);
-        sample.key = Data::from([("a", value)].into_iter().collect::<anabranch_graph::value::Object>());
+        sample.key = Data::from([("a", value)].into_iter().collect::<anabranch_record::value::Object>());
         match process(&kind(), &[("field", ".Key.a"), ("type", to)], &sample) {
             (after, Decision::Keep) => Ok(after.key.fields().unwrap().get("a").unwrap().clone()),
             (_, Decision::Fail(fault)) => Err(fault.message()),

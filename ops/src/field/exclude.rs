@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::flow::{Flow, Place};
-use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::reference::{Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::access::Access;
+use anabranch_record::reference::{Reference, Target};
+use anabranch_record::text::Str;
 
 use super::items::Item;
 use crate::prototype::Prototype;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::reference::Reference;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_record::reference::Reference;
 
 /// An item of a list setting, with its offset in the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

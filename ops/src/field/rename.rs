@@ -3,17 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Found, Kinds, Place, Type};
-use anabranch_graph::metadata::own_key;
-use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::{Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::own_key;
+use anabranch_record::reference::{Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 
 use super::items::Item;
 use crate::prototype::Prototype;

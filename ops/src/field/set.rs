@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, did_you_mean};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{self, Flow, Kinds, Operations, Texts, Type};
-use anabranch_graph::operator::{Access, Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::Operation;
-use anabranch_graph::reference::{Reference, Target};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::template::Template;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::{self, Flow, Kinds, Operations, Texts, Type};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::Operation;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::{Reference, Target};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_template::Template;
 
 use crate::prototype::Prototype;
 

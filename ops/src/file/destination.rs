@@ -8,19 +8,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::flow::Flow;
-use anabranch_graph::format::{self, RecordFormat};
-use anabranch_graph::kind;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::Record;
-use anabranch_graph::source::Mark;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::format::{self, RecordFormat};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 
 use super::appender::{Appender, Frame};
 use super::follower::misled;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 
 /// Bytes at the start of a file that identify it.
 const HEAD: usize = 1024;

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use anabranch_graph::flow::{self, Kinds, Type};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Timestamp, Value};
+use anabranch_plugin::flow::{self, Kinds, Type};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Timestamp, Value};
 use fastrand::Rng;
 
 use super::vocabulary::{CITIES, COUNTRIES, FAMILY_NAMES, GIVEN_NAMES, WORDS};

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Content, Flow, Form, Kinds, Shape, Type};
-use anabranch_graph::json::parse_value;
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::phrase::with_article;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Content, Flow, Form, Kinds, Shape, Type};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::parse_value;
+use anabranch_record::phrase::with_article;
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::field::one_side;
 use crate::prototype::Prototype;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn object(text: &str) -> Data {
-        match anabranch_graph::json::parse_value(text.as_bytes()).unwrap() {
+        match anabranch_record::json::parse_value(text.as_bytes()).unwrap() {
             Value::Map(map) => Data::Structured(map),
             other => panic!("{other:?}"),
         }

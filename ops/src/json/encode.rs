@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Form, Kinds, Type};
-use anabranch_graph::json::{write_data, write_value};
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::reference::{Part, Reference, Target};
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Form, Kinds, Type};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_value};
+use anabranch_record::reference::{Part, Reference, Target};
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
 
 use crate::field::one_side;
 use crate::prototype::Prototype;
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn numbers_that_json_lacks_fail_the_record() {
         let mut sample = record(r#"{"operation":"create"}"#);
-        let fields: anabranch_graph::value::Object = [("a", f64::INFINITY)].into_iter().collect();
+        let fields: anabranch_record::value::Object = [("a", f64::INFINITY)].into_iter().collect();
         sample.key = Data::from(fields);
         let (after, decision) = process(&kind(), &[("field", ".Key")], &sample);
         assert_eq!(after, sample);

@@ -1,12 +1,12 @@
 use std::sync::Mutex;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::operator::LogSink;
-use anabranch_graph::record::{Data, Position};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::host::LogSink;
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position};
 
 use super::*;
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::json::write_value;
-use anabranch_graph::metadata::{Metadata, key};
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Change, Data, Operation, Record};
-use anabranch_graph::reference::Reference;
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_value;
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::reference::Reference;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Record};
 use bytes::Bytes;
 
 use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Fields, Flow, Operations, Shape};
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Change, Data, Operation, Record};
-use anabranch_graph::reference::Reference;
-use anabranch_graph::specification::{Specification, shared};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Fields, Flow, Operations, Shape};
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::Reference;
+use anabranch_record::{Change, Data, Operation, Record};
 
 use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
 use crate::prototype::Prototype;

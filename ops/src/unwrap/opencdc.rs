@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::STANDARD;
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::Flow;
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_graph::record::{Change, Data, Operation, Record};
-use anabranch_graph::reference::Reference;
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::Flow;
+use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::reference::Reference;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Record};
 
 use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
 use crate::prototype::Prototype;
@@ -107,9 +107,10 @@ impl Prototype for Unwrap {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_record::Position;
+
     use super::*;
     use crate::testing::{self, findings, outcome, process, record, text};
-    use anabranch_graph::record::Position;
 
     const INNER: &str = r#"{"position":"aW5uZXI=","operation":"update","metadata":{"conduit.source.connector.id":"p:c","opencdc.collection":"theirs","recfmt.collection":"users","x":"1"},"key":"aw==","payload":{"before":{"id":1234567890123456789},"after":null}}"#;
     const UNWRAPPED: &str = r#"{"position":"b3V0ZXI=","operation":"update","metadata":{"recfmt.collection":"users","svc.source.connector.id":"p:c","x":"1"},"key":"aw==","payload":{"before":{"id":1234567890123456789},"after":null}}"#;
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_inner_record_takes_the_place_of_the_outer() {
-        let Value::Map(structured) = anabranch_graph::json::parse_value(INNER.as_bytes()).unwrap() else { panic!() };
+        let Value::Map(structured) = anabranch_record::json::parse_value(INNER.as_bytes()).unwrap() else { panic!() };
         let nested: Object =
             [("raw", Value::from(INNER)), ("map", Value::Map(structured.clone()))].into_iter().collect();
         for (settings, outer) in [
@@ -157,7 +158,7 @@ mod tests {
         proptest::test_runner::TestRunner::default()
             .run(&testing::records(), |inner| {
                 let mut json = Vec::new();
-                if anabranch_graph::json::write_record(&inner, &mut json).is_ok() {
+                if anabranch_record::json::write_record(&inner, &mut json).is_ok() {
                     let json = String::from_utf8(json).unwrap();
                     let unwrapped = unwrap(&[], &outer("After", Data::text(json.clone()))).unwrap();
                     proptest::prop_assert_eq!(text(&record(&unwrapped).with_position(inner.position().clone())), json);

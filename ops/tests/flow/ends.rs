@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
 use anabranch_graph::config::{PipelineConfig, Variables, load};
-use anabranch_graph::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
-use anabranch_graph::diagnostic::{Diagnostics, Files};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Place, RecordShape};
-use anabranch_graph::operator::{Access, Host};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::reference::Side;
-use anabranch_graph::registry::Registry;
-use anabranch_graph::source::{Acker, Mark, Partition, Reader, Source, SourceKind};
-use anabranch_graph::specification::{Specification, shared};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::{Diagnostics, Files};
+use anabranch_plugin::flow::{Flow, Place, RecordShape};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::reference::Side;
 use async_trait::async_trait;
 
 /// No variables, no files.

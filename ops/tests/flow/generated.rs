@@ -5,23 +5,23 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use anabranch_graph::diagnostic::Severity;
 use anabranch_graph::exec::{Ending, RunOptions, start};
-use anabranch_graph::flow::{Fields, Keys, Operations, RecordShape, Shape, Type};
-use anabranch_graph::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Rows};
 use anabranch_graph::plan::compile;
 use anabranch_graph::plan::flow::{self, Shapes};
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use anabranch_graph::plan::lower::lower;
 use anabranch_graph::plan::rewrite::rewrite;
-use anabranch_graph::record::{Data, Operation, Position, Record};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::testing::{
-    AtEnd, Journal, MemoryStore, Shelf, Upstream, add_destination, add_source, position, services,
-};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Timestamp, Value};
+use anabranch_graph::testing::services;
+use anabranch_plugin::diagnostic::Severity;
+use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type};
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::testing::{AtEnd, Journal, MemoryStore, Shelf, Upstream, add_destination, add_source, position};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Timestamp, Value};
+use anabranch_record::{Data, Operation, Position, Record};
 use petgraph::stable_graph::NodeIndex;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ fn shape_of(records: &[Record]) -> RecordShape {
 }
 
 fn allows_value(ty: &Type, value: &Value) -> bool {
-    anabranch_graph::flow::Kinds::of(value).within(ty.kinds)
+    anabranch_plugin::flow::Kinds::of(value).within(ty.kinds)
         && value.as_map().is_none_or(|object| allows_object(&ty.fields, object))
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::operator::{ConfiguredOperator, Decision};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::testing::{add_operator, inline};
+use anabranch_plugin::operator::{ConfiguredOperator, Decision};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::testing::{add_operator, inline};
 
 use super::ends::{compiled, registry, yaml};
 

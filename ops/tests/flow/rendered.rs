@@ -1,6 +1,6 @@
 //! Findings and plans as people see them.
 
-use anabranch_graph::plan::{Format, Pass, TextStyle};
+use anabranch_picture::{Format, Pass, TextStyle};
 use insta::assert_snapshot;
 
 use super::ends::{compiled, pipeline, registry, yaml};
@@ -81,14 +81,15 @@ fn shapes_on_edges() {
     let (_, plan, _) = compiled(&text, &registry());
     let plan = plan.unwrap();
     let style = TextStyle { unicode: true, color: false };
-    assert_snapshot!("shapes_text", plan.explain(Pass::Rewritten, Format::Text, style));
-    assert_snapshot!("shapes_fused", plan.explain(Pass::Fused, Format::Text, style));
-    assert_snapshot!("shapes_dot", plan.explain(Pass::Rewritten, Format::Dot, style));
-    assert_snapshot!("shapes_mermaid", plan.explain(Pass::Rewritten, Format::Mermaid, style));
-    let json: serde_json::Value = serde_json::from_str(&plan.explain(Pass::Lowered, Format::Json, style)).unwrap();
+    assert_snapshot!("shapes_text", anabranch_picture::explain(&plan, Pass::Rewritten, Format::Text, style));
+    assert_snapshot!("shapes_fused", anabranch_picture::explain(&plan, Pass::Fused, Format::Text, style));
+    assert_snapshot!("shapes_dot", anabranch_picture::explain(&plan, Pass::Rewritten, Format::Dot, style));
+    assert_snapshot!("shapes_mermaid", anabranch_picture::explain(&plan, Pass::Rewritten, Format::Mermaid, style));
+    let json: serde_json::Value =
+        serde_json::from_str(&anabranch_picture::explain(&plan, Pass::Lowered, Format::Json, style)).unwrap();
     let shapes: Vec<_> = json["edges"].as_array().unwrap().iter().map(|edge| edge["shape"].clone()).collect();
     assert_eq!(shapes[0], "key: raw, after: {active bool, at time, id int, name text, price float}");
-    assert!(plan.explain(Pass::Fused, Format::Text, TextStyle::default()).is_ascii());
+    assert!(anabranch_picture::explain(&plan, Pass::Fused, Format::Text, TextStyle::default()).is_ascii());
 }
 
 /// Names of fields may come out of variables.
@@ -112,7 +113,7 @@ fn substituted_names_are_shown_in_no_finding_and_no_plan() {
     assert!(findings.iter().count() >= 2 && !rendered.contains("hunter22"), "{rendered}");
     for pass in [Pass::Lowered, Pass::Rewritten, Pass::Fused] {
         for format in [Format::Text, Format::Dot, Format::Mermaid, Format::Json] {
-            let shown = plan.as_ref().unwrap().explain(pass, format, TextStyle::default());
+            let shown = anabranch_picture::explain(plan.as_ref().unwrap(), pass, format, TextStyle::default());
             assert!(!shown.contains("hunter22"), "{shown}");
             assert!(shown.contains("***") || shown.contains("#42;#42;#42;"), "{shown}");
         }

@@ -1,6 +1,6 @@
 //! Pipelines by hand, each with what the compiler must find in it: nothing less, nothing more.
 
-use anabranch_graph::diagnostic::{Diagnostic, Label, Severity};
+use anabranch_plugin::diagnostic::{Diagnostic, Label, Severity};
 
 use super::ends::{compiled, registry, yaml};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anabranch_graph::record::Record;
-use anabranch_graph::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
 use anabranch_ops_opencdc::http;
 use anabranch_ops_opencdc::wire::{self, CommandResponse};
+use anabranch_plugin::schema::{Schema, SchemaError, SchemaKind, SchemaVersion};
+use anabranch_record::Record;
 use bytes::Bytes;
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint};

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anabranch_graph::operator::OperatorKind;
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification};
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire::{Empty, Request, Response};
+use anabranch_plugin::operator::OperatorKind;
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification};
+use anabranch_record::text::Str;
 use wasmtime::Module;
 
 use crate::egress::{self, Ceiling};

@@ -10,9 +10,9 @@ mod place;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::specification::{Parameter, ParameterKind};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::specification::{Parameter, ParameterKind};
 
 pub(crate) use self::call::{Network, Refusal};
 pub use self::place::{InvalidPlace, Place};

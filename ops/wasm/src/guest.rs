@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::clock;
-use anabranch_graph::schema::SchemaRegistry;
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::wire::{CommandRequest, CommandResponse, Request, Response};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_record::clock;
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
 use wasmtime::{Linker, Memory, Module, Store, Trap, UpdateDeadline};

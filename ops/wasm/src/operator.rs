@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::operator::{
-    BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Host, Operator, OperatorKind, Rows, Signature,
-};
-use anabranch_graph::record::Record;
-use anabranch_graph::specification::Specification;
 use anabranch_ops_opencdc::wire::{self, Configure, Empty, Outcome, ProcessedRecord, Request, Response};
 use anabranch_ops_opencdc::{DecodeError, decode_answer, encode_record};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Rows, Signature,
+};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
 use bytes::Bytes;
 use wasmtime::Module;
 

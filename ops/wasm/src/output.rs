@@ -1,7 +1,7 @@
 //! Output of guests: log lines with their level.
 
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::line::{Level, read_line};
+use anabranch_record::text::Str;
 
 /// Maximum length of a line; longer ones are split.
 const LONGEST: usize = 64 << 10;

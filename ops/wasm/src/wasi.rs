@@ -182,7 +182,7 @@ fn describe(caller: &mut C<'_>, fd: u32, at: u32, stat: &[u8]) -> Result<i32> {
 fn now(clock: u32) -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let time = match clock {
-        0 => anabranch_graph::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        0 => anabranch_record::clock::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         _ => START.get_or_init(Instant::now).elapsed() + Duration::from_secs(1),
     };
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

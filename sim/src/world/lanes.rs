@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{LaneId, Receipt};
+use anabranch_plugin::state::Receipt;
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::time::Instant;
 
 use super::{State, World};

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_graph::record::Position;
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::LaneId;
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark};
 
 use super::{HashMap, State, World};
 use crate::oracle::Fate;

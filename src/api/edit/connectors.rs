@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;

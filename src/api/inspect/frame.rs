@@ -1,9 +1,9 @@
 //! The frames of an inspection: one JSON object per frame.
 
 use anabranch_graph::exec::{Glimpse, Place};
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json::{write_data, write_record};
-use anabranch_graph::record::{Data, Operation, Record};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{write_data, write_record};
+use anabranch_record::{Data, Operation, Record};
 use axum::extract::ws::{Message, Utf8Bytes};
 use serde_json::json;
 
@@ -101,7 +101,7 @@ fn text(value: &serde_json::Value) -> Message {
 #[cfg(test)]
 mod tests {
     use anabranch_graph::exec::{Side, Station};
-    use anabranch_graph::record::Position;
+    use anabranch_record::Position;
 
     use super::*;
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn records_are_written_in_both_forms() {
-        let fields = anabranch_graph::json::parse_record(
+        let fields = anabranch_record::json::parse_record(
             br#"{"position":"cA==","operation":"delete","metadata":{"k":"\"v\""},"key":"a2V5","payload":{"before":{"n":1},"after":null}}"#,
         );
         let record = fields.unwrap();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_no_frame() {
-        let object = [("x", anabranch_graph::value::Value::Float(f64::NAN))].into_iter().collect();
+        let object = [("x", anabranch_record::value::Value::Float(f64::NAN))].into_iter().collect();
         let mut record = Record::at(Position::copy_from(b"p"));
         record.payload.after = Data::Structured(std::sync::Arc::new(object));
         for form in [Form::Own, Form::Protobuf] {

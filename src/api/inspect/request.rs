@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::condition::CompiledCondition;
 use anabranch_graph::exec::{Place, Side, Station, places};
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
+use anabranch_template::condition::CompiledCondition;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::exec::{Glimpse, Inspection, Look, Place, Taps};
-use anabranch_graph::secret::mask;
+use anabranch_plugin::secret::mask;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};

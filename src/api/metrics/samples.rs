@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anabranch_graph::histogram::Distribution;
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use metrics::{Key, KeyName, Level, Metadata, Recorder, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use metrics_process::Collector;

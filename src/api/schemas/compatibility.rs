@@ -1,8 +1,8 @@
 //! Compatibility between the schemas of a subject.
 
-use anabranch_graph::schema::SchemaVersion;
-use anabranch_graph::text::Str;
 use anabranch_ops_avro::can_read;
+use anabranch_plugin::schema::SchemaVersion;
+use anabranch_record::text::Str;
 
 use crate::settings::Compatibility;
 

@@ -1,7 +1,7 @@
 //! Endpoints that delete versions and subjects: first softly, then permanently.
 
-use anabranch_graph::schema::SchemaError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaError;
+use anabranch_record::text::Str;
 use axum::extract::{Path, State};
 
 use super::refusal::Refusal;

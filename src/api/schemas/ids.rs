@@ -1,7 +1,7 @@
 //! Endpoints for schemas by id, and for the subjects that use them.
 
-use anabranch_graph::schema::{SchemaError, SchemaId};
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{SchemaError, SchemaId};
+use anabranch_record::text::Str;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Endpoints for the global compatibility level, and for the levels of subjects.
 
-use anabranch_graph::schema::SchemaError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::SchemaError;
+use anabranch_record::text::Str;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Errors of the registry, with the error codes of the protocol.
 
-use anabranch_graph::schema::{SchemaError, SchemaId, SchemaVersion};
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{SchemaError, SchemaId, SchemaVersion};
+use anabranch_record::text::Str;
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode, Uri};

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;

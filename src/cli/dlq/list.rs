@@ -3,9 +3,9 @@
 use crate::cli::completions;
 use std::time::SystemTime;
 
-use anabranch_graph::arguments::parse_duration;
 use anabranch_graph::config::bare_name;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_record::text::Str;
 use chrono::DateTime;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};

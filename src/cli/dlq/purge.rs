@@ -3,8 +3,8 @@
 use crate::cli::completions;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::arguments::parse_duration;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_record::text::Str;
 use serde_json::json;
 
 use super::{Shelf, letters};

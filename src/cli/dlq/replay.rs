@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use serde_json::{Value, json};
 
 use super::edit::{self, Edited};

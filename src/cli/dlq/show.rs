@@ -1,7 +1,7 @@
 //! `anabranch dlq show`.
 
 use crate::cli::completions;
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use serde::Deserialize;
 use tokio::runtime::Builder;
 use tokio::time::timeout;

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::diagnostic::Severity;
 use anabranch_ops_tls::Identity;
+use anabranch_plugin::diagnostic::Severity;
 use chrono::Utc;
 use tokio::runtime::Builder;
 use tokio::time::timeout;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anabranch_graph::exec::{Trial, try_out};
-use anabranch_graph::fault::Fault;
 use anabranch_graph::plan::Measured;
-use anabranch_graph::text::Str;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use tokio::runtime::Builder;
 
 use crate::cli::{Exit, Report};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 use serde_json::json;
 
 use super::is_yaml;

@@ -4,7 +4,7 @@ mod text;
 
 use crate::cli::completions;
 use anabranch_graph::config::bare_name;
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
+use anabranch_plugin::registry::Registry;
+use anabranch_record::text::Str;
 use tokio::time::sleep;
 
 use crate::cli::report::counted;

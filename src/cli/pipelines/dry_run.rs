@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::parse_duration;
-use anabranch_graph::diagnostic::Diagnostics;
 use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::stage::StageId;
 use anabranch_graph::plan::{Doubtful, Observer};
-use anabranch_graph::secret::mask;
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::parse_duration;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::secret::mask;
+use anabranch_record::text::Str;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};

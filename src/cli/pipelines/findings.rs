@@ -1,6 +1,6 @@
 //! Findings in pipeline files, in formats that code hosts read.
 
-use anabranch_graph::diagnostic::{Diagnostics, Files};
+use anabranch_plugin::diagnostic::{Diagnostics, Files};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 

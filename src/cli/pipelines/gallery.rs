@@ -1,6 +1,6 @@
 //! Pipeline templates: `anabranch pipelines init --template`.
 
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 
 /// A pipeline to start from, with explanations in its comments. The first line describes it.
 pub(super) struct Template {
@@ -74,8 +74,8 @@ pub(super) const SPLITS: &str = "--preview.pipeline-arch-v2";
 #[cfg(test)]
 mod tests {
     use anabranch_graph::config::{Variables, load};
-    use anabranch_graph::diagnostic::Files;
     use anabranch_graph::plan::{CompileOptions, compile};
+    use anabranch_plugin::diagnostic::Files;
 
     use super::*;
     use crate::cli::registry;

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anabranch_graph::config::bare_name;
-use anabranch_graph::destination::DestinationKind;
-use anabranch_graph::registry::{Registry, ResolveError};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation};
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::DestinationKind;
+use anabranch_plugin::registry::{Registry, ResolveError};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_record::text::Str;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::json;
@@ -414,7 +414,7 @@ mod tests {
 
     fn loaded(text: &str) -> anabranch_graph::config::Loaded {
         use anabranch_graph::config::{Variables, load};
-        use anabranch_graph::diagnostic::Files;
+        use anabranch_plugin::diagnostic::Files;
         struct Nothing;
         impl Variables for Nothing {
             fn variable(&self, _: &str) -> Option<String> {
@@ -477,7 +477,7 @@ mod tests {
         let connector = Connector::new("file", &specification);
         assert_eq!(connector.settings.len(), specification.parameters.len());
         for setting in &connector.settings {
-            let parsed: std::collections::BTreeMap<String, String> = serde_yaml::from_str(&setting.line).unwrap();
+            let parsed: std::collections::BTreeMap<String, String> = serde_saphyr::from_str(&setting.line).unwrap();
             assert_eq!(parsed.len(), 1, "{}", setting.line);
         }
     }

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use anabranch_record::phrase::plural;
 use clap::Args;
 use futures::StreamExt as _;
 use serde::Deserialize;
@@ -20,7 +21,6 @@ use crate::client::{SocketMessage, escaped};
 use crate::files::system;
 use crate::settings::ServiceFlags;
 use crate::terminal::{self, Stream, Style, shown};
-use anabranch_graph::phrase::plural;
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";

@@ -3,7 +3,7 @@
 use crate::cli::completions;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::arguments::parse_duration;
+use anabranch_plugin::arguments::parse_duration;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::{Value, json};

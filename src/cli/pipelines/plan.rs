@@ -4,7 +4,8 @@ use crate::cli::completions;
 use std::time::Duration;
 
 use anabranch_graph::exec::Trial;
-use anabranch_graph::plan::{Format, Measured, Pass, TextStyle};
+use anabranch_graph::plan::Measured;
+use anabranch_picture::{Format, Pass, TextStyle};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -140,7 +141,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let broken = measured.iter().flatten().any(|measured| measured.broken);
     let explain = |(pipeline, measured): (&&Pipeline, &Option<Measured>)| {
-        adopt(&pipeline.compiled.explain_measured(pass, format, style, measured.as_ref()))
+        adopt(&anabranch_picture::explain_measured(&pipeline.compiled, pass, format, style, measured.as_ref()))
     };
     let mut plans: Vec<String> = good.iter().zip(&measured).map(explain).collect();
     for plan in &mut plans {

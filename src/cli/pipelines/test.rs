@@ -4,7 +4,7 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::plan::{Format, TextStyle};
+use anabranch_picture::{Format, TextStyle};
 use clap::ValueEnum;
 use serde_json::json;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::diagnostic::Severity;
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::Severity;
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};

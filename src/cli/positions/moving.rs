@@ -1,7 +1,7 @@
 //! `anabranch positions reset|rewind`.
 
 use crate::cli::completions;
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
 use serde::Deserialize;
 use serde_json::json;
 

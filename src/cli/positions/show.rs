@@ -1,7 +1,7 @@
 //! `anabranch positions show`.
 
 use crate::cli::completions;
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use comfy_table::{Table, presets};
 use serde_json::json;
 

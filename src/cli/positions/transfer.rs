@@ -4,10 +4,9 @@ use crate::cli::completions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::Role;
-use anabranch_graph::source::Partition;
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::registry::Role;
+use anabranch_record::mark::{LaneId, Partition};
+use anabranch_record::text::Str;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -3,16 +3,17 @@
 use crate::cli::completions;
 use std::sync::Arc;
 
-use anabranch_graph::config::{
-    ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig, Role, Setting, Settings, Written,
-};
-use anabranch_graph::destination::Destination;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files, Span, Spanned};
+use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 use anabranch_graph::exec::{Ending, RunOptions, Services, start};
-use anabranch_graph::fault::Fault;
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
-use anabranch_graph::source::Source;
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::Destination;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files, Span, Spanned};
+use anabranch_plugin::registry::Role;
+use anabranch_plugin::settings::{Setting, Settings};
+use anabranch_plugin::source::Source;
+use anabranch_plugin::written::Written;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use serde_json::json;
 
 use crate::cli::{Context, Exit, Report, registry_with, report};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use serde_json::{Map, Value, json};
 
 use crate::cli::report::counted;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::registry::Registry;
-#[cfg(feature = "avro")]
-use anabranch_graph::registry::StandaloneConnector;
 use anabranch_ops_grpc as grpc;
+use anabranch_plugin::registry::Registry;
+#[cfg(feature = "avro")]
+use anabranch_plugin::registry::StandaloneConnector;
 
 use crate::settings::Settings;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::condition::CompiledCondition;
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Files};
-use anabranch_graph::operator::Access;
-use anabranch_graph::template::{MissingKey, Template};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
+use anabranch_record::access::Access;
+use anabranch_template::condition::CompiledCondition;
+use anabranch_template::{MissingKey, Template};
 use serde_json::{Value, json};
 
 use super::{finding, span};
@@ -56,7 +56,7 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         Ok(condition) => condition,
         Err(error) => return refused(&finding(error, file)),
     };
-    if let Some((why, hint)) = condition.never() {
+    if let Some((why, hint)) = anabranch_plugin::flow::Flow::no_verdict(&condition) {
         let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
         let usual = || "it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}".to_owned();
         let finding = Diagnostic::error("plan.condition_fails", format!("the condition fails for every record: {why}"))
@@ -119,7 +119,7 @@ fn paths(access: &Access) -> Vec<String> {
     paths
 }
 
-fn part(mut path: String, part: &anabranch_graph::text::Str) -> String {
+fn part(mut path: String, part: &anabranch_record::text::Str) -> String {
     let is_name = part.starts_with(|c: char| c.is_alphabetic() || c == '_')
         && part.chars().all(|c| c.is_alphanumeric() || c == '_');
     if is_name {

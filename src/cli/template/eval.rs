@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read as _, Write as _};
 
-use anabranch_graph::diagnostic::{Diagnostic, Files};
-use anabranch_graph::record::Record;
-use anabranch_graph::template::{MissingKey, Template};
+use anabranch_plugin::diagnostic::{Diagnostic, Files};
+use anabranch_record::Record;
+use anabranch_template::{MissingKey, Template};
 use clap::ValueEnum;
 use serde_json::json;
 
@@ -133,7 +133,7 @@ impl Results<'_> {
         let mut output = String::new();
         if let Err(error) = template.render(record, &mut output) {
             let of = line.map_or_else(String::new, |line| format!("line {line}: "));
-            let file = anabranch_graph::diagnostic::FileId(0);
+            let file = anabranch_plugin::diagnostic::FileId(0);
             let finding = Diagnostic::error("template.failed", format!("{of}{}", error.message)).with_span(span(
                 file,
                 error.offset,

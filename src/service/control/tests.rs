@@ -1,5 +1,5 @@
-use anabranch_graph::operator::LogLevel;
-use anabranch_graph::schema::MemoryRegistry;
+use anabranch_plugin::host::LogLevel;
+use anabranch_plugin::schema::MemoryRegistry;
 
 use super::*;
 use crate::log::Output;

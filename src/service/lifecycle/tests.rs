@@ -1,5 +1,6 @@
-use anabranch_graph::fault::Fault;
-use anabranch_graph::testing::{AtEnd, Journal, Pipeline, Reaction, Shelf, Upstream};
+use anabranch_graph::testing::Pipeline;
+use anabranch_plugin::testing::{AtEnd, Journal, Reaction, Shelf, Upstream};
+use anabranch_record::fault::Fault;
 
 use super::*;
 use crate::log::Output;
@@ -69,13 +70,13 @@ impl Stand {
         let source = pipeline.read("in", &self.upstream);
         pipeline.write(&[source], "out", &self.shelf);
         let file = tempfile::tempfile().unwrap();
-        let settings = LogSettings { level: anabranch_graph::operator::LogLevel::Error, format: LogFormat::Cli };
+        let settings = LogSettings { level: anabranch_plugin::host::LogLevel::Error, format: LogFormat::Cli };
         let (seen, watching) = watch::channel(Seen::new(Status::Stopped { reason: StopReason::System }));
         let life = Life {
             id: "p".into(),
             plan: pipeline.plan(),
             options: RunOptions::default(),
-            schemas: std::sync::Arc::new(anabranch_graph::schema::MemoryRegistry::new()),
+            schemas: std::sync::Arc::new(anabranch_plugin::schema::MemoryRegistry::new()),
             store: self.store.clone(),
             log: Log::new(settings, Output::to_file(file).unwrap()),
             executor: Handle::current(),

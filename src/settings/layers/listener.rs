@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use anabranch_graph::diagnostic::Diagnostic;
 use anabranch_ops_tls::Identity;
+use anabranch_plugin::diagnostic::Diagnostic;
 
 use super::{Checking, Source};
 use crate::settings::{ApiSettings, Compatibility, ServedSchemas};

@@ -1,8 +1,8 @@
 //! Settings of traces.
 
-use anabranch_graph::diagnostic::Diagnostic;
-use anabranch_graph::text::Str;
-use anabranch_graph::trace::Share;
+use anabranch_plugin::diagnostic::Diagnostic;
+use anabranch_plugin::trace::Share;
+use anabranch_record::text::Str;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 

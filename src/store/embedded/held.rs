@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::state::StoreError;
 use redb::{Database, StorageError, TableError, TransactionError};
 use tokio::sync::watch;
 

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use anabranch_graph::letter::WhenFull;
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::letter::WhenFull;
+use anabranch_plugin::state::StoreError;
 use redb::{
     ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction,
 };

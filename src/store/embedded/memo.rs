@@ -1,7 +1,7 @@
 //! The result cache of operators: results by space and key. The oldest are removed when the cache exceeds its size
 //! limit.
 
-use anabranch_graph::state::{MemoKey, StoreError};
+use anabranch_plugin::state::{MemoKey, StoreError};
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 

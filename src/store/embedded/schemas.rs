@@ -3,9 +3,9 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
 use super::Failed;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anabranch_graph::letter::{LetterBounds, WhenFull};
-use anabranch_graph::state::StoreError;
+use anabranch_plugin::letter::{LetterBounds, WhenFull};
+use anabranch_plugin::state::StoreError;
 use tokio_postgres::types::ToSql;
 
 use super::session::{Client, Failure as Error, Transaction};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
-use anabranch_graph::state::StoreError;
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaVersion};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use tokio_postgres::Row;
 
 use super::session::{Client, Failure as Error, Transaction};

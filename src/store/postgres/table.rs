@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{Epoch, LaneId, MemoKey, Receipt, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use bytes::Bytes;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};

@@ -2,9 +2,9 @@ mod silence;
 
 use std::sync::Arc;
 
-use anabranch_graph::record::Position;
-use anabranch_graph::source::{Mark, Partition};
-use anabranch_graph::state::{Epoch, LaneId, Memo as _, StateStore as _};
+use anabranch_plugin::state::{Epoch, Memo as _, StateStore as _};
+use anabranch_record::Position;
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use bytes::Bytes;
 
 use super::server::{Database, Server};

@@ -1,6 +1,6 @@
 //! Dead letters: numbers, names, bounds, and what a replay leaves.
 
-use anabranch_graph::letter::{FullQueue, LetterBound, LetterBounds, WhenFull};
+use anabranch_plugin::letter::{FullQueue, LetterBound, LetterBounds, WhenFull};
 use bytes::Bytes;
 
 use super::*;

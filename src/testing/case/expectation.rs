@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use anabranch_graph::config::yaml::{Entry, Node, Value};
-use anabranch_graph::diagnostic::{Span, Spanned};
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::{Span, Spanned};
+use anabranch_record::Record;
+use anabranch_record::text::Str;
 use serde_json::Value as Json;
 
 use super::service::REQUEST;

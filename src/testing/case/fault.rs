@@ -1,8 +1,8 @@
 //! Reads the injected faults of a test.
 
 use anabranch_graph::config::yaml::Node;
-use anabranch_graph::diagnostic::{Diagnostic, Spanned};
-use anabranch_graph::fault::FaultClass;
+use anabranch_plugin::diagnostic::{Diagnostic, Spanned};
+use anabranch_record::fault::FaultClass;
 
 use super::{FaultKind, FaultSpec, Reader};
 use crate::testing::fields::{Fields, boolean, duration, invalid, number, text};

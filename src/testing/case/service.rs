@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anabranch_graph::config::yaml::{Node, Value};
-use anabranch_graph::diagnostic::Diagnostic;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::Diagnostic;
+use anabranch_record::text::Str;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::Reader;

@@ -1,7 +1,8 @@
 //! Reads expected values.
 
 use anabranch_graph::config::yaml::{Node, Value};
-use anabranch_graph::diagnostic::{Diagnostic, Diagnostics, Span, did_you_mean};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_record::near::did_you_mean;
 use regex::Regex;
 use serde_json::{Value as Json, json};
 

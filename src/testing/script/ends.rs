@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::LaneId;
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use anabranch_graph::source::Mark;
-use anabranch_graph::state::{Epoch, LaneId, Receipt, StateStore, StoreError};
-use anabranch_graph::text::Str;
+use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::locked;

@@ -12,7 +12,7 @@ use anabranch::pipelines::Pipelines;
 use anabranch::service::{Later, Service};
 use anabranch::settings::{Layers, Settings};
 use anabranch_graph::plan::CompileOptions;
-use anabranch_graph::registry::Registry;
+use anabranch_plugin::registry::Registry;
 use serde_json::Value;
 
 use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines};

@@ -3,8 +3,8 @@
 use anabranch::cli::registry;
 use anabranch::files::Found;
 use anabranch::pipelines::Pipelines;
-use anabranch_graph::diagnostic::Files;
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::diagnostic::Files;
 
 use super::told;
 

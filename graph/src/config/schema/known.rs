@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::registry::Registry;
-use crate::specification::Specification;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::specification::Specification;
 
 /// A plugin in a role.
 pub(super) struct Known<'a> {

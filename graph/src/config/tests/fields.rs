@@ -1,7 +1,8 @@
 //! Every field of a pipeline, its default and what may stand in it.
 
+use anabranch_record::text::Str;
+
 use super::*;
-use crate::text::Str;
 
 #[test]
 fn every_field_is_read() {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
+use anabranch_record::spent::Spent;
 use proptest::prelude::*;
 
 use super::*;
-use crate::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
-use crate::testing::Spent;
 
 const SIZE: usize = 64 << 10;
 

@@ -1,7 +1,8 @@
 //! Variables in values.
 
+use anabranch_plugin::diagnostic::Diagnostic;
+
 use super::*;
-use crate::diagnostic::Diagnostic;
 
 /// The value of a setting, and whether it came from outside.
 fn setting(name: &str, plugin: &str, text: &str) -> (String, bool) {

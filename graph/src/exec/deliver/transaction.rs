@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::destination::{Delivered, Verdicts};
+use anabranch_record::Record;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+
 use super::{Backoff, Delivery, checked};
-use crate::destination::{Delivered, Verdicts};
 use crate::exec::Interrupt;
-use crate::fault::{Fault, FaultClass};
 use crate::plan::stage::StageId;
-use crate::record::Record;
-use crate::source::Mark;
-use crate::state::LaneId;
 
 /// The marks that a destination has, as far as its writer was told or has stored them.
 pub(in crate::exec) type Known = BTreeMap<LaneId, Mark>;

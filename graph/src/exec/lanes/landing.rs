@@ -6,14 +6,13 @@
 //! mark never covers a row of which something is to come, and none that was dead-lettered before its letter is durable.
 //! No destination waits for another one to write, only for what was read to arrive: they cannot wait for each other.
 
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
 use smallvec::SmallVec;
 
 use super::{Hold, Lanes, overdrawn};
 use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
-use crate::fault::Fault;
-use crate::source::Mark;
-use crate::state::LaneId;
 use crate::sync::Notified;
 
 /// A row of some lanes each, by number.

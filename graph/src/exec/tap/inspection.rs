@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anabranch_record::fault::Fault;
+use anabranch_record::{Data, Record};
+use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Place, Side, Tap, Watcher};
-use crate::condition::{Budget, CompiledCondition, Judgement};
 use crate::exec::chain::text;
-use crate::fault::Fault;
-use crate::record::{Data, Record};
 
 const SECOND: u64 = 1_000_000_000;
 /// Records that are held for one who does not fetch them.

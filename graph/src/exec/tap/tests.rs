@@ -1,14 +1,16 @@
 use std::time::Duration;
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Upstream, asynchronous, inline, isolated, record, row_at, rows};
+use anabranch_record::Data;
+use anabranch_record::fault::Fault;
+use anabranch_template::condition::CompiledCondition;
+
 use super::*;
-use crate::condition::CompiledCondition;
 use crate::exec::tests::{Bench, finished, in_time, shelf, upstream};
 use crate::exec::{RunOptions, Running, start};
-use crate::fault::Fault;
-use crate::operator::{Decision, Verdict};
 use crate::plan::stage::{DeadLetterSpec, StepCondition};
-use crate::record::Data;
-use crate::testing::{AtEnd, Upstream, asynchronous, inline, isolated, record, row_at, rows, services};
+use crate::testing::services;
 
 fn look(places: Vec<Place>) -> Look {
     Look { places, condition: None, per_second: 10_000 }

@@ -1,13 +1,13 @@
 //! What is shown of a run: whether it moves, who holds it up, how far behind it is.
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, row_at};
+use anabranch_record::fault::Fault;
 use futures::FutureExt;
 
 use super::*;
 use crate::exec::{Activity, Progress, STATE_STORE};
-use crate::fault::Fault;
-use crate::operator::{Decision, Verdict};
 use crate::plan::stage::{StageKind, StagePlan};
-use crate::testing::{AtEnd, Reaction, asynchronous, inline, row_at};
 
 /// Who holds a run up, and for how many seconds by now.
 fn stalled(progress: &Progress) -> Option<(String, u64)> {

@@ -1,8 +1,9 @@
 //! What a source has not read is known while it reads, while it has no room, and while it waits.
 
+use anabranch_plugin::testing::{AtEnd, Reaction};
+
 use super::*;
 use crate::exec::Progress;
-use crate::testing::{AtEnd, Reaction};
 
 fn left(progress: &Progress) -> Vec<Option<u64>> {
     progress.backlogs().iter().map(|source| source.backlog.records).collect()

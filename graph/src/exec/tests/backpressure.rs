@@ -1,11 +1,12 @@
 //! A slow destination slows the source down; nothing piles up.
 
+use anabranch_plugin::operator::{Decision, Pieces, Verdict};
+use anabranch_plugin::testing::{AtEnd, asynchronous, inline, isolated};
+use anabranch_record::{Data, Record};
+
 use super::*;
 use crate::batch::STRIP_ROWS;
-use crate::operator::{Decision, Pieces, Verdict};
 use crate::plan::stage::{Limits, StageId, StageKind};
-use crate::record::{Data, Record};
-use crate::testing::{AtEnd, asynchronous, inline, isolated};
 
 #[tokio::test(start_paused = true)]
 async fn the_reader_is_never_further_ahead_than_the_window() {
@@ -43,7 +44,7 @@ async fn the_reader_is_never_further_ahead_than_the_window() {
 async fn a_hung_destination_stops_the_reader_at_the_window() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 20_000);
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| crate::testing::Reaction::Hang));
+    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 300);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &hung);
@@ -65,10 +66,10 @@ async fn bytes_of_metadata_are_bounded() {
 }
 
 /// Reads records of about 10,000 bytes, of which ten may be held.
-async fn bounded(fill: fn(&mut crate::record::Record)) {
+async fn bounded(fill: fn(&mut anabranch_record::Record)) {
     let bench = Bench::new();
     let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).make(move |row| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         fill(&mut record);
         record
     });
@@ -110,14 +111,15 @@ async fn most_in_flight(bench: &Bench, plan: &Arc<StagePlan>) -> u64 {
 async fn a_record_larger_than_every_bound_passes() {
     let bench = Bench::new();
     let upstream = Upstream::new(&bench.journal, 5, AtEnd::End).make(|row| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         record.payload.after = Data::Raw(vec![0; if row == 2 { 1_000_000 } else { 10 }].into());
         record
     });
     let a = Arc::new(Shelf::new("a", &bench.journal).policy(|policy| policy.bytes = 1000));
     let mut pipeline = bench.pipeline().limits(|limits| (limits.held_bytes, limits.queue_bytes) = (5000, 1000));
     let read = pipeline.read("in", &Arc::new(upstream));
-    let chain = pipeline.chain(&[read], &[crate::testing::inline(|_| Ok(crate::operator::Decision::Keep))]);
+    let chain = pipeline
+        .chain(&[read], &[anabranch_plugin::testing::inline(|_| Ok(anabranch_plugin::operator::Decision::Keep))]);
     pipeline.write(&[chain], "a", &a);
     finished(&bench.run(&pipeline.plan()).await);
     assert_eq!(a.rows(), [0, 1, 2, 3, 4]);
@@ -206,7 +208,7 @@ async fn what_processors_add_is_held_too() {
 async fn a_queue_is_bounded_by_what_records_became() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1));
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| crate::testing::Reaction::Hang));
+    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.queue_bytes = 50_000);
     let read = pipeline.read("in", &upstream);
     let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -234,7 +236,7 @@ async fn copies_count_when_they_were_changed() {
         let bench = Bench::new();
         let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).delay(Duration::from_micros(100));
         let upstream = Arc::new(upstream.make(|row| {
-            let mut record = crate::testing::record(row);
+            let mut record = anabranch_plugin::testing::record(row);
             record.payload.after = Data::Raw(vec![0; 10_000].into());
             record
         }));
@@ -284,7 +286,7 @@ async fn the_pieces_of_a_row_are_made_as_there_is_room() {
             pipeline.write(&[unfolded], "a", to);
             (bench.start(&pipeline.plan()), upstream)
         };
-        let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| crate::testing::Reaction::Hang));
+        let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
         let (running, _) = start(&hung);
         tokio::time::sleep(Duration::from_secs(600)).await;
         let before = made.load(std::sync::atomic::Ordering::Relaxed);

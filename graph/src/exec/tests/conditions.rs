@@ -1,19 +1,19 @@
 //! Steps that are applied to some rows only.
 
+use anabranch_plugin::operator::{ConfiguredOperator, Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, asynchronous, inline, position, row_at};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_template::condition::CompiledCondition;
 use futures::FutureExt;
 
 use super::*;
-use crate::condition::CompiledCondition;
-use crate::fault::Fault;
-use crate::operator::{ConfiguredOperator, Decision, Verdict};
 use crate::plan::stage::{StageKind, StepCondition, StepSpec};
-use crate::record::Record;
-use crate::testing::{AtEnd, asynchronous, inline, position, row_at};
 
 /// Row `i` carries `n: i mod 3`.
 fn numbered(bench: &Bench, rows: u64) -> Arc<Upstream> {
     let make = |row: u64| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         record.metadata.insert("n", (row % 3).to_string());
         record
     };
@@ -53,7 +53,7 @@ const ONE: &str = r#"{{ eq (index .Metadata "n") "1" }}"#;
 async fn unselected_rows_pass_untouched_and_in_order() {
     let bench = Bench::new();
     let records = run_steps(&bench, 500, vec![step("s", when(ONE), &mark("seen"))]).await;
-    assert_eq!(crate::testing::rows(&records), (0..500).collect::<Vec<_>>());
+    assert_eq!(anabranch_plugin::testing::rows(&records), (0..500).collect::<Vec<_>>());
     for record in &records {
         assert_eq!(record.metadata.get("seen").is_some(), row_at(record.position()) % 3 == 1);
     }
@@ -74,7 +74,7 @@ async fn a_shared_condition_follows_its_rows() {
         .filter(|row| row % 9 != 1 && row % 9 != 4)
         .flat_map(|row| std::iter::repeat_n(row, if row % 27 == 7 { 2 } else { 1 }))
         .collect();
-    assert_eq!(crate::testing::rows(&records), expected);
+    assert_eq!(anabranch_plugin::testing::rows(&records), expected);
     for record in &records {
         assert_eq!(record.metadata.get("seen").is_some(), row_at(record.position()) % 3 == 1);
     }
@@ -89,7 +89,7 @@ async fn a_condition_that_fails_fails_its_row_only() {
     assert_eq!(records.len(), 200);
     assert!(records.iter().all(|record| record.metadata.get("seen").is_some()));
     let letters = bench.letters.durable();
-    assert_eq!(crate::testing::rows(&letters), (0..300).filter(|row| row % 3 == 2).collect::<Vec<_>>());
+    assert_eq!(anabranch_plugin::testing::rows(&letters), (0..300).filter(|row| row % 3 == 2).collect::<Vec<_>>());
     assert!(letters.iter().all(|letter| letter.metadata.get("svc.dlq.nack.node.id").unwrap() == "s"));
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Event, inline};
+use anabranch_record::fault::FaultClass;
+
 use super::*;
-use crate::fault::FaultClass;
-use crate::operator::Decision;
-use crate::testing::{AtEnd, Event, inline};
 
 const ROWS: u64 = 400;
 const WINDOW: u64 = 100;

@@ -1,13 +1,14 @@
 //! Failures: how many are too many, and what the letters say.
 
-use super::*;
-use crate::fault::{Fault, FaultClass};
-use crate::operator::Decision;
-use crate::state::LaneId;
-use crate::testing::{AtEnd, Event, Reaction, inline, row_at};
-use crate::value::Value;
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Event, Reaction, inline, row_at};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::LaneId;
+use anabranch_record::value::Value;
 
-fn failing(bad: impl Fn(u64) -> bool + Send + 'static) -> Arc<dyn crate::operator::ConfiguredOperator> {
+use super::*;
+
+fn failing(bad: impl Fn(u64) -> bool + Send + 'static) -> Arc<dyn anabranch_plugin::operator::ConfiguredOperator> {
     inline(move |record| {
         if bad(row_at(record.position())) {
             return Err(Fault::record("bad_row", "the password is hunter22"));
@@ -48,7 +49,7 @@ async fn a_letter_is_durable_before_its_row_is_acknowledged() {
     pipeline.write(&[chain], "a", &a);
     finished(&bench.run(&pipeline.plan()).await);
     assert_eq!(a.rows().len(), 90);
-    assert_eq!(crate::testing::rows(&letters.durable()), (0..10).map(|i| i * 10 + 3).collect::<Vec<_>>());
+    assert_eq!(anabranch_plugin::testing::rows(&letters.durable()), (0..10).map(|i| i * 10 + 3).collect::<Vec<_>>());
     let events = bench.journal.events();
     let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).unwrap();
     let durable = at(&|event| matches!(event, Event::Durable { shelf, row: 3 } if shelf == "letters"));
@@ -85,7 +86,7 @@ async fn a_letter_holds_the_record_as_it_entered_the_step() {
         (payload.get("before"), payload.get("after")),
         (Some(&Value::Null), Some(&Value::Bytes((*b"1").into())))
     );
-    assert_eq!(letter.key, crate::record::Data::text("p:in//1/1///step1"));
+    assert_eq!(letter.key, anabranch_record::Data::text("p:in//1/1///step1"));
 }
 
 #[tokio::test(start_paused = true)]

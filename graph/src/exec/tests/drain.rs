@@ -1,11 +1,11 @@
 //! Stopping: everything that was read is delivered, stored and acknowledged, or said to be left.
 
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Reaction, inline};
+use anabranch_record::fault::Fault;
 use tokio::time::Instant;
 
 use super::*;
-use crate::fault::Fault;
-use crate::operator::Decision;
-use crate::testing::{AtEnd, Reaction, inline};
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_delivers_what_was_read() {
@@ -180,9 +180,14 @@ async fn a_lineage_that_is_dropped_faults_the_run() {
     let context = running.context.clone();
     context
         .lanes
-        .add(0, super::super::lanes::Lanes::lane_id(&"in".into(), &crate::source::Partition("z".into())), None, false)
+        .add(
+            0,
+            super::super::lanes::Lanes::lane_id(&"in".into(), &anabranch_record::mark::Partition("z".into())),
+            None,
+            false,
+        )
         .map(|lane| {
-            context.lanes.open(lane, [(vec![crate::testing::position(0)], 1)].into_iter(), |run| {
+            context.lanes.open(lane, [(vec![anabranch_plugin::testing::position(0)], 1)].into_iter(), |run| {
                 drop(crate::batch::Lineage::of(run, &context.alarm));
             });
         })

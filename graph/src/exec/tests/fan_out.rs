@@ -1,9 +1,10 @@
 //! Many ways in, many ways out.
 
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, inline};
+use anabranch_record::Data;
+
 use super::*;
-use crate::operator::Decision;
-use crate::record::Data;
-use crate::testing::{AtEnd, inline};
 
 #[tokio::test(start_paused = true)]
 async fn every_row_of_every_source_reaches_every_destination() {

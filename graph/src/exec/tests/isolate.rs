@@ -5,11 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Decision, Operator, Rows, Signature};
+use anabranch_plugin::testing::{inline, isolated, row_at};
+use anabranch_record::fault::Fault;
+
 use super::*;
-use crate::fault::Fault;
-use crate::operator::{BuiltOperator, Class, ConfiguredOperator, Decision, Host, Operator, Rows, Signature};
 use crate::plan::stage::StageKind;
-use crate::testing::{inline, isolated, row_at};
 
 #[tokio::test]
 async fn isolates_run_on_their_own_threads_and_keep_the_order() {

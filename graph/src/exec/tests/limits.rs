@@ -1,11 +1,11 @@
 //! Settings of the ends: batches, linger, rates; and rows that become very many.
 
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, inline, row_at};
+use anabranch_record::Data;
 use tokio::time::Instant;
 
 use super::*;
-use crate::operator::Decision;
-use crate::record::Data;
-use crate::testing::{AtEnd, inline, row_at};
 
 #[tokio::test(start_paused = true)]
 async fn a_row_split_in_a_hundred_thousand_stays_in_strips() {
@@ -61,7 +61,7 @@ async fn a_source_collects_a_batch_or_waits_its_delay() {
 async fn a_batch_that_is_collected_stays_within_the_bytes_that_may_be_held() {
     let bench = Bench::new();
     let upstream = Upstream::new(&bench.journal, 100, AtEnd::End).per_read(1).make(|row| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         record.payload.after = Data::text("x".repeat(1000));
         record
     });

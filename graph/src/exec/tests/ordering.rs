@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Event, inline, row_at, rows};
+use anabranch_record::mark::Partition;
+
 use super::*;
-use crate::operator::Decision;
-use crate::source::Partition;
-use crate::testing::{AtEnd, Event, inline, row_at, rows};
 
 /// Checks the journal: every acknowledgement comes after a commit that covers it, every commit after the rows it
 /// covers are durable in all shelves, and acknowledgements are complete, in order and without repetition.
@@ -115,7 +116,7 @@ async fn once_ends_when_the_source_has_caught_up() {
 async fn records_are_stamped_and_what_they_carry_is_kept() {
     let bench = Bench::new();
     let upstream = Upstream::new(&bench.journal, 3, AtEnd::End).make(|row| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         if row == 1 {
             record.metadata.insert("recfmt.readAt", "1");
         }

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::source::{Acker, Reader, Source};
+use anabranch_plugin::testing::{inline, row_at};
+use anabranch_record::Position;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{Mark, Partition};
+
 use super::*;
-use crate::fault::{Fault, FaultClass};
-use crate::operator::{Decision, Host};
 use crate::plan::stage::StageKind;
-use crate::record::Position;
-use crate::source::{Acker, Mark, Partition, Reader, Source};
-use crate::testing::{inline, row_at};
 
 async fn with_panics_at(bench: &Bench, at: &'static [u64]) -> (Ending, Arc<Shelf>, Arc<Upstream>) {
     let upstream = upstream(bench, 1000);
@@ -63,22 +66,22 @@ async fn rows_before_and_after_it_are_processed_once() {
 #[tokio::test(start_paused = true)]
 async fn where_it_is_not_known_at_which_row_all_fail() {
     struct Whole;
-    impl crate::operator::Operator for Whole {
-        fn process(&mut self, rows: &mut crate::operator::Rows<'_>) {
+    impl anabranch_plugin::operator::Operator for Whole {
+        fn process(&mut self, rows: &mut anabranch_plugin::operator::Rows<'_>) {
             rows.for_each(|_| Ok(Decision::Filter));
             assert!(rows.iter_mut().all(|(_, record)| row_at(record.position()) != 60), "boom");
         }
     }
-    impl crate::operator::ConfiguredOperator for Whole {
-        fn signature(&self) -> crate::operator::Signature {
-            crate::operator::Signature::inline()
+    impl anabranch_plugin::operator::ConfiguredOperator for Whole {
+        fn signature(&self) -> anabranch_plugin::operator::Signature {
+            anabranch_plugin::operator::Signature::inline()
         }
         fn build(
             &self,
             _: usize,
-            _: &crate::operator::Host,
-        ) -> Result<crate::operator::BuiltOperator, crate::fault::Fault> {
-            Ok(crate::operator::BuiltOperator::Inline(Box::new(Whole)))
+            _: &anabranch_plugin::host::Host,
+        ) -> Result<anabranch_plugin::operator::BuiltOperator, anabranch_record::fault::Fault> {
+            Ok(anabranch_plugin::operator::BuiltOperator::Inline(Box::new(Whole)))
         }
     }
     let bench = Bench::new();
@@ -115,7 +118,7 @@ async fn a_second_panic_of_a_worker_is_reported_as_such() {
             Ok(Decision::Keep)
         });
         let broken = inline(|record| match row_at(record.position()) {
-            150.. => Err(crate::fault::Fault::fatal("broken", "it is broken")),
+            150.. => Err(anabranch_record::fault::Fault::fatal("broken", "it is broken")),
             _ => Ok(Decision::Keep),
         });
         let mut pipeline = bench.tolerant();
@@ -166,7 +169,7 @@ impl Acker for FragileAcker {
 
 /// A pipeline with that source, which has more to come.
 fn fragile(bench: &Bench, opens: bool) -> Arc<StagePlan> {
-    let upstream = Arc::new(Upstream::new(&bench.journal, 5, crate::testing::AtEnd::CaughtUp));
+    let upstream = Arc::new(Upstream::new(&bench.journal, 5, anabranch_plugin::testing::AtEnd::CaughtUp));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &shelf(bench, "a"));

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::testing::{Event, Reaction, position, record, row_at};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
 use super::*;
-use crate::fault::Fault;
-use crate::operator::Host;
 use crate::plan::stage::{ReadSpec, StageKind};
-use crate::record::{Position, Record};
-use crate::source::{Acker, Mark, Partition, Read, Reader, Room, Source};
-use crate::state::LaneId;
-use crate::testing::{Event, Reaction, position, record, row_at};
 
 /// Gives one scripted read after the other, a second apart, then waits.
 struct Scripted {

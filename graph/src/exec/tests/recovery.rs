@@ -1,9 +1,10 @@
 //! Faults that go away by themselves, and faults that do not.
 
+use anabranch_plugin::destination::{Delivered, Retry};
+use anabranch_plugin::testing::{AtEnd, Reaction, row_at};
+use anabranch_record::fault::{Fault, FaultClass};
+
 use super::*;
-use crate::destination::{Delivered, Retry};
-use crate::fault::{Fault, FaultClass};
-use crate::testing::{AtEnd, Reaction, row_at};
 use tokio::time::Instant;
 
 fn down() -> Fault {
@@ -140,7 +141,7 @@ async fn faults_of_a_source_keep_its_name() {
 #[tokio::test(start_paused = true)]
 async fn a_position_that_says_nothing_is_refused() {
     let bench = Bench::new();
-    let upstream = Upstream::new(&bench.journal, 1, AtEnd::End).make(|_| crate::record::Record::default());
+    let upstream = Upstream::new(&bench.journal, 1, AtEnd::End).make(|_| anabranch_record::Record::default());
     let a = shelf(&bench, "a");
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &Arc::new(upstream));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, isolated, row_at};
+use anabranch_record::fault::Fault;
 use futures::FutureExt;
 
 use super::*;
-use crate::fault::Fault;
-use crate::operator::{Decision, Verdict};
 use crate::plan::stage::StageKind;
-use crate::testing::{AtEnd, Reaction, asynchronous, inline, isolated, row_at};
 
 const ROWS: u64 = 5000;
 

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_plugin::operator::{ConfiguredOperator, Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Event, Reaction, asynchronous, inline, position, record, row_at};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::{Data, Position, Record};
 use futures::FutureExt;
 
 use super::*;
-use crate::fault::{Fault, FaultClass};
-use crate::operator::{ConfiguredOperator, Decision, Verdict};
 use crate::plan::stage::StageKind;
-use crate::record::{Data, Position, Record};
-use crate::source::Mark;
-use crate::state::LaneId;
-use crate::testing::{AtEnd, Event, Reaction, asynchronous, inline, position, record, row_at};
 
 fn lane(connector: &str) -> LaneId {
     LaneId { connector: connector.into(), partition: Default::default() }
@@ -198,7 +197,9 @@ async fn a_record_fault_is_narrowed_down_to_a_source_row() {
 
 #[tokio::test(start_paused = true)]
 async fn answers_for_single_rows_are_refused() {
-    for reaction in [|| Reaction::Accepted, || Reaction::Each(vec![Ok(crate::destination::Delivered::Durable)])] {
+    for reaction in
+        [|| Reaction::Accepted, || Reaction::Each(vec![Ok(anabranch_plugin::destination::Delivered::Durable)])]
+    {
         let bench = Bench::new();
         let upstream = upstream(&bench, 1);
         let a = Arc::new(transactional(&bench, "a", 10).script(move |_, _| reaction()));
@@ -373,7 +374,7 @@ async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() 
         for _ in 0..2 {
             let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
             assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
-            assert_eq!(fault.node().map(crate::text::Str::as_str), Some("a"));
+            assert_eq!(fault.node().map(anabranch_record::text::Str::as_str), Some("a"));
             let message = fault.message();
             assert!(message.contains("100 records of generation 1, up to position 99"), "{message}");
             assert!(message.contains(words) && message.contains("positions reset"), "{message}");

@@ -1,15 +1,15 @@
 //! Trying plans out: measured, bounded, and without a trace.
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Event, asynchronous, inline, isolated, row_at};
+use anabranch_record::fault::Fault;
+use anabranch_template::condition::CompiledCondition;
 use futures::FutureExt;
 
 use super::*;
-use crate::condition::CompiledCondition;
 use crate::exec::{Trial, try_out};
-use crate::fault::Fault;
-use crate::operator::{Decision, Verdict};
 use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan, StepCondition, StepSpec};
-use crate::testing::{AtEnd, Event, asynchronous, inline, isolated, row_at};
 
 fn trial(records: usize) -> Trial {
     Trial { records, write: false, patience: Duration::from_secs(60) }
@@ -29,7 +29,7 @@ fn rows(measured: &Measured) -> Vec<Vec<[u64; 4]>> {
 async fn every_step_is_measured() {
     let bench = Bench::new();
     let make = |row: u64| {
-        let mut record = crate::testing::record(row);
+        let mut record = anabranch_plugin::testing::record(row);
         record.metadata.insert("n", (row % 4).to_string());
         record
     };

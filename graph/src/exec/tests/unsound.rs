@@ -1,13 +1,15 @@
 //! Faults that only a defect of the engine or of a plugin can cause: each ends the run, and nothing more is stored.
 
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Signature, Verdict};
+use anabranch_plugin::testing::{AtEnd, asynchronous, inline, position};
+use anabranch_record::fault::FaultClass;
+use anabranch_record::mark::Partition;
+
 use super::*;
 use crate::exec::lanes::Lanes;
 use crate::exec::progress::Progress;
-use crate::fault::FaultClass;
-use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, Signature, Verdict};
 use crate::plan::stage::StageKind;
-use crate::source::Partition;
-use crate::testing::{AtEnd, asynchronous, inline, position};
 
 fn lanes() -> (Lanes, Arc<crate::batch::Alarm>) {
     let letters = Arc::new(Shelf::new("letters", &Journal::default()));
@@ -33,7 +35,7 @@ async fn an_operator_of_another_class_than_it_declares_is_refused() {
         fn signature(&self) -> Signature {
             Signature::inline()
         }
-        fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, crate::fault::Fault> {
+        fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, anabranch_record::fault::Fault> {
             self.0.build(worker, host)
         }
     }
@@ -56,7 +58,7 @@ async fn an_operator_of_another_class_than_it_declares_is_refused() {
         pipeline.write(&[step], "a", &a);
         let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it ran") };
         assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "operator_class"), "{fault}");
-        assert_eq!(fault.node().map(crate::text::Str::as_str), Some("step0"));
+        assert_eq!(fault.node().map(anabranch_record::text::Str::as_str), Some("step0"));
         assert_eq!((upstream.kept(), a.rows().len()), (3, 0));
     }
 }
@@ -166,7 +168,7 @@ async fn positions_are_held_until_they_are_stored() {
     use futures::FutureExt as _;
     let (lanes, alarm) = lanes();
     let index = lane(&lanes, "a");
-    let long = crate::record::Position::copy_from(&[7; 600 << 10]);
+    let long = anabranch_record::Position::copy_from(&[7; 600 << 10]);
     let room = || lanes.room(0).now_or_never().map(|room| room.bytes);
     assert_eq!(room(), Some(1 << 20));
     let mut lineage = crate::batch::Lineage::none(&alarm);

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{asynchronous, inline, row_at};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::{Data, Record};
 use futures::FutureExt;
 
 use super::*;
 use crate::batch::STRIP_ROWS;
-use crate::fault::{Fault, FaultClass};
-use crate::operator::{Decision, Verdict};
 use crate::plan::stage::StageKind;
-use crate::record::{Data, Record};
-use crate::testing::{asynchronous, inline, row_at};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_keep_the_order() {
@@ -96,7 +96,7 @@ async fn calls_in_flight_keep_the_order() {
 async fn rows_that_trickle_are_in_flight_together() {
     for (in_flight, expected) in [(1, 1), (2, STRIP_ROWS)] {
         let bench = Bench::new();
-        let upstream = Arc::new(Upstream::new(&bench.journal, 300, crate::testing::AtEnd::End).per_read(1));
+        let upstream = Arc::new(Upstream::new(&bench.journal, 300, anabranch_plugin::testing::AtEnd::End).per_read(1));
         let a = shelf(&bench, "a");
         let (flying, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let seen = most.clone();

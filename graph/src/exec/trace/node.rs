@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use anabranch_plugin::destination::Delivered;
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::trace::{Attribute, Span, SpanContext, SpanError, SpanKind, attribute};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
+
 use super::{Interval, MOST_SPANS, Trace, Traces};
 use crate::batch::Lineage;
-use crate::destination::Delivered;
-use crate::fault::Fault;
-use crate::metadata::key;
-use crate::operator::Decision;
-use crate::record::Record;
-use crate::text::Str;
-use crate::trace::{Attribute, Span, SpanContext, SpanError, SpanKind, attribute};
 
 /// What became of a row in a node.
 #[derive(Clone, Copy)]

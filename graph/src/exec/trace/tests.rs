@@ -1,14 +1,16 @@
 use std::time::Duration;
 
+use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::{AtEnd, Shelf, Upstream, asynchronous, inline, isolated, record, row_at};
+use anabranch_plugin::trace::{Past, Share, SpanSink};
+use anabranch_record::fault::Fault;
+use anabranch_template::condition::CompiledCondition;
+
 use super::*;
-use crate::condition::CompiledCondition;
 use crate::exec::tests::{Bench, finished, in_time, shelf, upstream};
 use crate::exec::{Ending, RunOptions, Running, start};
-use crate::fault::Fault;
-use crate::operator::{Decision, Verdict};
 use crate::plan::stage::{StageKind, StagePlan, StepCondition};
-use crate::testing::{AtEnd, Pipeline, Shelf, Upstream, asynchronous, inline, isolated, record, row_at, services};
-use crate::trace::{Past, Share, SpanSink};
+use crate::testing::{Pipeline, services};
 
 #[derive(Default)]
 struct Gathered(Mutex<Vec<Span>>);
@@ -282,10 +284,10 @@ async fn a_record_that_is_split_in_thousands_is_told_in_part() {
 async fn what_a_run_did_not_deliver_is_told_as_that() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3);
-    let a = Arc::new(
-        Shelf::new("a", &bench.journal)
-            .script(|_, _| crate::testing::Reaction::Fail(Fault::fatal("no_table", "no table for hunter22"))),
-    );
+    let a =
+        Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
+            anabranch_plugin::testing::Reaction::Fail(Fault::fatal("no_table", "no table for hunter22"))
+        }));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);
@@ -307,8 +309,8 @@ async fn refusals_of_a_transaction_are_told() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 6);
     let refuse = |records: &[Record], _| match records.iter().position(|record| row_at(record.position()) == 4) {
-        Some(row) => crate::testing::Reaction::Refuse(vec![(row, Fault::record("bad_row", "bad"))]),
-        None => crate::testing::Reaction::Durable,
+        Some(row) => anabranch_plugin::testing::Reaction::Refuse(vec![(row, Fault::record("bad_row", "bad"))]),
+        None => anabranch_plugin::testing::Reaction::Durable,
     };
     let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(refuse));
     let mut pipeline = bench.tolerant();

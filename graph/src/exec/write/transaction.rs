@@ -6,11 +6,13 @@
 
 use std::pin::pin;
 
+use anabranch_plugin::destination::Delivered;
+use anabranch_plugin::operator::Decision;
+use anabranch_record::fault::Fault;
 use tokio::time::{Instant, sleep_until};
 
 use super::Writing;
 use crate::batch::Batch;
-use crate::destination::Delivered;
 use crate::exec::Interrupt;
 use crate::exec::deliver::Transacted;
 use crate::exec::fan_out::overdrawn;
@@ -19,8 +21,6 @@ use crate::exec::meter::timed;
 use crate::exec::parallel::receive;
 use crate::exec::queue::Receiver;
 use crate::exec::trace::Fate;
-use crate::fault::Fault;
-use crate::operator::Decision;
 
 /// A row of a batch.
 struct Piece {

@@ -1,10 +1,11 @@
 //! Schemas that a source is to infer of data that have none.
 
-use crate::arguments::parse_bool;
-use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::flow::RecordShape;
+use anabranch_plugin::arguments::parse_bool;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::flow::RecordShape;
+use anabranch_record::reference::Side;
+
 use crate::plan::graph::Node;
-use crate::reference::Side;
 
 /// Warns where a source is asked to infer a schema of data that it never gives structured. O(settings).
 pub(super) fn unused(node: &Node, shape: &RecordShape) -> Diagnostics {

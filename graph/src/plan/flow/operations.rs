@@ -1,9 +1,11 @@
 //! Conditions on the operation that are the same for every operation that records have.
 
-use crate::flow::{Flow, Place};
-use crate::operator::{Access, Fan};
+use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::operator::Fan;
+use anabranch_record::access::Access;
+use anabranch_record::{Operation, Record};
+
 use crate::plan::graph::{Guard, Node};
-use crate::record::{Operation, Record};
 
 /// Warns where such a condition drops every record, or never applies its step. A guard against records that do not come
 /// does no harm. O(operations).

@@ -1,13 +1,14 @@
 //! Steps that set what another step sets again before anything reads it.
 
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::operator::Fan;
+use anabranch_record::access::Access;
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
 use super::Inference;
-use crate::diagnostic::{Diagnostic, Diagnostics, Span};
-use crate::metadata::key;
-use crate::operator::{Access, Fan};
 use crate::plan::graph::{Node, OperatorNode, PlanGraph, predecessors, successors};
-use crate::text::Str;
 
 /// Steps that are looked at after one that sets something.
 const LOOKAHEAD: usize = 64;

@@ -1,9 +1,11 @@
 //! Which parts of records that were made of one differ.
 
-use crate::flow::{Pieces, RecordShape, Since};
-use crate::operator::{Access, Class, Fan};
+use anabranch_plugin::flow::{Pieces, RecordShape, Since};
+use anabranch_plugin::operator::{Class, Fan};
+use anabranch_record::access::Access;
+use anabranch_record::text::Str;
+
 use crate::plan::graph::{Node, OperatorNode};
-use crate::text::Str;
 
 /// What leaves a step, after what comes to it. O(parts).
 pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<Pieces> {

@@ -1,11 +1,10 @@
 //! What is wrong with the text of a condition, and how it is mended.
 
-use crate::arguments::not_compiled;
-use crate::condition::CompiledCondition;
-use crate::config::Written;
-use crate::diagnostic::Diagnostic;
-use crate::template::TemplateError;
-use crate::template::slips;
+use anabranch_plugin::arguments::not_compiled;
+use anabranch_plugin::diagnostic::Diagnostic;
+use anabranch_plugin::written::Written;
+use anabranch_template::condition::CompiledCondition;
+use anabranch_template::{TemplateError, slips};
 
 /// The finding with the whole condition as it is meant, in the quotes that it has or needs.
 pub(super) fn quoted(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {

@@ -1,9 +1,9 @@
 //! Credentials in plain text.
 
-use crate::config::{Written, defaults, expressions};
-use crate::operator::Access;
-use crate::secret;
-use crate::template::{MissingKey, Template};
+use anabranch_plugin::secret::{self, defaults, expressions};
+use anabranch_plugin::written::Written;
+use anabranch_record::access::Access;
+use anabranch_template::{MissingKey, Template};
 
 /// Whether a setting holds a credential in plain text, itself or as the default of a variable. That a variable is set
 /// changes nothing: the default stands in the file, and in the store.

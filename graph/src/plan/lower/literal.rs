@@ -5,13 +5,13 @@ mod path_part;
 
 use std::ops::Range;
 
-use crate::config::{Settings, Written};
-use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::format::OPTIONS;
-use crate::operator::Access;
-use crate::specification::{ParameterKind, Specification};
-use crate::template::slips;
-use crate::template::{MissingKey, Template};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::format::OPTIONS;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::{ParameterKind, Specification};
+use anabranch_plugin::written::Written;
+use anabranch_record::access::Access;
+use anabranch_template::{MissingKey, Template, slips};
 
 /// Warns of templates and variables where there are none, and of quotes and blanks that are part of a text. What
 /// plugins from elsewhere make of their settings is not known.

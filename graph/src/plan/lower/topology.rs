@@ -1,11 +1,11 @@
 //! How the parts of a pipeline are connected.
 
+use anabranch_plugin::registry::Role;
+use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
 use super::{Connector, Processor};
-use crate::config::Role;
 use crate::plan::graph::{Edge, Node, NodeKind, PlanGraph, Port, wire_failures};
-use crate::text::Str;
 
 /// An open end: the node and the port where the next edge starts.
 type End = (NodeIndex, Port);

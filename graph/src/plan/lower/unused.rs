@@ -1,9 +1,9 @@
 //! Settings that have no effect, since the one that they belong to is not given.
 
-use crate::arguments::Arguments;
-use crate::config::Settings;
-use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::specification::Specification;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::Specification;
 
 /// Warns of them. A setting that repeats its default, or that is off itself, says nothing that is not so.
 pub(super) fn find(specification: &Specification, settings: &Settings, arguments: &Arguments) -> Diagnostics {

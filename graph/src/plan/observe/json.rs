@@ -2,8 +2,8 @@
 
 use serde::de::IgnoredAny;
 
-use crate::record::Record;
-use crate::template::Template;
+use anabranch_record::Record;
+use anabranch_template::Template;
 
 /// Code of output that is meant to be JSON and is not.
 pub(super) const NOT_JSON: &str = "template.not_json";

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::PoisonError;
 
+use anabranch_plugin::flow::{KEY_CONSTANT, KEY_SHARED, OWN_KEY, Place};
+use anabranch_plugin::secret::mask;
+use anabranch_record::access::Access;
+use anabranch_record::metadata::key;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
 use super::{Doubtful, Observer, Seen, Step, plugin};
-use crate::flow::{KEY_CONSTANT, KEY_SHARED, OWN_KEY, Place};
-use crate::metadata::key;
-use crate::operator::Access;
 use crate::plan::flow::{located, says};
 use crate::plan::stage::StageId;
-use crate::record::{Data, Operation, Record};
-use crate::secret::mask;
-use crate::text::Str;
-use crate::value::Value;
 
 /// Records from which on one key for all of them is worth a word.
 const ENOUGH: u64 = 3;

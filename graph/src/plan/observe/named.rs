@@ -1,12 +1,13 @@
 //! Names that a template looks up without a word where they are missing, and that no record has.
 
+use anabranch_plugin::flow::{Look, Named, Place};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::push_part;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
+
 use super::{Counted, Key, Observer, Seen};
-use crate::diagnostic::did_you_mean;
-use crate::flow::{Look, Named, Place};
-use crate::record::{Data, Record};
-use crate::reference::push_part;
-use crate::text::Str;
-use crate::value::Value;
 
 /// Records from which on a name that none has is worth a word.
 pub(super) const ENOUGH: u64 = 2;

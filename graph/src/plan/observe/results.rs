@@ -1,10 +1,11 @@
 //! What scripts make of records, where it shows that they take an object for a text.
 
+use anabranch_record::reference::{Side, push_part};
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
+
 use super::{Observer, Step, plugin};
 use crate::plan::stage::StageId;
-use crate::record::{Data, Record};
-use crate::reference::{Side, push_part};
-use crate::value::{Object, Value};
 
 /// The text that a script makes of any object.
 pub(super) const OF_OBJECT: &str = "[object Object]";

@@ -2,12 +2,13 @@
 
 use std::sync::PoisonError;
 
+use anabranch_plugin::flow::{Flow, NO_FIELD, RecordShape};
+use anabranch_plugin::secret::mask;
+use anabranch_record::Record;
+
 use super::{Doubtful, Observer, Seen, Step, plugin};
-use crate::flow::{Flow, NO_FIELD, RecordShape};
 use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
-use crate::record::Record;
-use crate::secret::mask;
 
 /// Records from which on a field that none has is worth a word, if nothing has nearly its name.
 const ENOUGH: u64 = 2;

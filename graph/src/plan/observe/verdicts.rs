@@ -2,13 +2,14 @@
 
 use std::sync::PoisonError;
 
+use anabranch_plugin::flow::Place;
+use anabranch_plugin::secret::mask;
+use anabranch_record::Record;
+use anabranch_template::condition::CompiledCondition;
+
 use super::{Doubtful, Observer, Step, guard, plugin};
-use crate::condition::CompiledCondition;
-use crate::flow::Place;
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
-use crate::record::Record;
-use crate::secret::mask;
 
 /// Code of a condition that held for none of several records.
 pub(super) const NEVER: &str = "condition.never_held";

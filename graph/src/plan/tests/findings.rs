@@ -1,14 +1,14 @@
 //! Every finding, at its place.
 
+use anabranch_plugin::diagnostic::{Diagnostics, Severity};
 use insta::assert_snapshot;
 
-use super::notation::pipeline;
-use super::scripted::registry;
-use crate::diagnostic::{Diagnostics, Severity};
 use crate::plan::check::check;
 use crate::plan::fuse::fuse;
 use crate::plan::graph::{Edge, Port};
 use crate::plan::{CompileOptions, Limits, PlanGraph, compile};
+use crate::testing::notation::pipeline;
+use crate::testing::scripted::registry;
 
 /// The findings on a pipeline: code, path, the text that is underlined, message, hint.
 fn findings_with(text: &str, options: &CompileOptions) -> String {

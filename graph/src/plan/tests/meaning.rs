@@ -3,62 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::mask::Mask;
+use anabranch_record::{Position, Record};
 use petgraph::algo::{has_path_connecting, is_cyclic_directed};
 use petgraph::stable_graph::NodeIndex;
 use proptest::prelude::*;
 
-use super::notation::pipeline;
-use super::scripted::registry;
-use crate::batch::Mask;
-use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, Host, LogLevel, LogLine, LogSink, Operator, Rows};
 use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use crate::plan::replay::{Entry, NoEntry, replay};
 use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
-use crate::plan::{CompileOptions, Format, Pass, TextStyle, compile};
-use crate::record::{Position, Record};
-use crate::schema::MemoryRegistry;
-use crate::state::Oblivion;
-
-const CONDITIONS: [&str; 6] = [
-    "",
-    "",
-    " if {{ eq (index .Metadata \"a\") \"1\" }}",
-    " if {{ eq (index .Metadata \"split.index\") \"1\" }}",
-    " if {{ true }}",
-    " if {{ false }}",
-];
-
-fn processor() -> impl Strategy<Value = String> {
-    let step = prop_oneof![
-        4 => ("[ab]", "[12]").prop_map(|(key, value)| format!("set key={key} value={value}")),
-        2 => ("[ab]", "[12]").prop_map(|(key, value)| format!("script key={key} value={value}")),
-        1 => Just("picky key=a value=11".to_owned()),
-        1 => Just("split".to_owned()),
-        1 => Just("clone".to_owned()),
-        1 => Just("filter".to_owned()),
-    ];
-    let workers = prop_oneof![3 => Just(1), 1 => Just(2)];
-    (step, workers, 0..CONDITIONS.len())
-        .prop_map(|(step, workers, condition)| format!("{step} workers={workers}{}", CONDITIONS[condition]))
-}
-
-/// The text of a pipeline; the sources are numbered `s0`, `s1`, the destinations `d0`, `d1`.
-fn any_pipeline() -> impl Strategy<Value = String> {
-    let connectors = |most| prop::collection::vec(prop::collection::vec(processor(), 0..3), 1..=most);
-    (connectors(2), prop::collection::vec(processor(), 0..8), connectors(3)).prop_map(
-        |(sources, shared, destinations)| {
-            let mut text = String::new();
-            for (role, plugin, connectors) in [("source", "gen", sources), ("destination", "out", destinations)] {
-                for (i, processors) in connectors.iter().enumerate() {
-                    text.push_str(&format!("{role} {}{i} {plugin}\n", &role[..1]));
-                    processors.iter().enumerate().for_each(|(i, p)| text.push_str(&format!("  p{i} {p}\n")));
-                }
-            }
-            shared.iter().enumerate().for_each(|(i, p)| text.push_str(&format!("p{i} {p}\n")));
-            text
-        },
-    )
-}
+use crate::plan::{CompileOptions, compile};
+use crate::testing::notation::{any_pipeline, pipeline};
+use crate::testing::scripted::registry;
 
 /// What arrives at each destination, and `failed`, in order.
 type Arrived = BTreeMap<String, Vec<Record>>;
@@ -299,18 +259,6 @@ proptest! {
             replay(&compiled, &Entry::Step("nobody".into()), &"s0".into(), source).err(),
             Some(NoEntry::Gone("nobody".into()))
         );
-    }
-
-    #[test]
-    fn the_same_configuration_gives_the_same_plan(text in any_pipeline()) {
-        let options = CompileOptions { split: true, ..CompileOptions::default() };
-        let [first, second] = [(); 2].map(|()| compile(&pipeline(&text), &registry(), &options).unwrap());
-        for pass in [Pass::Lowered, Pass::Rewritten, Pass::Fused] {
-            for format in [Format::Text, Format::Dot, Format::Mermaid, Format::Json] {
-                let style = TextStyle { unicode: true, color: true };
-                prop_assert_eq!(first.explain(pass, format, style), second.explain(pass, format, style));
-            }
-        }
     }
 
     /// Whatever the texts are, findings come back and nothing panics.

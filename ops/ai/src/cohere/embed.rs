@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
@@ -40,7 +40,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         )
         .with_all(super::parameters())
         .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

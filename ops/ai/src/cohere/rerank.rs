@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
-use anabranch_graph::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, OperatorKind, Signature, Verdict,
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Kinds, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
 };
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::Reference;
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, shared};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::reference::Reference;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
             .with(super::place("response.body", "Field for the result."))
             .with_all(super::parameters())
             .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

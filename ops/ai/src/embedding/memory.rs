@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::state::{Memo, MemoKey};
-use anabranch_graph::value::Value;
+use anabranch_plugin::state::{Memo, MemoKey};
+use anabranch_record::value::Value;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};

@@ -1,7 +1,7 @@
 //! Protocols for requesting embeddings.
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Kinds, Type};
-use anabranch_graph::json::write_value;
-use anabranch_graph::operator::{
-    Access, AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Host, Signature, Verdict,
-};
-use anabranch_graph::record::Record;
-use anabranch_graph::reference::{Part, Reference};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::Value;
+use anabranch_plugin::flow::{Flow, Kinds, Type};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_value;
+use anabranch_record::reference::{Part, Reference};
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
 use async_trait::async_trait;
 
 use super::{Embedder, Embedding, Memory, Model};

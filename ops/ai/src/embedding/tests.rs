@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::operator::OperatorKind;
-use anabranch_graph::record::Record;
-use anabranch_graph::state::Oblivion;
 use anabranch_ops_http::testing::{Received, Reply, Server};
+use anabranch_plugin::operator::OperatorKind;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::Record;
 use serde_json::{Value as Json, json};
 
 use crate::testing::{Notebook, configured, findings, record, text, waiting};
@@ -343,7 +343,7 @@ async fn raw_data_stay_raw_and_base64_is_read() {
     let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*server.url()), ("encoding_format", "base64")];
     let raw = record(r#"{"position":"","operation":"create","metadata":{},"key":null,"payload":{"after":"YQ=="}}"#);
     let found = waiting(&openai::embeddings::kind(), &settings, vec![raw], Arc::new(Oblivion)).await;
-    assert_eq!(found[0].as_ref().unwrap().payload.after, anabranch_graph::record::Data::text("[1.5,-2.0]"));
+    assert_eq!(found[0].as_ref().unwrap().payload.after, anabranch_record::Data::text("[1.5,-2.0]"));
     for (text, why) in [("AADA", "3 bytes"), ("?", "no base64")] {
         let server = Server::start(move |_| Reply::ok(json!({ "data": [{ "embedding": text }] }).to_string()));
         let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*server.url())];

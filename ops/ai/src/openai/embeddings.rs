@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_graph::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_record::text::Str;
 use serde_json::Map;
 
 use crate::embedding::{Form, Model, Protocol, Rows};
@@ -44,7 +44,7 @@ pub fn kind() -> Arc<dyn OperatorKind> {
         )
         .with_all(request_parameters())
         .with_all(shared::processor());
-    anabranch_graph::kind::operator(specification, configure)
+    anabranch_plugin::kind::operator(specification, configure)
 }
 
 fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {

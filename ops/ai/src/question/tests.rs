@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use anabranch_graph::operator::OperatorKind;
-use anabranch_graph::record::Record;
-use anabranch_graph::state::Oblivion;
 use anabranch_ops_http::testing::{Received, Reply, Server};
+use anabranch_plugin::operator::OperatorKind;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::Record;
 use serde_json::{Value as Json, json};
 
 use crate::testing::{configured, findings, record, text, waiting};

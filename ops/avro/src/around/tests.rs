@@ -1,11 +1,11 @@
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{Class, Decision, Pieces};
-use anabranch_graph::record::Operation;
-use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::specification::{Specification, shared};
-use anabranch_graph::value::Value;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::operator::{Class, Decision, Pieces};
+use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::specification::{Specification, shared};
+use anabranch_record::Operation;
+use anabranch_record::metadata::key;
+use anabranch_record::value::Value;
 use bytes::Bytes;
 
 use super::*;
@@ -96,7 +96,7 @@ pub(crate) const ID: &str = r#"{"name":"record","type":"record","fields":[{"name
 const FAIL: &str = r#"{"name":"record","type":"record","fields":[{"name":"fail","type":"long"}]}"#;
 
 pub(crate) fn named(data: Bytes, version: &str) -> Record {
-    let mut record = after(anabranch_graph::record::Data::Raw(data));
+    let mut record = after(anabranch_record::Data::Raw(data));
     record.metadata.insert(key::PAYLOAD_SCHEMA_SUBJECT, "s");
     record.metadata.insert(key::PAYLOAD_SCHEMA_VERSION, version);
     record
@@ -105,7 +105,7 @@ pub(crate) fn named(data: Bytes, version: &str) -> Record {
 /// Good, undecodable, unknown version, no number, failing, without schema.
 fn strip() -> Vec<Record> {
     let mut unnamed = named(Bytes::from_static(b"\x02"), "1");
-    unnamed.metadata = anabranch_graph::metadata::Metadata::new();
+    unnamed.metadata = anabranch_record::metadata::Metadata::new();
     vec![
         named(Bytes::from_static(b"\x02"), "1"),
         named(Bytes::from_static(b"\x02\x02"), "1"),
@@ -131,7 +131,7 @@ fn is_decoded_and_registered_anew(record: &Record, registry: &Schemas) {
     assert!(registry.text.contains("\"more\""), "{}", registry.text);
 }
 
-type Schemas = anabranch_graph::schema::Schema;
+type Schemas = anabranch_plugin::schema::Schema;
 
 #[tokio::test]
 async fn processors_see_fields_and_failed_rows_stay_as_they_came() {
@@ -272,7 +272,7 @@ async fn records_that_share_metadata_share_those_that_name_what_fits() {
         let found = refresh(&mut desk, part, &mut record).unwrap();
         (found, record.metadata)
     };
-    let version = |metadata: &anabranch_graph::metadata::Metadata| {
+    let version = |metadata: &anabranch_record::metadata::Metadata| {
         metadata.get("recfmt.payload.schema.version").map(Str::to_string).unwrap()
     };
     for _ in 0..3 {

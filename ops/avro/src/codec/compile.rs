@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 use apache_avro::Schema;
 use apache_avro::schema::{DecimalSchema, InnerDecimalSchema, Name, UuidSchema};
 

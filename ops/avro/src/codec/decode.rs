@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Timestamp, Value};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Timestamp, Value};
 use chrono::{DateTime, NaiveDate};
 
 use super::{Codec, CodecError, DEPTH, Field, Node, Sized, Unit, decimal};

@@ -1,7 +1,7 @@
 //! Encodes values to bytes.
 
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Timestamp, Value, timestamp_text};
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Timestamp, Value, timestamp_text};
 use chrono::{DateTime, NaiveDate, Utc};
 
 use super::{Codec, CodecError, Field, Node, Sized, Unit, decimal};

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use anabranch_graph::json::parse_value;
+use anabranch_record::json::parse_value;
 use apache_avro::Schema;
 use apache_avro::reader::datum::GenericDatumReader;
 use apache_avro::types::Value as Avro;

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::schema::Cached;
 use anabranch_ops_http::testing::{Reply, Server};
+use anabranch_plugin::schema::Cached;
+use anabranch_record::fault::Fault;
 
 use super::*;
 use crate::testing::confluent;

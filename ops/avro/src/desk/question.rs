@@ -4,9 +4,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_graph::text::Str;
+use anabranch_plugin::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 /// A registry, and the time limit for one request including its retries.

@@ -4,9 +4,9 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use anabranch_graph::operator::{BuiltOperator, Class, Verdict};
-use anabranch_graph::record::Record;
-use anabranch_graph::schema::{Definition, MemoryRegistry, SchemaKind};
+use anabranch_plugin::operator::{BuiltOperator, Class, Verdict};
+use anabranch_plugin::schema::{Definition, MemoryRegistry, SchemaKind};
+use anabranch_record::Record;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
@@ -106,7 +106,7 @@ fn a_source_that_waits_for_the_registry_holds_no_thread_and_loses_nothing() {
         runtime.block_on(async {
             let record = crate::testing::after(fields(r#"{"id":1}"#));
             let mut reader = reader_of(registry.clone(), vec![record]).await;
-            let room = || anabranch_graph::source::Room { rows: 9, bytes: 1 << 20 };
+            let room = || anabranch_plugin::source::Room { rows: 9, bytes: 1 << 20 };
             tokio::select! {
                 biased;
                 read = reader.read(room()) => panic!("{read:?}"),
@@ -114,7 +114,7 @@ fn a_source_that_waits_for_the_registry_holds_no_thread_and_loses_nothing() {
             }
             registry.let_go();
             let read = reader.read(room()).await.unwrap();
-            let anabranch_graph::source::Read::Rows { records, .. } = read else { panic!("{read:?}") };
+            let anabranch_plugin::source::Read::Rows { records, .. } = read else { panic!("{read:?}") };
             let version = records[0].metadata.get("recfmt.payload.schema.version").cloned();
             tell.send((records.len(), version)).unwrap();
         });

@@ -1,11 +1,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::destination::{Delivered, Retry};
-use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
-use anabranch_graph::specification::shared;
-use anabranch_graph::text::Str;
+use anabranch_plugin::destination::{Delivered, Retry};
+use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::shared;
+use anabranch_record::text::Str;
 
 use super::*;
 use crate::testing::{after, block_on, fields, host};

@@ -1,4 +1,4 @@
-use anabranch_graph::schema::{MemoryRegistry, SchemaKind, SchemaRegistry};
+use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry};
 
 use super::*;
 use crate::confluent::{ConfluentRegistry, Login};

@@ -1,9 +1,9 @@
 use std::sync::Mutex;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::record::Position;
-use anabranch_graph::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
-use anabranch_graph::specification::shared;
+use anabranch_plugin::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::shared;
+use anabranch_record::Position;
 
 use super::*;
 use crate::testing::{after, block_on, fields, host};
@@ -52,7 +52,7 @@ impl Acker for Forgets {
 }
 
 fn extracted_by(
-    parameters: Vec<anabranch_graph::specification::Parameter>,
+    parameters: Vec<anabranch_plugin::specification::Parameter>,
     registry: Arc<MemoryRegistry>,
     settings: &[(&str, &str)],
     records: Vec<Record>,

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
-use anabranch_graph::json::write_record;
-use anabranch_graph::record::{Data, Record};
 use anabranch_ops_grpc::wire;
 use anabranch_ops_opencdc::decode_record;
+use anabranch_record::json::write_record;
+use anabranch_record::{Data, Record};
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::runtime::Handle;

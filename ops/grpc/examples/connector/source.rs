@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use anabranch_graph::metadata::{Metadata, key};
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::value::{Object, Value};
 use anabranch_ops_grpc::wire;
 use anabranch_ops_opencdc::encode_record;
 use anabranch_ops_opencdc::wire::{CreateSchema, FoundSchema, GetSchema};
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;

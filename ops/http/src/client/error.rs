@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::text::Str;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use reqwest::header::LOCATION;
 use reqwest::{Method, Response, StatusCode, Url};
 

@@ -1,14 +1,14 @@
 //! The request: method, URL, headers and body, compiled once.
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::flow::{Flow, Place};
-use anabranch_graph::operator::Access;
-use anabranch_graph::record::Record;
-use anabranch_graph::specification::{Parameter, ParameterKind};
-use anabranch_graph::template::{InSetting, Template};
-use anabranch_graph::text::Str;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_template::{InSetting, Template};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
 

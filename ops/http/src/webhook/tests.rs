@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::flow::{RecordShape, Shape};
-use anabranch_graph::json::write_record;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::record::Position;
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::value::Object;
+use anabranch_plugin::flow::{RecordShape, Shape};
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::Position;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::json::write_record;
+use anabranch_record::value::Object;
 
 use super::*;
 use crate::testing::{Received, Reply, Server};

@@ -8,11 +8,10 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::clock;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Decision;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::operator::Decision;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_record::{Record, clock};
 use bytes::Bytes;
 
 use crate::globals::log::{LEVELS, Lines};

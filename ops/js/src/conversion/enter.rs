@@ -1,7 +1,7 @@
 //! Conversion of record values to JavaScript values.
 
-use anabranch_graph::record::Data;
-use anabranch_graph::value::Value;
+use anabranch_record::Data;
+use anabranch_record::value::Value;
 use boa_engine::object::builtins::{AlignedVec, JsArray, JsArrayBuffer, JsUint8Array};
 use boa_engine::{Context, JsBigInt, JsResult, JsString, JsValue};
 

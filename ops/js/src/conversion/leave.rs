@@ -5,9 +5,9 @@
 
 mod value;
 
-use anabranch_graph::metadata::{Metadata, own_key};
-use anabranch_graph::record::{Change, Data, Operation, Record};
-use anabranch_graph::text::Str;
+use anabranch_record::metadata::{Metadata, own_key};
+use anabranch_record::text::Str;
+use anabranch_record::{Change, Data, Operation, Record};
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::value::JsVariant;
 use boa_engine::{Context, JsObject, JsString, JsValue};
@@ -130,7 +130,7 @@ impl<'c> Leave<'c> {
             return path.unfit(format!("is {}, not text", described(value)));
         };
         let text = text_of(&text, path)?;
-        text.parse().or_else(|error: anabranch_graph::record::UnknownOperation| path.unfit(format!("is {error}")))
+        text.parse().or_else(|error: anabranch_record::UnknownOperation| path.unfit(format!("is {error}")))
     }
 
     fn metadata(&mut self, value: &JsValue, before: &Metadata, path: Path<'_>) -> Result<Metadata> {

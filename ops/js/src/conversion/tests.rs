@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Data, Operation, Position, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Position, Record};
 use bytes::Bytes;
 use chrono::DateTime;
 use proptest::collection::{btree_map, vec};

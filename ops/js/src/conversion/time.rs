@@ -3,7 +3,7 @@
 //! A date that comes from a record keeps the exact time in a non-enumerable property. So the time stays with the date
 //! wherever the script stores it.
 
-use anabranch_graph::value::Timestamp;
+use anabranch_record::value::Timestamp;
 use boa_engine::object::builtins::JsDate;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{Context, Finalize, JsData, JsNativeError, JsObject, JsResult, JsSymbol, JsValue, Trace};

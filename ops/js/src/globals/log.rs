@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use boa_engine::{Context, JsArgs, JsResult, JsValue};
 use tracing::Level;
 

@@ -1,4 +1,4 @@
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
 
 use crate::testing::Worker;
 

@@ -1,5 +1,5 @@
-use anabranch_graph::record::{Data, Operation, Record};
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Operation, Record};
 
 use crate::testing::{Worker, configure, record, text};
 
@@ -351,7 +351,7 @@ fn a_script_drops_splits_and_awaits() {
     );
     let named = |name: &str| {
         let mut record = record(SAMPLE);
-        record.payload.after = Data::from([("name", name)].into_iter().collect::<anabranch_graph::value::Object>());
+        record.payload.after = Data::from([("name", name)].into_iter().collect::<anabranch_record::value::Object>());
         record
     };
     let made = worker.run(&["keep", "drop", "nothing", "split", "keep"].map(named));
@@ -506,8 +506,8 @@ fn metadata_has_the_names_of_the_reference_service_too() {
 }
 
 /// What is said of a script after a source of raw data, or of fields.
-fn findings(script: &str, after: anabranch_graph::flow::Shape) -> String {
-    use anabranch_graph::flow::{Flow, RecordShape, Shape};
+fn findings(script: &str, after: anabranch_plugin::flow::Shape) -> String {
+    use anabranch_plugin::flow::{Flow, RecordShape, Shape};
 
     let configured =
         configure(&[("script", &format!("function process(rec) {{\n  {script}\n  return rec\n}}\nfunction f() {{}}"))])
@@ -520,7 +520,7 @@ fn findings(script: &str, after: anabranch_graph::flow::Shape) -> String {
 
 #[test]
 fn mistakes_about_records_are_told() {
-    use anabranch_graph::flow::{Fields, Shape};
+    use anabranch_plugin::flow::{Fields, Shape};
 
     let structured = || Shape::structured(Fields::any());
     for (script, after, expected) in [

@@ -1,7 +1,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

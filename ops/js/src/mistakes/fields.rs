@@ -1,10 +1,10 @@
 //! Fields and metadata entries that a script reads and that the input records do not have.
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::flow::{NO_FIELD, NO_METADATA};
-use anabranch_graph::metadata::own_key;
-use anabranch_graph::reference::Side;
-use anabranch_graph::text::Str;
+use anabranch_plugin::flow::{NO_FIELD, NO_METADATA};
+use anabranch_record::metadata::own_key;
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::Side;
+use anabranch_record::text::Str;
 
 use super::Said;
 use crate::acts::FieldRead;

@@ -1,6 +1,6 @@
 //! What is said of scripts after a source of raw data, or of fields.
 
-use anabranch_graph::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
+use anabranch_plugin::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
 
 use crate::testing::configure;
 

@@ -1,8 +1,8 @@
 //! Values of fields that a script uses as another type.
 
-use anabranch_graph::diagnostic::did_you_mean;
-use anabranch_graph::flow::{Kinds, NO_FIELD, Type};
-use anabranch_graph::reference::Side;
+use anabranch_plugin::flow::{Kinds, NO_FIELD, Type};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::reference::Side;
 
 use super::Said;
 use super::fields::named;

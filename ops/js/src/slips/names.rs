@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Continue};
 
-use anabranch_graph::diagnostic::did_you_mean;
+use anabranch_record::near::did_you_mean;
 use boa_engine::ast::declaration::Binding;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::operator::assign::AssignTarget;

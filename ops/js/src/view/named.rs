@@ -1,7 +1,7 @@
 //! A view whose fields are accessors. It is for scripts that access only named fields and keep no object: it needs no
 //! proxy and is created once.
 
-use anabranch_graph::metadata::Metadata;
+use anabranch_record::metadata::Metadata;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{Context, Finalize, JsArgs, JsObject, JsResult, JsValue, NativeFunction, Trace};
 

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Data, Operation, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
 use super::read::Reader;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Decision;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::operator::Decision;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use bytes::Bytes;
 
 use super::{

@@ -1,9 +1,9 @@
 //! Reads records from a message.
 
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use bytes::Bytes;
 use chrono::DateTime;
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::Decision;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::operator::Decision;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 
 use super::orders::*;
 use super::*;

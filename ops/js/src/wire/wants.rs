@@ -1,6 +1,6 @@
 //! Parts of records that are sent to a worker: only those that its script can read.
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 
 use super::{Malformed, Reader, write_bytes, write_number};
 

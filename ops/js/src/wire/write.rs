@@ -1,8 +1,8 @@
 //! Writes records to a message.
 
-use anabranch_graph::metadata::Metadata;
-use anabranch_graph::record::{Data, Record};
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Record};
 
 use super::{MOST_DEPTH, Want, Wants};
 

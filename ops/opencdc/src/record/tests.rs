@@ -1,4 +1,4 @@
-use anabranch_graph::value::Timestamp;
+use anabranch_record::value::Timestamp;
 use proptest::prelude::*;
 use prost::Message as _;
 

@@ -1,6 +1,6 @@
 //! Encodes `numeric`: digits in base 10000, as `numeric_recv` reads them.
 
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
 
 use super::{Encoded, Mismatch, non_finite, not_a};
 

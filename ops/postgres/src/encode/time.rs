@@ -1,6 +1,6 @@
 //! Encodes dates and times, counted from 2000-01-01.
 
-use anabranch_graph::value::Value;
+use anabranch_record::value::Value;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime};
 
 use super::{Mismatch, not_a};

@@ -63,7 +63,7 @@ fn whole_digits(value: &[u8], scale: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::value::Value;
+    use anabranch_record::value::Value;
 
     use super::*;
     use crate::column::{Equality, Filled, Kind};

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json;
-use anabranch_graph::record::{Data, Operation, Record};
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::fault::Fault;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Record, json};
 
 use crate::batch::Row;
 use crate::table::{Action, Misfit, Table};

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::text::Str;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 use crate::catalog;
 use crate::fault::Failure;
@@ -41,7 +41,7 @@ impl KnownTables {
             let names = catalog::table_names(session.client()).await?;
             // A table of this name that was just created, or that another role owns, is not a hint.
             let others = names.iter().map(String::as_str).filter(|other| *other != text.as_str());
-            let hint = match anabranch_graph::diagnostic::did_you_mean(text, others) {
+            let hint = match anabranch_record::near::did_you_mean(text, others) {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "create it, or set createTables; names are case-sensitive".to_owned(),
             };

@@ -1,8 +1,8 @@
 //! Creates the tables and columns that records need.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 
 use super::TableWriter;
 use super::encoded::parts;

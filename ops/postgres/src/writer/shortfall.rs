@@ -1,7 +1,7 @@
 //! Decides whether rejected rows or their table are at fault.
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::text::Str;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 
 use crate::table::{Lack, Unfit};
 

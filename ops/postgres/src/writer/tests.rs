@@ -8,16 +8,15 @@ mod types;
 
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings as Written;
-use anabranch_graph::destination::Destination;
-use anabranch_graph::json;
-use anabranch_graph::metadata::key;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::record::{Data, Position};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::Destination;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings as Written;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::metadata::key;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, json};
 
 use super::*;
 use crate::server::Database;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anabranch_graph::text::Str;
+use anabranch_record::text::Str;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, future};

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use anabranch_graph::fault::{Fault, FaultClass};
+use anabranch_record::fault::{Fault, FaultClass};
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 

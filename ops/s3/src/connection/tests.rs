@@ -1,5 +1,5 @@
-use anabranch_graph::config::Settings;
-use anabranch_graph::specification::Specification;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::Specification;
 
 use super::*;
 

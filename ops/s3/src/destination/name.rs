@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::json::write_data;
-use anabranch_graph::record::{Data, Record};
+use anabranch_record::fault::Fault;
+use anabranch_record::json::write_data;
+use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
 /// Number of characters of a name without its number.
@@ -122,8 +122,9 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_record::Position;
+
     use super::*;
-    use anabranch_graph::record::Position;
 
     fn identity(rows: &[(&str, &str)]) -> Identity {
         let mut identity = Identity::new();

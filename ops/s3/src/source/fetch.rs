@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::metadata::{Metadata, key};
-use anabranch_graph::operator::Host;
-use anabranch_graph::record::{Change, Data, Operation, Position, Record};
-use anabranch_graph::text::Str;
-use anabranch_graph::value::timestamp_text;
+use anabranch_plugin::host::Host;
+use anabranch_record::fault::Fault;
+use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::text::Str;
+use anabranch_record::value::timestamp_text;
+use anabranch_record::{Change, Data, Operation, Position, Record};
 use aws_sdk_s3::error::ProvideErrorMetadata;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ const CHECK: &str = "check objstore.endpoint, and proxies in front of it";
 
 /// Metadata keys of the records.
 pub(super) mod keys {
-    use anabranch_graph::text::Str;
+    use anabranch_record::text::Str;
 
     pub(in super::super) const BUCKET: Str = Str::from_static("s3.bucket");
     pub(in super::super) const CONTENT_TYPE: Str = Str::from_static("s3.header.contentType");

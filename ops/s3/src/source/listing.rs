@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::fault::{Fault, FaultClass};
-use anabranch_graph::operator::Host;
-use anabranch_graph::text::Str;
+use anabranch_plugin::host::Host;
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::interceptors::BeforeDeserializationInterceptorContextRef;
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};

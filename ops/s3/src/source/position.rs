@@ -4,8 +4,8 @@
 //! *horizon* that are not before the horizon of the previous sweep. So a position consists of two horizons and a key,
 //! however many objects there are; usually about twenty bytes and the key.
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Position;
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
 
 use super::listing::Version;
 use crate::fingerprint::fingerprint;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::{Position, Record};
-use anabranch_graph::source::{Backlog, Partition, Read, Reader, Room};
+use anabranch_plugin::source::{Backlog, Read, Reader, Room};
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::Partition;
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;

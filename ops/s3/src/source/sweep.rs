@@ -5,9 +5,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use anabranch_graph::fault::Fault;
-use anabranch_graph::record::Operation;
-use anabranch_graph::value::timestamp_text;
+use anabranch_record::Operation;
+use anabranch_record::fault::Fault;
+use anabranch_record::value::timestamp_text;
 use chrono::DateTime;
 
 use super::known::{Known, Past};

@@ -1,12 +1,12 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::destination::{Delivered, Destination, Verdicts, Writer};
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Delivered, Destination, Verdicts, Writer};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position, Record};
 
 use crate::reading::{host, registry, settings};
 use crate::server::{Fault, Server};
@@ -193,7 +193,7 @@ async fn parquet_and_missing_buckets_are_refused() {
     let mut pairs = vec![("objstore.bucket", "nowhere"), ("objstore.access_key_id", "a")];
     let endpoint = server.endpoint();
     pairs.extend([("objstore.secret_access_key", "b"), ("objstore.endpoint", &endpoint)]);
-    let arguments = Arguments::parse(kind.specification(), &anabranch_graph::config::Settings::from_pairs(pairs));
+    let arguments = Arguments::parse(kind.specification(), &anabranch_plugin::settings::Settings::from_pairs(pairs));
     let fault = kind.configure(&arguments.unwrap()).unwrap().open(&host()).await.err().unwrap();
     assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "bucket_missing"));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::destination::{Delivered, Verdicts};
-use anabranch_graph::fault::FaultClass;
+use anabranch_plugin::destination::{Delivered, Verdicts};
+use anabranch_record::fault::FaultClass;
 
 use crate::destination::{configure, rows};
 use crate::reading::{host, open, try_open};

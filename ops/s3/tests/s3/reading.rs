@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::diagnostic::Diagnostics;
-use anabranch_graph::fault::Fault;
-use anabranch_graph::operator::{Host, LogLevel, LogLine, LogSink};
-use anabranch_graph::record::{Data, Position, Record};
-use anabranch_graph::registry::Registry;
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::source::{Backlog, Mark, Partition, Read, Reader, Room, Source};
-use anabranch_graph::state::Oblivion;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::source::{Backlog, Read, Reader, Room, Source};
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::{Data, Position, Record};
 use tokio::time::timeout;
 
 use crate::server::{BUCKET, Server};

@@ -2,9 +2,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::record::{Data, Operation};
-use anabranch_graph::source::Room;
-use anabranch_graph::text::Str;
+use anabranch_plugin::source::Room;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Operation};
 
 use crate::reading::{ROOM, configure, open, shown, try_open};
 use crate::server::{Fault, Server};

@@ -1,10 +1,10 @@
 use std::fs;
 use std::io::Read;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::record::{Data, Position};
-use anabranch_graph::value::{Object, Value};
+use anabranch_plugin::settings::Settings;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Position};
 
 use super::*;
 use crate::testing::host;

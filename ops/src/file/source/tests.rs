@@ -3,7 +3,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use anabranch_graph::config::Settings;
+use anabranch_plugin::settings::Settings;
 use futures::future::join_all;
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ async fn each_line_is_a_record() {
     let keys: Vec<Vec<u8>> = records.iter().map(|r| raw(&r.key)).collect();
     assert_eq!(keys, [b"1", b"2", b"3", b"4"]);
     for record in &records {
-        assert_eq!(record.operation, anabranch_graph::record::Operation::Create);
+        assert_eq!(record.operation, anabranch_record::Operation::Create);
         assert_eq!(record.payload.before, Data::Absent);
         assert_eq!(record.metadata.get("file.path").unwrap(), path.to_str().unwrap());
         assert_eq!(record.position().0.len(), 33);
@@ -354,14 +354,14 @@ async fn what_is_not_a_file_is_refused() {
     for path in [directory.path(), Path::new("/dev/null"), &path.join("x")] {
         append(&directory.path().join("in.log"), "");
         let fault = try_open(path, None, &[]).await.err().unwrap();
-        assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_graph::fault::FaultClass::Fatal));
+        assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_record::fault::FaultClass::Fatal));
         assert!(fault.message().contains(path.to_str().unwrap()), "{fault}");
     }
     let (circle, long) = (directory.path().join("circle"), directory.path().join("n".repeat(300)));
     std::os::unix::fs::symlink("circle", &circle).unwrap();
     for (path, what) in [(&circle, "links that lead in a circle"), (&long, "too long")] {
         let fault = try_open(path, None, &[]).await.err().unwrap();
-        assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_graph::fault::FaultClass::Fatal));
+        assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_record::fault::FaultClass::Fatal));
         assert!(fault.message().contains(path.to_str().unwrap()) && fault.message().contains(what), "{fault}");
     }
     let resume = Some(Position::copy_from(b"17"));

@@ -16,7 +16,7 @@ use reqwest::header::{
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Method, Proxy, Response, Url};
 
-use anabranch_graph::operator::Network as Way;
+use anabranch_plugin::host::Network as Way;
 
 use super::Egress;
 use super::place::{Place, is_public};

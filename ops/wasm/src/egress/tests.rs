@@ -1,9 +1,9 @@
 use std::io::Write as _;
 
-use anabranch_graph::config::Settings;
-use anabranch_graph::specification::Specification;
 use anabranch_ops_http::testing::{Reply, Server};
 use anabranch_ops_opencdc::http::{Header, Request, Response};
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::specification::Specification;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
-use anabranch_graph::arguments::Arguments;
-use anabranch_graph::config::Settings;
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
-use anabranch_graph::record::{Data, Position};
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::state::Oblivion;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::settings::Settings;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::{Data, Position};
 
 use super::*;
 use crate::module::compile;

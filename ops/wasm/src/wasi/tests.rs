@@ -1,9 +1,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use anabranch_graph::schema::MemoryRegistry;
-use anabranch_graph::text::Str;
 use anabranch_ops_opencdc::wire::{Empty, Request};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_record::text::Str;
 use proptest::prelude::*;
 use wasmtime::Module;
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Setting, Variables, load};
-use anabranch_graph::diagnostic::FileId;
-use anabranch_graph::text::Str;
+use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
+use anabranch_plugin::diagnostic::FileId;
+use anabranch_plugin::settings::Setting;
+use anabranch_record::text::Str;
 use serde_json::Value;
 
 use crate::cli::{Context, Exit, Report};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::config::bare_name;
-use anabranch_graph::phrase::plural;
+use anabranch_record::phrase::plural;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::diagnostic::Files;
-use anabranch_graph::json::write_record;
-use anabranch_graph::phrase::counted;
 use anabranch_graph::plan::Doubtful;
-use anabranch_graph::record::Record;
-use anabranch_graph::text::Str;
+use anabranch_plugin::diagnostic::Files;
+use anabranch_record::Record;
+use anabranch_record::json::write_record;
+use anabranch_record::phrase::counted;
+use anabranch_record::text::Str;
 use serde_json::{Value, json};
 use similar::TextDiff;
 

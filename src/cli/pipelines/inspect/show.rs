@@ -1,6 +1,6 @@
 //! Formats a record for a terminal.
 
-use anabranch_graph::record::Record;
+use anabranch_record::Record;
 
 use crate::cli::record::{pretty, readable};
 use crate::terminal::{Style, shown};

@@ -1,6 +1,6 @@
 //! Formats test results as text and as JSON.
 
-use anabranch_graph::diagnostic::RenderStyle;
+use anabranch_plugin::diagnostic::RenderStyle;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 

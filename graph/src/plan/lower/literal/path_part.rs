@@ -1,7 +1,7 @@
 //! Parts of a path that other tools fill in for each record, or when they start.
 
-use crate::config::Written;
-use crate::diagnostic::Diagnostic;
+use anabranch_plugin::diagnostic::Diagnostic;
+use anabranch_plugin::written::Written;
 
 /// Warns of such a part. O(length).
 pub(super) fn find(name: &str, written: &Written) -> Option<Diagnostic> {

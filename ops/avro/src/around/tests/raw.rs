@@ -1,7 +1,7 @@
 //! Raw data that a processor makes do not keep the schema of the fields they replace.
 
-use anabranch_graph::flow::{Fields, RecordShape, Shape};
-use anabranch_graph::record::Data;
+use anabranch_plugin::flow::{Fields, RecordShape, Shape};
+use anabranch_record::Data;
 
 use super::*;
 
@@ -274,7 +274,7 @@ fn rows_of_a_strip_are_told_apart_and_share_what_is_left() {
     rows[4].payload.after = Data::Raw(Bytes::from_static(b"\x02\x02"));
     // The row that cannot be decoded fails, and the processor does not see it.
     rows.remove(4);
-    rows[3].metadata = anabranch_graph::metadata::Metadata::new();
+    rows[3].metadata = anabranch_record::metadata::Metadata::new();
     rows[3].metadata.insert("other", "x");
     let data = Access::These(vec![vec!["Payload".into()]]);
     for writes in [Access::Everything, data] {
@@ -301,7 +301,7 @@ fn a_row_that_is_not_seen_does_not_shift_the_others() {
     let (mut records, mut decisions) = (strip(), Vec::new());
     records.push(named(Bytes::new(), "1"));
     records[6].payload.after = fields(r#"{"id":1}"#);
-    let mut selected = anabranch_graph::batch::Mask::none(7);
+    let mut selected = anabranch_record::mask::Mask::none(7);
     (1..7).for_each(|row| selected.set(row));
     operator.process(&mut Rows::new(&mut records, Some(&selected), &mut decisions));
     let failed: Vec<usize> = decisions.iter().map(|(row, _)| *row).collect();

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_graph::json::MAX_DEPTH;
-use anabranch_graph::text::Str;
-use anabranch_graph::value::{Object, Value};
+use anabranch_record::json::MAX_DEPTH;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
 use boa_engine::builtins::array_buffer::ArrayBuffer;
 use boa_engine::builtins::date::Date;
 use boa_engine::builtins::typed_array::TypedArray;

@@ -1,6 +1,6 @@
 //! What is said of values that a script takes for something else, and of what it does without effect.
 
-use anabranch_graph::flow::{Field, Fields, Kinds, Shape, Type};
+use anabranch_plugin::flow::{Field, Fields, Kinds, Shape, Type};
 
 use super::{body, check, of, structured};
 

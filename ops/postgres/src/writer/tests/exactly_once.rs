@@ -1,7 +1,7 @@
 use std::task::Poll;
 
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::source::Partition;
+use anabranch_record::fault::FaultClass;
+use anabranch_record::mark::Partition;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use anabranch_graph::fault::FaultClass;
-use anabranch_graph::record::Operation;
+use anabranch_record::Operation;
+use anabranch_record::fault::FaultClass;
 
 use super::*;
 use crate::server::Server;

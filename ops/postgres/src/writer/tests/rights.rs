@@ -1,4 +1,4 @@
-use anabranch_graph::fault::FaultClass;
+use anabranch_record::fault::FaultClass;
 
 use super::*;
 

@@ -1,0 +1,537 @@
+//! Plans for people and programs: as text, as a drawing, as a page, as JSON.
+//!
+//! [`explain`] shows what a pass of the compiler made of a pipeline. Every format prints the same `Picture`, without
+//! anything that may not be shown: no credential is in it. A `layout` in layers (Sugiyama's method) places the nodes of
+//! drawings. [`Places`] says where what runs stands in the picture. This crate does no I/O, and does not know the executor:
+//! what a run measured comes to it as a plain [`Measured`].
+//!
+//! # Example
+//!
+//! ```
+//! use anabranch_graph::plan::{CompileOptions, compile};
+//! use anabranch_graph::testing::{notation::pipeline, scripted::registry};
+//! use anabranch_picture::{Format, Pass, TextStyle, explain};
+//!
+//! let config = pipeline("source orders gen\nmask set key=a value=1\ndestination lake out\n");
+//! let compiled = compile(&config, &registry(), &CompileOptions::default()).unwrap();
+//! let text = explain(&compiled, Pass::Fused, Format::Text, TextStyle::default());
+//! assert!(text.contains("orders") && text.contains("lake"));
+//! ```
+
+mod dot;
+mod figure;
+mod html;
+mod json;
+mod layout;
+mod measured;
+mod mermaid;
+mod places;
+mod route;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod text;
+mod typeface;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use petgraph::stable_graph::NodeIndex;
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use serde::Serialize;
+
+use anabranch_graph::plan::fuse::{Cut, CutReason};
+use anabranch_graph::plan::graph::{Guard, Node, NodeKind, PlanGraph, Port};
+use anabranch_graph::plan::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
+use anabranch_graph::plan::{Compiled, Measured, flow};
+use anabranch_plugin::flow::RecordShape;
+use anabranch_plugin::secret::mask;
+use anabranch_record::phrase::plural;
+use anabranch_record::text::Str;
+
+pub use self::places::{EdgePlace, EdgeRuns, NodePlace, NodeRuns, Places};
+
+use self::figure::Purpose;
+use self::measured::{Cost, Totals};
+use self::route::Route;
+
+/// The pass whose result is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pass {
+    /// What the configuration says.
+    Lowered,
+    /// After all rewrites.
+    Rewritten,
+    /// The stages that run.
+    #[default]
+    Fused,
+}
+
+impl Pass {
+    /// Its name: `lowered`, `rewritten`, `fused`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pass::Lowered => "lowered",
+            Pass::Rewritten => "rewritten",
+            Pass::Fused => "fused",
+        }
+    }
+}
+
+/// How a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Format {
+    /// For reading in a terminal.
+    #[default]
+    Text,
+    /// For Graphviz.
+    Dot,
+    /// For Mermaid, as Markdown renderers show it.
+    Mermaid,
+    /// For programs.
+    Json,
+    /// A drawing.
+    Svg,
+    /// A page to look around in: all passes, and the settings of every node.
+    Html,
+    /// The lines of the text with what each is about, for programs that draw with characters.
+    Outline,
+    /// A drawing without style and titles, with room for what a run does: a page fills in the texts of class `live` in
+    /// the nodes (`data-node` is their index) and of class `flow` on the edges (`data-from`, `data-to`).
+    Live,
+}
+
+/// What a terminal can show. Matters for [`Format::Text`] only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct TextStyle {
+    /// Box-drawing characters instead of ASCII.
+    pub unicode: bool,
+    /// ANSI colours.
+    pub color: bool,
+}
+
+/// The plan after a pass, ending in a line feed. The same configuration gives the same text; no credential is in it.
+/// O(nodes²) for drawings, else O(nodes + edges).
+pub fn explain(compiled: &Compiled, pass: Pass, format: Format, style: TextStyle) -> String {
+    explain_measured(compiled, pass, format, style, None)
+}
+
+/// As [`explain`], with what a run of the plan measured beside the nodes.
+pub fn explain_measured(
+    compiled: &Compiled,
+    pass: Pass,
+    format: Format,
+    style: TextStyle,
+    measured: Option<&Measured>,
+) -> String {
+    let picture = |pass| Picture::of(compiled, pass, measured);
+    if format == Format::Html {
+        return html::print(&[Pass::Lowered, Pass::Rewritten, Pass::Fused].map(picture), pass);
+    }
+    let picture = picture(pass);
+    match format {
+        Format::Html | Format::Svg => svg::print(&picture),
+        Format::Live => svg::embedded(&picture, Purpose::Live),
+        Format::Text => text::print(&picture, style),
+        Format::Outline => text::outline(&picture),
+        Format::Dot => dot::print(&picture),
+        Format::Mermaid => mermaid::print(&picture),
+        Format::Json => json::print(&picture),
+    }
+}
+
+/// What is shown of a plan.
+#[derive(Serialize)]
+struct Picture<'a> {
+    pipeline: &'a str,
+    pass: Pass,
+    nodes: Vec<Shape<'a>>,
+    edges: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<Cluster<'a>>,
+    #[serde(skip_serializing_if = "<[Cut]>::is_empty")]
+    wires: &'a [Cut],
+    dead_letter_queue: DeadLetters<'a>,
+    routes: Vec<Route<'a>>,
+    limits: Bounds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Totals<'a>>,
+}
+
+/// A node.
+#[derive(Serialize)]
+struct Shape<'a> {
+    /// Its number in the picture.
+    index: usize,
+    id: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugin: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    condition: Option<Terms<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    settings: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Cost>,
+}
+
+/// A condition.
+#[derive(Serialize)]
+struct Terms<'a> {
+    text: &'a str,
+    /// Whether it runs without building text.
+    native: bool,
+    /// Whether the verdicts of the step before are taken over.
+    as_before: bool,
+}
+
+/// An edge between two nodes of the picture.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+struct Line {
+    from: usize,
+    to: usize,
+    port: Port,
+    /// Why the stages of the two nodes are not one.
+    #[serde(skip)]
+    cut: Option<CutReason>,
+    /// What is known of the records that go along it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<Str>,
+    /// Whether more or else is known than before its first node: what drawings show.
+    #[serde(skip)]
+    reshaped: bool,
+}
+
+/// A stage around nodes of the picture.
+#[derive(Serialize)]
+struct Cluster<'a> {
+    id: usize,
+    name: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strips_in_flight: Option<u32>,
+    nodes: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct DeadLetters<'a> {
+    plugin: &'a str,
+    window_size: u64,
+    window_nack_threshold: u64,
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    replay_rows: usize,
+    held_bytes: usize,
+    queue_strips: usize,
+    queue_bytes: usize,
+}
+
+impl<'a> Picture<'a> {
+    fn of(compiled: &'a Compiled, pass: Pass, measured: Option<&'a Measured>) -> Self {
+        let graph = if pass == Pass::Lowered { &compiled.lowered } else { &compiled.rewritten };
+        let indices: Vec<NodeIndex> = match pass {
+            Pass::Fused => places::fused_nodes(graph),
+            Pass::Lowered | Pass::Rewritten => graph.node_indices().collect(),
+        };
+        let mut nodes: Vec<_> = indices.iter().enumerate().map(|(i, n)| Shape::of(i, &graph[*n])).collect();
+        let place = |node: NodeIndex| indices.binary_search(&node).ok();
+        let stages: &[StageSpec] = if pass == Pass::Fused { &compiled.stages.stages } else { &[] };
+        let stages: Vec<Cluster<'a>> = stages
+            .iter()
+            .zip(places::members(compiled, &indices))
+            .enumerate()
+            .map(|(id, (stage, members))| Cluster::of(id, stage, members))
+            .collect();
+        // The first step of a stage has none before it whose verdicts it could take over.
+        for first in stages.iter().filter_map(|stage| stage.nodes.first().copied()) {
+            if let Some(terms) = &mut nodes[first].condition {
+                terms.as_before = false;
+            }
+        }
+        if let Some(measured) = measured {
+            measured::note(&mut nodes, measured, &compiled.members, place);
+        }
+        let mut edges = match pass {
+            Pass::Fused => stage_lines(&Places::of(compiled), &compiled.cuts),
+            Pass::Lowered | Pass::Rewritten => graph_lines(graph, place),
+        };
+        let shapes: Vec<Option<Str>> = {
+            let shapes = flow::shapes(graph);
+            let text = |shape: &RecordShape| mask(&shape.to_string(), &compiled.secrets).into();
+            let known = |node: &NodeIndex| shapes.after(*node).filter(|shape| !shape.is_unknown());
+            indices.iter().map(|node| known(node).map(text)).collect()
+        };
+        for line in edges.iter_mut().filter(|line| line.port != Port::Failed) {
+            line.shape.clone_from(&shapes[line.from]);
+        }
+        let mut reshaped = vec![true; nodes.len()];
+        for line in edges.iter().filter(|line| line.port != Port::Failed && shapes[line.from] == shapes[line.to]) {
+            reshaped[line.to] = false;
+        }
+        edges.iter_mut().for_each(|line| line.reshaped = line.shape.is_some() && reshaped[line.from]);
+        let Limits { replay_rows, held_bytes, queue_bytes, queue_strips } = compiled.stages.limits;
+        let DeadLetterSpec { plugin, window_size, threshold, .. } = &compiled.stages.dead_letter;
+        Picture {
+            pipeline: &compiled.stages.pipeline,
+            pass,
+            nodes,
+            edges,
+            stages,
+            wires: if pass == Pass::Fused { &compiled.cuts } else { &[] },
+            dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
+            routes: route::all(&compiled.lowered, replay_rows),
+            limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
+            measured: measured.map(Totals::of),
+        }
+    }
+
+    /// Its pass and size: `fused plan, 6 stages`.
+    fn counted(&self) -> String {
+        let size = match self.stages.len() {
+            0 => format!("{} nodes", grouped(self.nodes.len() as u64)),
+            stages => format!("{} stages", grouped(stages as u64)),
+        };
+        format!("{} plan, {size}", self.pass.as_str())
+    }
+
+    /// The lines that records which do not fail go along.
+    fn ways(&self) -> impl Iterator<Item = &Line> {
+        self.edges.iter().filter(|line| line.port != Port::Failed)
+    }
+
+    /// The node that failed records go to.
+    fn dead_letter_node(&self) -> Option<&Shape<'a>> {
+        self.nodes.iter().find(|node| node.kind == DEAD_LETTER)
+    }
+}
+
+fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) -> Vec<Line> {
+    let mut lines: Vec<Line> = graph
+        .edge_references()
+        .filter_map(|edge| {
+            let (from, to) = (place(edge.source())?, place(edge.target())?);
+            Some(Line { port: edge.weight().port, ..Line::inside(from, to) })
+        })
+        .collect();
+    lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
+    lines
+}
+
+/// From step to step inside the stages, from stage to stage, and from each stage that can fail.
+fn stage_lines(places: &Places, cuts: &[Cut]) -> Vec<Line> {
+    let line = |edge: &EdgePlace| {
+        let line = Line::inside(edge.from, edge.to);
+        match edge.runs {
+            EdgeRuns::Inside(..) => line,
+            EdgeRuns::Wire(wire) => Line { cut: cuts.get(wire).map(|cut| cut.reason), ..line },
+            EdgeRuns::Failed(_) => Line { port: Port::Failed, ..line },
+        }
+    };
+    let mut lines: Vec<Line> = places.edges.iter().map(line).collect();
+    lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
+    lines
+}
+
+impl Line {
+    /// What diagrams write beside it: its port, why it is between two stages, what its records are like.
+    fn words(&self) -> Vec<String> {
+        let port = matches!(self.port, Port::Taken | Port::Skipped).then(|| self.port.as_str().to_owned());
+        let cut = self.cut.map(|reason| reason.to_string());
+        let shape = self.shown_shape().map(|shape| one_line(shape, 80, "…"));
+        port.into_iter().chain(cut).chain(shape).collect()
+    }
+
+    /// What a drawing says about the records that go along it.
+    fn shown_shape(&self) -> Option<&str> {
+        self.shape.as_deref().filter(|_| self.reshaped)
+    }
+
+    /// From one step of a stage to the next.
+    fn inside(from: usize, to: usize) -> Self {
+        Line { from, to, port: Port::Out, cut: None, shape: None, reshaped: false }
+    }
+}
+
+const DEAD_LETTER: &str = "dead-letter queue";
+
+impl<'a> Shape<'a> {
+    fn of(index: usize, node: &'a Node) -> Self {
+        let mut shape = Shape {
+            index,
+            id: &node.id,
+            kind: "",
+            plugin: None,
+            workers: None,
+            condition: None,
+            settings: node.settings.iter().map(|given| (&*given.name, &*given.shown)).collect(),
+            notes: Vec::new(),
+            measured: None,
+        };
+        match &node.kind {
+            NodeKind::Source(read) => {
+                (shape.kind, shape.plugin) = ("source", Some(&*read.plugin));
+                shape.notes.extend(reading(read));
+            }
+            NodeKind::Operator(operator) | NodeKind::Split(operator) => {
+                shape.kind = if matches!(node.kind, NodeKind::Split(_)) { "split" } else { "processor" };
+                shape.plugin = Some(&operator.plugin);
+                shape.workers = Some(operator.workers);
+                shape.condition = operator.guard.as_ref().map(Terms::of);
+            }
+            NodeKind::Branch(guard) => {
+                shape.kind = "branch";
+                shape.condition = Some(Terms::of(guard));
+            }
+            NodeKind::FanOut { copies } => {
+                shape.kind = "fan-out";
+                shape.notes.push(format!("a copy to each of {copies} destinations"));
+            }
+            NodeKind::Merge => {
+                shape.kind = "merge";
+                shape.notes.push("strips as they come".to_owned());
+            }
+            NodeKind::Destination(write) => {
+                (shape.kind, shape.plugin) = ("destination", Some(&*write.plugin));
+                shape.notes.push(writing(write));
+            }
+            NodeKind::DeadLetter(dead_letter) => {
+                (shape.kind, shape.plugin) = (DEAD_LETTER, Some(&*dead_letter.plugin));
+            }
+        }
+        shape
+    }
+}
+
+fn reading(read: &ReadSpec) -> Option<String> {
+    let rows = read.batch_rows?;
+    Some(match read.batch_delay {
+        Duration::ZERO => format!("batches of {} {}", grouped(rows as u64), plural(rows as u64, "record")),
+        delay => {
+            format!("batches of {} {} or after {delay:?}", grouped(rows as u64), plural(rows as u64, "record"))
+        }
+    })
+}
+
+fn writing(write: &WriteSpec) -> String {
+    let policy = write.destination.policy();
+    let rows = write.batch_rows.unwrap_or(policy.rows) as u64;
+    let mut text = format!("up to {} {} a write", grouped(rows), plural(rows, "record"));
+    match write.batch_delay.unwrap_or(policy.linger) {
+        Duration::ZERO => {}
+        delay => text.push_str(&format!(", waits {delay:?} for more")),
+    }
+    if let Some(rate) = write.rate {
+        text.push_str(&format!(", {rate} records a second"));
+    }
+    text
+}
+
+impl<'a> Terms<'a> {
+    fn of(guard: &'a Guard) -> Self {
+        Terms { text: guard.written.written(), native: guard.condition.is_native(), as_before: guard.as_before }
+    }
+}
+
+impl<'a> Cluster<'a> {
+    fn of(id: usize, stage: &'a StageSpec, nodes: Vec<usize>) -> Self {
+        let (kind, workers, strips_in_flight) = match &stage.kind {
+            StageKind::Read(_) => ("read", None, None),
+            StageKind::Chain(_) => ("chain", None, None),
+            StageKind::Parallel { workers, .. } => ("parallel", Some(*workers), None),
+            StageKind::Async { in_flight, .. } => ("async", None, Some(*in_flight)),
+            StageKind::Isolate { workers, .. } => ("isolate", Some(*workers), None),
+            StageKind::Write(_) => ("write", None, None),
+        };
+        Cluster { id, name: &stage.name, kind, workers, strips_in_flight, nodes }
+    }
+
+    /// Its number, kind and width in one line: `S2 parallel ×4`.
+    fn title(&self, times: char) -> String {
+        let mut title = format!("S{} {}", self.id, self.kind);
+        match (self.workers, self.strips_in_flight) {
+            (Some(workers), _) if workers > 1 => title.push_str(&format!(" {times}{workers}")),
+            (_, Some(strips)) => title.push_str(&format!(", {strips} strips in flight")),
+            _ => {}
+        }
+        title
+    }
+}
+
+impl DeadLetters<'_> {
+    /// What happens when records fail.
+    fn rule(&self) -> String {
+        match (self.window_size, self.window_nack_threshold) {
+            (0, _) => "failures never stop the pipeline".to_owned(),
+            (_, 0) => "the first failure stops the pipeline".to_owned(),
+            (window, threshold) => format!(
+                "more than {} {} among the last {} {} stop the pipeline",
+                grouped(threshold),
+                plural(threshold, "failure"),
+                grouped(window),
+                plural(window, "record")
+            ),
+        }
+    }
+}
+
+impl Bounds {
+    /// What the queues and the pipeline hold at most.
+    fn sentence(&self) -> String {
+        format!(
+            "queues between stages hold {} strips and {}, the pipeline {}",
+            self.queue_strips,
+            bytes(self.queue_bytes),
+            bytes(self.held_bytes)
+        )
+    }
+}
+
+/// A text on one line of at most `most` characters: white space collapsed, control characters escaped.
+fn one_line(text: &str, most: usize, ellipsis: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(most * 4));
+    let words = text.split_whitespace().flat_map(|word| [" ", word]).skip(1);
+    let escaped = words.flat_map(str::chars).flat_map(|c| {
+        let (plain, control) = if c.is_control() { (None, Some(c.escape_default())) } else { (Some(c), None) };
+        plain.into_iter().chain(control.into_iter().flatten())
+    });
+    for (length, c) in escaped.enumerate() {
+        if length == most {
+            line.push_str(ellipsis);
+            break;
+        }
+        line.push(c);
+    }
+    line
+}
+
+/// A number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes in the largest unit that divides it.
+fn bytes(number: usize) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units.iter().find(|(_, shift)| number > 0 && number.is_multiple_of(1 << shift));
+    match unit {
+        Some((name, shift)) => format!("{} {name}", grouped((number >> shift) as u64)),
+        None => format!("{} B", grouped(number as u64)),
+    }
+}

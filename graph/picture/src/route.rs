@@ -1,0 +1,189 @@
+//! What a pipeline promises on each way from a source to a destination.
+
+use anabranch_graph::plan::graph::{NodeKind, PlanGraph, predecessors};
+use anabranch_plugin::destination::Retry;
+use anabranch_plugin::operator::Fan;
+use anabranch_record::phrase::plural;
+use petgraph::stable_graph::NodeIndex;
+use serde::Serialize;
+
+use super::{Picture, grouped};
+
+/// A way from a source to a destination.
+#[derive(Serialize)]
+pub(super) struct Route<'a> {
+    pub(super) source: &'a str,
+    pub(super) destination: &'a str,
+    pub(super) delivery: Delivery,
+    /// Order is a promise per partition of the source; a dead-lettered record leaves a gap.
+    pub(super) order: &'static str,
+    pub(super) replay: Replay,
+}
+
+/// How often a record arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Delivery {
+    /// Once, and again after a crash or a retry.
+    AtLeastOnce,
+    /// Once; a write whose outcome is unknown is not repeated, the pipeline recovers from its stored positions.
+    AtLeastOnceUnrepeated,
+    /// Once, and again after a crash: beside other destinations, and the source may replay other records.
+    #[serde(rename = "at-least-once")]
+    AtLeastOnceInexact,
+    /// Once: the destination stores the position with the data.
+    EffectivelyOnce,
+}
+
+/// What comes again after a crash.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Replay {
+    /// Most source records of a partition.
+    pub(super) records: usize,
+    /// Most records that arrive here for one of the source; absent where there is no bound.
+    pub(super) copies: Option<u64>,
+}
+
+/// All ways, by source, then by destination. O(sources × nodes).
+pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
+    let indices: Vec<NodeIndex> = plan.node_indices().collect();
+    let mut routes = Vec::new();
+    for &source in indices.iter().filter(|n| matches!(plan[**n].kind, NodeKind::Source(_))) {
+        let arriving = copies(plan, &indices, source);
+        let is_end = |(index, copies): &(&NodeIndex, &Option<Copies>)| {
+            copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
+        };
+        let destinations = indices.iter().zip(&arriving).filter(is_end).count();
+        let exact = matches!(&plan[source].kind, NodeKind::Source(read) if read.source.replays_exactly());
+        for (&index, copies) in indices.iter().zip(arriving) {
+            let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
+            let delivery = match write.destination.policy().retry {
+                Retry::Idempotent => Delivery::AtLeastOnce,
+                Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
+                // With several destinations the run resumes where the slowest is, and what the others have can only be
+                // told by its number.
+                Retry::Transactional if destinations > 1 && !exact => Delivery::AtLeastOnceInexact,
+                Retry::Transactional => Delivery::EffectivelyOnce,
+            };
+            let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
+            routes.push(Route {
+                source: &plan[source].id,
+                destination: &plan[index].id,
+                delivery,
+                order: "kept-per-partition",
+                replay: Replay { records, copies: copies.0 },
+            });
+        }
+    }
+    routes
+}
+
+/// How many records of one may be at a place; `None` = any number.
+#[derive(Clone, Copy)]
+struct Copies(Option<u64>);
+
+/// For each node, what one record of a source becomes at most; `None` where none arrives. Indices are in
+/// topological order: lowering adds a node after those before it.
+fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Option<Copies>> {
+    let mut emitted: Vec<Option<Copies>> = Vec::with_capacity(indices.len());
+    for &index in indices {
+        let arriving = predecessors(plan, index)
+            .into_iter()
+            .filter_map(|(_, from)| indices.binary_search(&from).ok().and_then(|at| emitted.get(at).copied().flatten()))
+            .reduce(|a, b| Copies(a.0.zip(b.0).map(|(a, b)| a.max(b))));
+        let arriving = if index == source { Some(Copies(Some(1))) } else { arriving };
+        let fan = plan[index].kind.operator().map(|operator| operator.signature.fan);
+        emitted.push(arriving.map(|copies| match fan {
+            Some(Fan::Many) => Copies(None),
+            Some(Fan::Copies(n)) => Copies(copies.0.and_then(|c| c.checked_mul(u64::from(n.max(1))))),
+            _ => copies,
+        }));
+    }
+    emitted
+}
+
+impl Route<'_> {
+    /// Whether two ways are promised the same.
+    fn promises_as(&self, other: &Route<'_>) -> bool {
+        self.delivery == other.delivery && self.replay == other.replay
+    }
+
+    /// How often, and in which order.
+    pub(super) fn guarantee(&self) -> &'static str {
+        match self.delivery {
+            Delivery::AtLeastOnce => "at least once, in the order of each source partition",
+            Delivery::AtLeastOnceUnrepeated => {
+                "at least once, in the order of each source partition; a write whose outcome is unknown is \
+                 repeated only by recovery"
+            }
+            Delivery::AtLeastOnceInexact => {
+                "at least once, in the order of each source partition; transactions make it effectively once only \
+                 where the source has no other destination, or replays exactly"
+            }
+            Delivery::EffectivelyOnce => "effectively once, in the order of each source partition",
+        }
+    }
+
+    /// What comes again after a crash.
+    pub(super) fn duplicates(&self) -> String {
+        let records = self.replay.records as u64;
+        let rows = format!("{} {}", grouped(records), plural(records, "record"));
+        match self.replay.copies {
+            _ if records == 0 => "after a crash nothing comes twice".to_owned(),
+            Some(1) => format!("after a crash at most {rows} of a partition come again"),
+            Some(copies) => format!(
+                "after a crash at most {rows} of a partition come again, {} copies of each: {} in all",
+                grouped(copies),
+                grouped(records.saturating_mul(copies))
+            ),
+            None => format!(
+                "after a crash at most {rows} of a partition come again, each with all its pieces: \
+                 copies are unbounded"
+            ),
+        }
+    }
+}
+
+/// What is promised, as a row of a table.
+pub(super) struct Promise {
+    pub(super) way: String,
+    pub(super) guarantee: String,
+    pub(super) duplicates: String,
+}
+
+impl Picture<'_> {
+    /// One row per promise, with the ways that it is made for; the last says what becomes of records that fail, with
+    /// the mark by which they leave their nodes. O(routes²) for routes that differ.
+    pub(super) fn promises(&self) -> Vec<Promise> {
+        // First all destinations of a source with the same promise, then all sources with the same destinations.
+        let mut ways: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
+        for route in &self.routes {
+            let same =
+                ways.iter_mut().find(|(sources, _, other)| sources[..] == [route.source] && other.promises_as(route));
+            match same {
+                Some((_, destinations, _)) => destinations.push(route.destination),
+                None => ways.push((vec![route.source], vec![route.destination], route)),
+            }
+        }
+        let mut rows: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
+        for (sources, destinations, route) in ways {
+            let same = rows.iter_mut().find(|(_, others, other)| *others == destinations && other.promises_as(route));
+            match same {
+                Some((all, ..)) => all.extend(sources),
+                None => rows.push((sources, destinations, route)),
+            }
+        }
+        let promise = |(sources, destinations, route): (Vec<&str>, Vec<&str>, &Route<'_>)| Promise {
+            way: format!("{} → {}", sources.join(", "), destinations.join(", ")),
+            guarantee: route.guarantee().to_owned(),
+            duplicates: route.duplicates(),
+        };
+        let mut promises: Vec<Promise> = rows.into_iter().map(promise).collect();
+        promises.push(Promise {
+            way: format!("○ failed records → {}", self.dead_letter_queue.plugin),
+            guarantee: self.dead_letter_queue.rule(),
+            duplicates: String::new(),
+        });
+        promises
+    }
+}

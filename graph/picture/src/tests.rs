@@ -1,0 +1,4 @@
+mod files;
+mod pictures;
+mod places;
+mod same;

@@ -1,0 +1,776 @@
+//! Settings checked against a specification: typed, with defaults filled in.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anabranch_record::near::{did_you_mean, slip};
+use anabranch_record::reference::{Reference, ReferenceError};
+use anabranch_record::text::Str;
+use anabranch_template::{MissingKey, Template, TemplateError};
+
+use crate::diagnostic::{Diagnostic, Diagnostics, Span};
+use crate::secret::MASKED_FROM;
+use crate::secret::expressions;
+use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
+use crate::settings::Settings;
+use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
+use crate::written::{Content, Written};
+
+/// The values of a plugin's parameters. Built only by [`Arguments::parse`], so every value has passed the
+/// type and the validations its parameter declares.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    values: BTreeMap<Str, Argument>,
+    /// Names of settings that were given blank; a default may stand for them among the values.
+    blank: BTreeSet<Str>,
+    span: Span,
+}
+
+#[derive(Clone, Debug)]
+struct Argument {
+    written: Written,
+    secret: bool,
+    is_default: bool,
+    typed: Typed,
+}
+
+#[derive(Clone, Debug)]
+enum Typed {
+    Text,
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Duration(Duration),
+    Bytes(u64),
+    List(Vec<Str>),
+    Reference(Reference),
+    Template(Template),
+}
+
+impl Arguments {
+    /// Checks settings and fills in defaults.
+    ///
+    /// # Errors
+    /// Every unknown, missing or ill-typed setting, at its place; paths are relative to the settings (`/field`).
+    pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
+        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
+        let mut findings = Diagnostics::new();
+        let mut given: BTreeMap<Str, Span> = BTreeMap::new();
+        let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
+        let mut free: Option<Vec<&str>> = None;
+        // If a misspelt setting stands for a required one, the required one is not reported as missing as well.
+        let mut meant: BTreeSet<&str> = BTreeSet::new();
+        for setting in &settings.entries {
+            let name = setting.name.value.trim();
+            if name.is_empty() && !setting.value.value().trim().is_empty() {
+                let (finding, parameter) = unnamed(specification, &setting.value);
+                findings.push(finding);
+                meant.extend(parameter);
+                continue;
+            }
+            let Some(parameter) = specification.parameter(name) else {
+                let free = free.get_or_insert_with(|| not_given(specification, settings));
+                let finding = unknown(specification, name, setting.name.span).with_path(pointer(name));
+                meant.extend(slip(name, free.iter().copied()));
+                findings.push(finding.with_slip(setting.name.span, name, free.iter().copied()));
+                continue;
+            };
+            let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
+            if let Some(first) = given.insert(name.clone(), setting.name.span) {
+                findings.push(
+                    Diagnostic::error("settings.duplicate", format!("{name:?} is set twice under different names"))
+                        .with_span(setting.name.span)
+                        .with_related(first, "set here already")
+                        .with_path(pointer(&setting.name.value)),
+                );
+                continue;
+            }
+            let is_blank = setting.value.value().trim().is_empty();
+            if is_blank && !(parameter.blank && setting.value.is_given()) {
+                arguments.blank.insert(name);
+                continue;
+            }
+            match type_check(parameter, &name, setting.value.clone()) {
+                Ok(argument) => {
+                    arguments.values.insert(name, argument);
+                }
+                Err(found) => {
+                    findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&setting.name.value))));
+                    ill_typed.insert(name);
+                }
+            }
+        }
+        for parameter in &specification.parameters {
+            let name = &parameter.name;
+            if name.contains('*') || arguments.values.contains_key(name) || ill_typed.contains(name) {
+                continue;
+            }
+            let empty = given.get(name).copied();
+            if let Some(default) = &parameter.default {
+                let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
+                match type_check(parameter, &parameter.name, default) {
+                    Ok(argument) => {
+                        arguments.values.insert(parameter.name.clone(), Argument { is_default: true, ..argument });
+                    }
+                    Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
+                }
+            } else if parameter.is_required() && !meant.contains(name.as_str()) {
+                let blank = settings.entries.iter().find(|setting| {
+                    setting.name.span == empty.unwrap_or_default() && setting.value.is_given() && empty.is_some()
+                });
+                let mut message = format!("{:?} is required by {}", parameter.name, specification.name);
+                let hint = match blank {
+                    Some(setting) if setting.value.written().contains("${") => {
+                        message.push_str(", and the variable in it is empty");
+                        "set the variable, or write `${NAME:-default}`".to_owned()
+                    }
+                    Some(_) => {
+                        message.push_str(", and its value is empty");
+                        format!("{}: {}", parameter.name, parameter.description)
+                    }
+                    None => format!("{}: {}", parameter.name, parameter.description),
+                };
+                findings.push(
+                    Diagnostic::error("settings.required", message)
+                        .with_span(empty.unwrap_or(settings.span))
+                        .with_hint(hint)
+                        .with_path(pointer(&parameter.name)),
+                );
+            }
+        }
+        if findings.has_errors() { Err(findings) } else { Ok(arguments) }
+    }
+
+    fn typed(&self, name: &str) -> Option<&Typed> {
+        self.values.get(name).map(|a| &a.typed)
+    }
+
+    /// Whether the parameter has a value, given or by default.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// True if the parameter has a value other than `false` and zero.
+    pub fn is_on(&self, name: &str) -> bool {
+        match self.typed(name) {
+            None | Some(Typed::Bool(false) | Typed::Int(0) | Typed::Bytes(0)) => false,
+            Some(Typed::Float(value)) => *value != 0.0,
+            Some(Typed::Duration(value)) => !value.is_zero(),
+            Some(_) => true,
+        }
+    }
+
+    /// Whether the setting is given with nothing in it, where that means something else than its absence. The value
+    /// is then the default.
+    pub fn is_blank(&self, name: &str) -> bool {
+        self.blank.contains(name)
+    }
+
+    /// The text of any parameter.
+    pub fn text(&self, name: &str) -> Option<&Str> {
+        self.values.get(name).map(|a| a.written.value())
+    }
+
+    /// The file that a parameter names, where it was read together with the pipeline file.
+    pub fn content(&self, name: &str) -> Option<&Content> {
+        self.values.get(name).and_then(|argument| argument.written.content())
+    }
+
+    /// True if no variable stands in the value of a parameter: it is the same wherever the pipeline runs.
+    pub fn is_constant(&self, name: &str) -> bool {
+        self.values.get(name).is_none_or(|argument| argument.written.is_verbatim())
+    }
+
+    /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting
+    /// that is given blank is a blank text.
+    pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
+        let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
+        let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
+        let mut all: Vec<_> = given.map(|(name, argument)| (name, argument.written.clone())).chain(blank).collect();
+        all.sort_by_key(|(name, _)| *name);
+        all.into_iter()
+    }
+
+    /// What was written, for showing: `${NAME}` stays, credentials and passwords in URLs are masked.
+    pub fn shown(&self, name: &str) -> Option<Str> {
+        self.values.get(name).map(|a| {
+            let written = a.written.written();
+            // Without a variable, the file holds the credential itself.
+            if a.secret && expressions(written).next().is_none() {
+                return Str::from_static("***");
+            }
+            let open = if a.secret { without_defaults(written) } else { Cow::Borrowed(written.as_str()) };
+            let shown = without_passwords(&open);
+            if *shown == **written { written.clone() } else { shown.into_owned().into() }
+        })
+    }
+
+    /// Names and shown values of everything that has a value, in name order.
+    pub fn iter_shown(&self) -> impl Iterator<Item = (&Str, Str)> {
+        self.values.keys().filter_map(|name| Some((name, self.shown(name)?)))
+    }
+
+    /// Texts of [`MASKED_FROM`] bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
+    /// whole credentials, passwords in URLs.
+    pub fn secrets(&self) -> impl Iterator<Item = Str> {
+        let of = |a: &Argument| {
+            let whole = a.secret.then(|| a.written.value().clone());
+            let password = password(a.written.value()).map(Str::from);
+            let defaults = literal_defaults(a.written.written(), a.secret).map(Str::from);
+            a.written.substituted().cloned().chain(whole).chain(password).chain(defaults).collect::<Vec<_>>()
+        };
+        self.values.values().flat_map(of).filter(|text| text.len() >= MASKED_FROM)
+    }
+
+    /// Where the value stands; the settings' place where it is a default.
+    pub fn span(&self, name: &str) -> Span {
+        self.values.get(name).map_or(self.span, |a| a.written.span())
+    }
+
+    /// Where `len` bytes at `offset` of the value stand, as [`Written::place`] knows it.
+    pub fn place(&self, name: &str, offset: usize, len: usize) -> Span {
+        self.values.get(name).map_or(self.span, |a| a.written.place(offset, len))
+    }
+
+    /// The value of an [`ParameterKind::Int`].
+    pub fn int(&self, name: &str) -> Option<i64> {
+        match self.typed(name)? {
+            Typed::Int(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of an [`ParameterKind::Int`] that its validations keep at 0 or above.
+    pub fn size(&self, name: &str) -> Option<usize> {
+        self.int(name).and_then(|v| usize::try_from(v).ok())
+    }
+
+    /// The value of a [`ParameterKind::Float`].
+    pub fn float(&self, name: &str) -> Option<f64> {
+        match self.typed(name)? {
+            Typed::Float(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Bool`].
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        match self.typed(name)? {
+            Typed::Bool(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Duration`].
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        match self.typed(name)? {
+            Typed::Duration(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Bytes`].
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        match self.typed(name)? {
+            Typed::Bytes(v) => Some(*v),
+            _ => None,
+        }
+    }
+
+    /// The items of a [`ParameterKind::List`]; empty where there is no value.
+    pub fn list(&self, name: &str) -> &[Str] {
+        match self.typed(name) {
+            Some(Typed::List(items)) => items,
+            _ => &[],
+        }
+    }
+
+    /// The value of a [`ParameterKind::Reference`].
+    pub fn reference(&self, name: &str) -> Option<&Reference> {
+        match self.typed(name)? {
+            Typed::Reference(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The value of a [`ParameterKind::Template`].
+    pub fn template(&self, name: &str) -> Option<&Template> {
+        match self.typed(name)? {
+            Typed::Template(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Compiles the text of a parameter that is a template only under some other setting; an absent one is empty.
+    ///
+    /// # Errors
+    /// Why it does not compile, at its place and without the values of variables.
+    pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostics> {
+        let text = self.text(name).map_or("", Str::as_str);
+        Template::parse(text, missing).map_err(|error| {
+            let finding = match self.values.get_key_value(name) {
+                Some((name, argument)) => invalid_template(name, &argument.written, error),
+                None => Diagnostic::error("settings.invalid_template", error.message).with_span(self.span),
+            };
+            finding.with_path(format!("/{name}")).into()
+        })
+    }
+
+    /// Names of the values that fit a pattern with `*`, in name order: `collections.*.operations`.
+    pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
+        self.values.keys().filter(move |name| matches_pattern(pattern, name))
+    }
+}
+
+/// The JSON pointer of a setting, relative to the settings.
+fn pointer(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+/// A text in place of settings: the one that has to be given is meant, or the only one.
+fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnostic, Option<&'a str>) {
+    let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
+        .with_span(written.span());
+    let mut required = specification.parameters.iter().filter(|parameter| parameter.is_required());
+    let parameter = match (required.next(), required.next()) {
+        (Some(parameter), None) => parameter,
+        _ => {
+            let first = specification.parameters.first().map_or("name", |parameter| parameter.name.as_str());
+            return (
+                finding.with_hint(format!("settings are names with values, as `settings: {{ {first}: … }}`")),
+                None,
+            );
+        }
+    };
+    let becomes = format!("{{ {}: {} }}", parameter.name, written.written());
+    let plain = !written.written().contains(['{', '}', '[', ']', ',', '#', '\'', '"', '\n']);
+    let finding = finding.with_hint(format!("write `settings: {becomes}`"));
+    let finding = match plain {
+        true => finding.with_fix(written.span(), written.written().as_str(), becomes),
+        false => finding,
+    };
+    (finding, Some(parameter.name.as_str()))
+}
+
+/// The word of ours for a type that has another name elsewhere.
+fn elsewhere(word: &str) -> Option<&'static str> {
+    match word.to_ascii_lowercase().as_str() {
+        "integer" | "long" | "bigint" | "int32" | "int64" => Some("int"),
+        "boolean" => Some("bool"),
+        "number" | "double" | "decimal" | "float32" | "float64" | "real" => Some("float"),
+        "text" | "str" | "varchar" => Some("string"),
+        "timestamp" | "datetime" | "date" => Some("time"),
+        "json" => Some("recfmt/json"),
+        "raw" => Some("recfmt/raw"),
+        _ => None,
+    }
+}
+
+/// The first of several texts that ends in the same part as this one: `recfmt/json` for `raw/json`.
+fn of_the_same_end<'a>(text: &str, texts: &'a [Str]) -> Option<&'a str> {
+    let (_, end) = text.rsplit_once('/')?;
+    texts.iter().map(Str::as_str).find(|other| other.rsplit_once('/').is_some_and(|(_, other)| other == end))
+}
+
+/// Fields of processors and dead-letter queues that look like settings of their plugins.
+const BESIDE_THE_PLUGIN: [&str; 5] = ["workers", "condition", "processors", "window-size", "window-nack-threshold"];
+
+fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
+    let names = || specification.parameters.iter().map(|p| p.name.as_str());
+    let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
+        .with_span(span);
+    if let Some(above) = BESIDE_THE_PLUGIN.iter().find(|above| **above == name) {
+        return finding.with_hint(format!("{above:?} stands beside \"plugin\", not in \"settings\""));
+    }
+    match did_you_mean(name, names()) {
+        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
+        None if specification.parameters.is_empty() => {
+            finding.with_hint(format!("{} takes no settings", specification.name))
+        }
+        None => finding.with_hint(format!("it takes: {}", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Argument, Diagnostics> {
+    let span = written.span();
+    // What the file says, never what a variable holds.
+    let shown = || {
+        if parameter.is_secret(name) || written.is_substituted() {
+            format!("the value of {name:?}")
+        } else {
+            format!("{:?}", written.value())
+        }
+    };
+    let invalid = |what: String| Diagnostics::from(Diagnostic::error("settings.invalid", what).with_span(span));
+    let text = written.value().trim();
+    let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
+    let typed = match parameter.kind {
+        ParameterKind::File if written.value().contains('\n') => {
+            let hint = "a block (`|` or `>`) keeps its line feed: write the path behind the name of the setting";
+            let finding = Diagnostic::error("settings.invalid", format!("{name}: the path holds a line feed"));
+            return Err(finding.with_span(span).with_hint(hint).into());
+        }
+        ParameterKind::Text | ParameterKind::File => Typed::Text,
+        ParameterKind::Int => Typed::Int(text.parse().map_err(|_| not_a("an integer"))?),
+        ParameterKind::Float => {
+            Typed::Float(text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| not_a("a number"))?)
+        }
+        ParameterKind::Bool => Typed::Bool(parse_bool(text).ok_or_else(|| not_a("a boolean (true or false)"))?),
+        ParameterKind::Duration => {
+            Typed::Duration(parse_duration(text).ok_or_else(|| not_a("a duration (as 100ms, 5s, 1h30m)"))?)
+        }
+        ParameterKind::Bytes => Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (as 1000, 64KiB, 8MB)"))?),
+        ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
+        ParameterKind::Reference => {
+            Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, &e))?)
+        }
+        ParameterKind::Template => Typed::Template(
+            Template::parse(written.value(), MissingKey::NoValue).map_err(|e| invalid_template(name, &written, e))?,
+        ),
+    };
+    let number = match &typed {
+        Typed::Int(v) => Some(*v as f64),
+        Typed::Float(v) => Some(*v),
+        Typed::Bytes(v) => Some(*v as f64),
+        Typed::Duration(v) => Some(v.as_secs_f64()),
+        _ => None,
+    };
+    let items: &[Str] = match &typed {
+        Typed::List(items) => items,
+        _ => std::slice::from_ref(written.value()),
+    };
+    let list = |texts: &[Str]| texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ");
+    for validation in &parameter.validations {
+        match validation {
+            Validation::Required => {}
+            Validation::GreaterThan(bound) if number.is_some_and(|v| v <= *bound) => {
+                let least = match parameter.kind {
+                    ParameterKind::Int | ParameterKind::Bytes => format!("at least {}", bound + 1.0),
+                    _ => format!("greater than {bound}"),
+                };
+                return Err(invalid(format!("{name}: {} must be {least}", shown())));
+            }
+            Validation::LessThan(bound) if number.is_some_and(|v| v >= *bound) => {
+                let most = match parameter.kind {
+                    ParameterKind::Int | ParameterKind::Bytes => format!("at most {}", bound - 1.0),
+                    _ => format!("less than {bound}"),
+                };
+                return Err(invalid(format!("{name}: {} must be {most}", shown())));
+            }
+            Validation::OneOf(texts) => {
+                if let Some(bad) = items.iter().find(|item| !texts.contains(item)) {
+                    let finding = Diagnostic::error(
+                        "settings.invalid",
+                        format!("{name}: {} is not one of {}", shown(), list(texts)),
+                    )
+                    .with_span(span);
+                    let meant = elsewhere(bad).filter(|meant| texts.iter().any(|text| text == meant));
+                    let finding = match meant {
+                        _ if parameter.is_secret(name) || written.is_substituted() => finding,
+                        Some(meant) => finding.with_fix(span, bad.as_str(), meant),
+                        None => finding.with_slip(span, bad, texts.iter().map(Str::as_str)),
+                    };
+                    let longer = || {
+                        let mut longer = texts.iter().map(Str::as_str).filter(|text| {
+                            text.strip_prefix(bad.as_str()).is_some_and(|rest| rest.starts_with(['-', '_', '/']))
+                        });
+                        longer.next().filter(|_| longer.next().is_none())
+                    };
+                    let near = meant.or_else(longer);
+                    let near = near.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str)));
+                    return Err(match near.or_else(|| of_the_same_end(bad, texts)) {
+                        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
+                        None => finding,
+                    }
+                    .into());
+                }
+            }
+            Validation::NotOneOf(texts) if items.iter().any(|item| texts.contains(item)) => {
+                return Err(invalid(format!("{name}: {} must not be one of {}", shown(), list(texts))));
+            }
+            Validation::Matches(pattern)
+                if regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(written.value())) =>
+            {
+                return Err(invalid(format!("{name}: {} does not match {pattern}", shown())));
+            }
+            Validation::Within(roots) => {
+                let Typed::Reference(reference) = &typed else { continue };
+                let inside = |root: &Str| {
+                    reference
+                        .as_str()
+                        .strip_prefix(root.as_str())
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+                };
+                if !roots.iter().any(inside) {
+                    return Err(invalid(format!("{name}: {} must refer to {}", shown(), list(roots))));
+                }
+            }
+            _ => {}
+        }
+    }
+    let secret = parameter.is_secret(name);
+    Ok(Argument { written, secret, is_default: false, typed })
+}
+
+/// The message quotes the text, so a substituted one is not described.
+fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
+    const CODE: &str = "settings.invalid_reference";
+    if written.is_substituted() {
+        return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
+            .with_span(written.span())
+            .with_hint("as .Payload.After.name, .Key, .Metadata[\"a.b\"]");
+    }
+    let finding = Diagnostic::error(CODE, format!("{name}: {error}")).with_span(written.span());
+    let finding = match error.meant() {
+        Some(meant) => finding.with_fix(written.span(), written.value().trim(), meant),
+        None => finding,
+    };
+    match error.hint() {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}
+
+fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
+    let again = |text: &str| Template::parse(text, MissingKey::NoValue).err();
+    not_compiled("settings.invalid_template", written, error, again, |error| match error {
+        Some(message) => format!("{name}: {message}"),
+        None => format!("{name}: the template does not compile once its variables are replaced"),
+    })
+}
+
+/// The text with a number in the place of each variable, and the first variable that stands there without quotes.
+fn without_variables(written: &str) -> (String, Option<&str>) {
+    let mut text = String::with_capacity(written.len());
+    let (mut from, mut bare) = (0, None);
+    for at in crate::secret::expressions(written) {
+        let (before, after) = (&written[..at.start], &written[at.end..]);
+        let is_apart = before.ends_with([' ', '(']) && after.starts_with([' ', ')', '}', '|']);
+        let inside = before.rfind("{{").is_some_and(|open| !before[open..].contains("}}"));
+        text.push_str(&written[from..at.start]);
+        text.push('0');
+        from = at.end;
+        if is_apart && inside {
+            bare = bare.or(Some(&written[at]));
+        }
+    }
+    text.push_str(&written[from..]);
+    (text, bare)
+}
+
+/// The finding about a text that does not compile, at the place of the error. Its message quotes parts of the text: with
+/// substituted values it is shown only if `again` gives an error for the text without them, too; otherwise `message`
+/// is given none.
+pub fn not_compiled(
+    code: &'static str,
+    written: &Written,
+    error: TemplateError,
+    again: impl FnOnce(&str) -> Option<TemplateError>,
+    message: impl FnOnce(Option<&str>) -> String,
+) -> Diagnostic {
+    let place = written.place(error.offset, error.len);
+    let correction = error.correction.clone();
+    let (plain, bare) = without_variables(written.written());
+    let error = if written.is_substituted() { again(&plain) } else { Some(error) };
+    let hint = match (&error, bare) {
+        (Some(error), _) => error.hint.clone(),
+        (None, Some(bare)) => Some(format!("a text stands in quotes: write \"{bare}\"")),
+        (None, None) => Some("does a value hold quotes or braces?".to_owned()),
+    };
+    let message = message(error.as_ref().map(|error| error.message.as_str()));
+    let finding = Diagnostic::error(code, message).with_span(place);
+    let finding = match correction {
+        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
+        None => finding,
+    };
+    match hint {
+        Some(hint) => finding.with_hint(hint),
+        None => finding,
+    }
+}
+
+/// Go's `strconv.ParseBool` set.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Go's `time.ParseDuration`, without negative spans: `1h2m3.5s`, `100ms`, `0`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut nanos = 0f64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|n| *n > 0)?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        nanos += number
+            * match &rest[..unit] {
+                "ns" => 1.0,
+                "us" | "µs" | "μs" => 1e3,
+                "ms" => 1e6,
+                "s" => 1e9,
+                "m" => 60e9,
+                "h" => 3600e9,
+                _ => return None,
+            };
+        rest = &rest[unit..];
+    }
+    (!text.is_empty() && nanos <= i64::MAX as f64).then(|| Duration::from_nanos(nanos.round() as u64))
+}
+
+/// A number of bytes with an optional unit: `1000`, `64KiB`, `8MB`.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit: u64 = match text[digits..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "KB" | "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+/// Names of parameters that could be meant by a name that is none: those that are not given.
+fn not_given<'a>(specification: &'a Specification, settings: &Settings) -> Vec<&'a str> {
+    let given: BTreeSet<&str> = settings.entries.iter().map(|setting| setting.name.value.trim()).collect();
+    let names = specification.parameters.iter().map(|parameter| parameter.name.as_str());
+    names.filter(|name| !name.contains('*') && !given.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specification() -> Specification {
+        Specification::builtin("demo", "For tests.")
+            .with(
+                Parameter::new("count", ParameterKind::Int, "How many.")
+                    .required()
+                    .validate(Validation::GreaterThan(0.0)),
+            )
+            .with(Parameter::new("mode", ParameterKind::Text, "How.").default_value("fast").one_of(&["fast", "slow"]))
+            .with(Parameter::new("token", ParameterKind::Text, "Key.").secret())
+            .with(Parameter::new("options.*", ParameterKind::Text, "Types.").one_of(&["int", "string"]))
+    }
+
+    #[test]
+    fn a_required_setting_that_is_wrong_is_not_missing_too() {
+        assert_eq!(messages(&[("count", "many")]), ["count: \"many\" is not an integer"]);
+    }
+
+    fn messages(pairs: &[(&str, &str)]) -> Vec<String> {
+        match Arguments::parse(&specification(), &Settings::from_pairs(pairs.iter().copied())) {
+            Ok(_) => Vec::new(),
+            Err(findings) => findings.into_iter().map(|d| d.message).collect(),
+        }
+    }
+
+    #[test]
+    fn defaults_are_filled_in() {
+        let arguments = Arguments::parse(
+            &specification(),
+            &Settings::from_pairs([("count", " 3 "), ("mode", " "), ("options.id", "int")]),
+        )
+        .unwrap();
+        assert_eq!((arguments.int("count"), arguments.text("mode").unwrap().as_str()), (Some(3), "fast"));
+        assert_eq!(arguments.matching("options.*").map(Str::as_str).collect::<Vec<_>>(), ["options.id"]);
+        assert!(!arguments.has("token"));
+    }
+
+    #[test]
+    fn what_is_given_is_told_from_defaults() {
+        let settings = Settings::from_pairs([("token", " "), ("count", "3"), ("options.id", "int")]);
+        let arguments = Arguments::parse(&specification(), &settings).unwrap();
+        let given: Vec<(String, String)> =
+            arguments.given().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
+        let expected = [("count", "3"), ("options.id", "int"), ("token", "")];
+        assert_eq!(given, expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    }
+
+    #[test]
+    fn every_problem_is_found() {
+        assert_eq!(
+            messages(&[("mode", "quick"), ("cuont", "1"), ("options.id", "uuid")]),
+            [
+                "mode: \"quick\" is not one of fast, slow",
+                "demo has no parameter \"cuont\"",
+                "options.id: \"uuid\" is not one of int, string",
+            ],
+            "what is misspelt is not missing too"
+        );
+        assert_eq!(messages(&[("mode", "slow")]), ["\"count\" is required by demo"]);
+        assert_eq!(messages(&[("count", "0")]), ["count: \"0\" must be at least 1"]);
+        assert_eq!(messages(&[("count", "x")]), ["count: \"x\" is not an integer"]);
+    }
+
+    #[test]
+    fn what_stands_beside_the_plugin_is_sent_there() {
+        let settings = Settings::from_pairs([("count", "1"), ("workers", "2")]);
+        let found = Arguments::parse(&specification(), &settings).unwrap_err();
+        let hint = found.iter().find_map(|finding| finding.hint.clone()).unwrap();
+        assert_eq!(hint, "\"workers\" stands beside \"plugin\", not in \"settings\"");
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let arguments =
+            Arguments::parse(&specification(), &Settings::from_pairs([("count", "1"), ("token", "hunter22")])).unwrap();
+        assert_eq!(arguments.shown("token").as_deref(), Some("***"));
+        assert!(!format!("{:?}", arguments.iter_shown().collect::<Vec<_>>()).contains("hunter22"));
+        assert_eq!(arguments.secrets().collect::<Vec<_>>(), ["hunter22"]);
+    }
+
+    #[test]
+    fn defaults_of_credentials_are_not_shown() {
+        let specification = specification()
+            .with(Parameter::new("url", ParameterKind::Text, "Where."))
+            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."));
+        for (name, written, value, shown) in [
+            ("token", "Bearer ${T:-hunter33}", "Bearer of-the-variable", "Bearer ${T:-***}"),
+            ("token", "Bearer ${T:-hunter33}", "Bearer hunter33", "Bearer ${T:-***}"),
+            ("token", "${T}", "of-the-variable", "${T}"),
+            (
+                "url",
+                "http://me:${T:-hunter33}@host/?a=${A:-b}",
+                "http://me:x@host/?a=b",
+                "http://me:${T:-***}@host/?a=${A:-b}",
+            ),
+            ("url", "http://host/?api_key=hunter33", "http://host/?api_key=hunter33", "http://host/?api_key=***"),
+            ("headers.X-Auth-Token", "hunter33", "hunter33", "***"),
+            ("headers.X-Auth-Token", "${T:-hunter33}", "of-the-variable", "${T:-***}"),
+            ("headers.X-Trace", "${T:-hunter33}", "of-the-variable", "${T:-hunter33}"),
+        ] {
+            let mut settings = Settings::from_pairs([("count", "1"), (name, "")]);
+            settings.entries[1].value = Written::new(value, written, Span::default());
+            let arguments = Arguments::parse(&specification, &settings).unwrap();
+            assert_eq!(arguments.shown(name).as_deref(), Some(shown), "{name}: {written}");
+            let masked = arguments.secrets().any(|secret| secret.contains("hunter33"));
+            assert_eq!(masked, shown.contains("***"), "{name}: {written}");
+        }
+    }
+
+    #[test]
+    fn durations_and_sizes_are_read_as_go_reads_them() {
+        assert_eq!(parse_duration("1h2m3.5s"), Some(Duration::from_millis(3_723_500)));
+        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
+        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
+        for bad in ["", "5", "s", "1x", "1.2.3s", "-1s"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+        assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
+        assert_eq!(parse_bytes("12x"), None);
+    }
+}

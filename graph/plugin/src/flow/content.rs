@@ -1,0 +1,125 @@
+//! What bytes and texts hold, and which records have one key.
+
+use anabranch_record::access::Access;
+use anabranch_record::reference::{Reference, Target};
+
+use super::{Content, Flow, Look, Place, Since};
+use crate::flow::shape::Kinds;
+
+/// Code of records that were made of one and have one key.
+pub const KEY_SHARED: &str = "flow.key_shared";
+/// Code of records that all have the same key.
+pub const KEY_CONSTANT: &str = "flow.key_constant";
+/// Remedy for a key that is the same in all records.
+pub const OWN_KEY: &str = "give each record a key of its own with field.set, field: .Key and value: \
+                                  '{\"id\": {{ .Payload.After.id }}}'; to insert every record, remove the key with \
+                                  field.exclude and fields: .Key";
+
+/// Content of a field that a step refuses.
+struct Refused {
+    what: &'static str,
+    since: Option<(Since, String)>,
+    /// Whether the field may be missing.
+    missing: bool,
+    hint: Option<String>,
+}
+
+impl Flow {
+    /// Fails every record if what a reference leads to holds what no reader of `wanted` reads. What is missing or null
+    /// counts as good.
+    pub fn need_other(
+        &mut self,
+        code: &'static str,
+        place: impl Into<Place>,
+        reference: &Reference,
+        refused: &[Content],
+        wanted: &str,
+    ) {
+        let Some(Refused { what, since, missing, hint }) = self.refused(reference, refused) else { return };
+        match missing {
+            false => {
+                let message = format!("every record fails here: {reference} is {what}, not {wanted}");
+                self.fail(code, place, message, since, hint);
+            }
+            true => {
+                let message = format!("every record that has {reference} fails here: it is {what}, not {wanted}");
+                self.warn(code, place, message, since, hint);
+            }
+        }
+    }
+
+    /// The same where an odd record may pass: base64 may be a number of JSON by chance.
+    pub fn need_other_usually(
+        &mut self,
+        code: &'static str,
+        place: impl Into<Place>,
+        reference: &Reference,
+        refused: &[Content],
+        wanted: &str,
+    ) {
+        let Some(Refused { what, since, hint, .. }) = self.refused(reference, refused) else { return };
+        let message = format!("nearly every record fails here: {reference} is {what}, not {wanted}");
+        self.warn(code, place, message, since, hint);
+    }
+
+    /// The content that a field has in every record that has the field, if that content is among `refused`.
+    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
+        let found = self.peek(reference);
+        let content = found.ty.content.filter(|content| refused.contains(content))?;
+        // What was raw before and is still so has been since it was read, whatever it holds.
+        let since = if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { Since::default() };
+        let only = found.ty.kinds.within(Kinds::TEXT | Kinds::BYTES | Kinds::NULL);
+        let what = content.as_str();
+        (only && !self.fails).then(|| Refused {
+            what,
+            since: Some((since, format!("{what} since here"))),
+            missing: found.missing || found.ty.kinds.overlaps(Kinds::NULL),
+            hint: (content != Content::Timeless).then(|| {
+                format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}")
+            }),
+        })
+    }
+
+    /// Warns where several records were made of one and `identity`, by which what is written later takes the place of
+    /// what was written before, is the same in all of them.
+    pub fn one_each(&mut self, place: impl Into<Place>, identity: &Access) {
+        let Some(pieces) = self.record.pieces.clone().filter(|pieces| !pieces.differ_in(identity)) else { return };
+        let message = format!(
+            "the records that {:?} makes of one have the same key: each takes the place of the one before, and only the \
+             last stays",
+            pieces.step
+        );
+        let hint = match &pieces.index {
+            Some(index) => format!(
+                "give each a key of its own behind {:?}, with its number, {{{{ index .Metadata {:?} }}}}, or with what else \
+                 differs",
+                pieces.step,
+                index.as_str()
+            ),
+            None => format!("give each a key of its own behind {:?}", pieces.step),
+        };
+        self.warn(KEY_SHARED, place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
+    }
+
+    /// Declares that a destination replaces an earlier record by a later one with the same `identity`. Warns if the
+    /// identity is the key and every record has the same key; a dry run compares the keys of the records it reads.
+    pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
+        let place = place.into();
+        self.look(&place, || Look::Identity(identity.clone()));
+        let Access::These(paths) = identity else { return };
+        let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
+        let key = &self.record.key;
+        // An object without fields does not identify a record.
+        let fields =
+            |text: &str| text.trim().strip_prefix('{')?.strip_suffix('}').map(|fields| fields.trim().is_empty());
+        if !is_key || key.absent || self.fails {
+            return;
+        }
+        let Some(text) = key.fixed.as_ref().filter(|text| fields(text) != Some(true)) else { return };
+        let message = format!(
+            "every record has the same key, {text}: each takes the place of the one before, and only the last stays"
+        );
+        let since = (key.since, "it is set here, without anything of the record".to_owned());
+        self.warn(KEY_CONSTANT, place, message, Some(since), Some(OWN_KEY.to_owned()));
+    }
+}

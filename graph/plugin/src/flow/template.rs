@@ -1,0 +1,255 @@
+//! What can be said of templates and conditions before they run.
+//!
+//! The walk follows a template as the evaluator does, with what is known of values in place of values. It knows which
+//! parts every rendering gets to: only there is a failure one of every record.
+
+mod classes;
+mod compare;
+mod constant;
+mod elsewhere;
+mod expression;
+mod fits;
+mod impossible;
+mod keys;
+mod layouts;
+mod never;
+mod numbers;
+mod operations;
+mod order;
+mod patterns;
+mod printing;
+mod quoted;
+mod reading;
+mod results;
+mod suspect;
+mod verdict;
+
+use std::collections::BTreeSet;
+
+use anabranch_template::Template;
+use anabranch_template::condition::CompiledCondition;
+use anabranch_template::tree::{Body, Branches, Node, Pipeline, Tree};
+
+use super::{Flow, Look, Place};
+use crate::diagnostic::Severity;
+use crate::flow::RecordShape;
+use crate::secret::without_passwords;
+use expression::Known;
+
+impl Flow {
+    /// What a template in a setting reads, on every record.
+    pub fn template(&mut self, place: impl Into<Place>, template: &Template) {
+        if let Some(text) = template.literal() {
+            self.literal(place, text);
+        } else {
+            self.may_fail();
+            let place = place.into();
+            self.look(&place, || Look::Template(template.clone()));
+            let mut walk = Walk::of(self, place.clone(), template);
+            walk.prints = true;
+            walk.run(true);
+            self.constant(&place, template);
+        }
+    }
+
+    /// Text in the place of a template, which may have been meant to be one.
+    pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
+        let text = text.trim();
+        if let Some(meant) = elsewhere::meant(text) {
+            // An address may have a password in it.
+            let (text, meant) = (without_passwords(text), without_passwords(&meant));
+            let message = format!("this is the text {text:?}, not what the record has there");
+            self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
+        }
+    }
+
+    /// The same for a template whose failure is no failure of the record, or that not every record is given.
+    pub fn optional_template(&mut self, place: impl Into<Place>, template: &Template) {
+        if template.literal().is_none() {
+            self.may_fail();
+            let place = place.into();
+            self.look(&place, || Look::Template(template.clone()));
+            Walk::of(self, place, template).run(false);
+        }
+    }
+
+    /// What a condition reads and gives, on every record.
+    pub fn condition(&mut self, condition: &CompiledCondition) {
+        self.may_fail();
+        let mut walk = Walk::of(self, Place::CONDITION, condition.template());
+        walk.native = condition.is_native();
+        walk.run(true);
+        walk.verdict();
+    }
+
+    /// Why a condition gives a verdict on no record, whatever the records are, as a part that no record has: what is wrong,
+    /// and the remedy. O(length).
+    pub fn no_verdict(condition: &CompiledCondition) -> Option<(String, Option<String>)> {
+        if let Some(fault) = condition.failure() {
+            return Some((fault.message(), None));
+        }
+        let mut flow = Flow::new(RecordShape::unknown());
+        flow.condition(condition);
+        flow.fails().then(|| flow.into_parts().1).and_then(|remarks| {
+            let remark = remarks.into_iter().find(|remark| remark.severity == Severity::Error)?;
+            Some((remark.message, remark.hint))
+        })
+    }
+}
+
+/// The walk over a template.
+struct Walk<'a> {
+    flow: &'a mut Flow,
+    place: Place,
+    tree: &'a Tree,
+    /// Whether a key that is missing is an error.
+    strict: bool,
+    /// Variables; slot 0 is the record.
+    slots: Vec<Known>,
+    /// Whether what is printed is for people and other programs.
+    prints: bool,
+    /// Whether it is one of several choices, of which some may be for records of other sources.
+    branching: bool,
+    /// Whether it is a condition whose parts are compared without the template: what contradicts there is found there.
+    native: bool,
+}
+
+/// The values that are known at a place in the template.
+#[derive(Clone)]
+struct Scope {
+    /// What `.` is.
+    dot: Known,
+    /// Whether every rendering gets there.
+    certain: bool,
+}
+
+impl Scope {
+    fn uncertain(&self) -> Scope {
+        Scope { dot: self.dot.clone(), certain: false }
+    }
+}
+
+impl<'a> Walk<'a> {
+    fn of(flow: &'a mut Flow, place: Place, template: &'a Template) -> Self {
+        let tree = template.tree();
+        let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
+        let mut slots = vec![Known::Anything; slots];
+        slots[0] = Known::Record;
+        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false, native: false }
+    }
+
+    /// Walks the main template: only there `.` and `$` are known to be the record.
+    fn run(&mut self, certain: bool) {
+        let tree = self.tree;
+        if let Some(main) = tree.templates.first() {
+            self.body(&main.body, &Scope { dot: Known::Record, certain });
+        }
+    }
+
+    fn body(&mut self, body: &Body, scope: &Scope) {
+        let mut scope = scope.clone();
+        for node in body {
+            match node {
+                Node::Text(_) => {}
+                Node::Break | Node::Continue => scope.certain = false,
+                Node::Print(pipeline) => {
+                    let value = self.pipeline(pipeline, &scope);
+                    if self.prints {
+                        self.printed_value(pipeline, &value);
+                    }
+                }
+                Node::Let(pipeline) => {
+                    self.pipeline(pipeline, &scope);
+                }
+                Node::If(branches) => self.branches(branches, false, &scope),
+                Node::With(branches) => self.branches(branches, true, &scope),
+                Node::Range(range) => {
+                    self.pipeline(&range.pipeline, &scope);
+                    let own = range.key.into_iter().chain(range.element);
+                    self.forget(own.chain(assigned(&range.body)).collect());
+                    self.body(&range.body, &Scope { dot: Known::Anything, certain: false });
+                    self.body(&range.otherwise, &scope.uncertain());
+                    self.forget(assigned(&range.body).into_iter().chain(assigned(&range.otherwise)).collect());
+                }
+                Node::Template(call) => {
+                    if let Some(argument) = &call.argument {
+                        self.pipeline(argument, &scope);
+                    }
+                    if call.target.is_none() {
+                        let at = call.at.start as usize..call.at.end as usize;
+                        let message =
+                            format!("every record that gets here fails: no template {:?} is defined", &*call.name);
+                        let hint = format!("define it before, as {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
+                        self.fails("flow.no_template", at, message, hint, scope.certain);
+                    }
+                }
+            }
+        }
+    }
+
+    fn branches(&mut self, branches: &Branches, with: bool, scope: &Scope) {
+        let mut scope = scope.clone();
+        for (pipeline, body) in &branches.arms {
+            let branching = std::mem::replace(&mut self.branching, true);
+            let value = self.unsettled(pipeline, &scope);
+            self.branching = branching;
+            if !with {
+                self.text_as_truth(pipeline);
+            }
+            self.field_as_truth(pipeline, &value);
+            let truth = self.truth(&value);
+            if truth != Some(false) {
+                let dot = if with { value } else { scope.dot.clone() };
+                self.body(body, &Scope { dot, certain: scope.certain && truth == Some(true) });
+                self.forget(assigned(body));
+            }
+            match truth {
+                // Nothing gets to the other arms.
+                Some(true) => return,
+                Some(false) => {}
+                None => scope.certain = false,
+            }
+        }
+        self.body(&branches.otherwise, &scope);
+        self.forget(assigned(&branches.otherwise));
+    }
+
+    /// Variables that some renderings have set and others have not.
+    fn forget(&mut self, slots: BTreeSet<usize>) {
+        for slot in slots {
+            if let Some(known) = self.slots.get_mut(slot) {
+                *known = Known::Anything;
+            }
+        }
+    }
+}
+
+/// The variables that a body sets.
+fn assigned(body: &Body) -> BTreeSet<usize> {
+    fn of(pipeline: &Pipeline, slots: &mut BTreeSet<usize>) {
+        slots.extend(pipeline.variable);
+    }
+    fn within(body: &Body, slots: &mut BTreeSet<usize>) {
+        for node in body {
+            match node {
+                Node::Text(_) | Node::Break | Node::Continue | Node::Template(_) => {}
+                Node::Print(pipeline) | Node::Let(pipeline) => of(pipeline, slots),
+                Node::If(branches) | Node::With(branches) => {
+                    for (pipeline, body) in &branches.arms {
+                        of(pipeline, slots);
+                        within(body, slots);
+                    }
+                    within(&branches.otherwise, slots);
+                }
+                Node::Range(range) => {
+                    slots.extend(range.key.into_iter().chain(range.element));
+                    within(&range.body, slots);
+                    within(&range.otherwise, slots);
+                }
+            }
+        }
+    }
+    let mut slots = BTreeSet::new();
+    within(body, &mut slots);
+    slots
+}

@@ -1,0 +1,439 @@
+//! Pipelines, calls and operands.
+
+use std::ops::Range;
+
+use anabranch_record::phrase::counted;
+use anabranch_record::reference::Side;
+use anabranch_record::text::Str;
+use anabranch_template::functions::{Function, Param};
+use anabranch_template::slips;
+use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
+
+use super::classes::Classes;
+use super::printing::Shown;
+use super::reading::Way;
+use super::{Scope, Walk};
+use crate::flow::{Kinds, Part, Place};
+
+/// Known properties of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Known {
+    /// Nothing.
+    Anything,
+    /// The record, and its parts.
+    Record,
+    Position,
+    Operation,
+    /// The name of the operation.
+    OperationName,
+    Metadata,
+    Payload,
+    /// A metadata entry; with `index` an absent one is empty text.
+    Entry {
+        key: Str,
+        indexed: bool,
+    },
+    /// Data of a side, or a field below.
+    Way(Way),
+    /// The literal `nil`.
+    Nil,
+    Literal(Literal),
+    /// One of these.
+    Of(Classes),
+    /// A whole number from 0 up to this one.
+    UpTo(u64, Classes),
+    /// What a function gives whose results are of one class.
+    Made(&'static str),
+    /// The text that a function makes of a value in a notation that is hardly meant.
+    Shown(Shown),
+}
+
+impl Walk<'_> {
+    /// What a pipeline gives once it has left its place: a null is then no value.
+    pub(super) fn pipeline(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+        let value = self.unsettled(pipeline, scope);
+        self.settled(value)
+    }
+
+    /// The same before it has left its place.
+    pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+        let mut last = None;
+        for (i, command) in pipeline.commands.iter().enumerate() {
+            if let (Some(value), Some(piped)) = (&last, i.checked_sub(1).and_then(|i| pipeline.commands.get(i))) {
+                self.piped_if_there(piped, value, command);
+            }
+            let before = last.take().map(|value| self.settled(value));
+            last = Some(self.command(command, before, scope));
+        }
+        let value = last.unwrap_or(Known::Anything);
+        if let Some(slot) = pipeline.variable {
+            let kept = self.settled(value.clone());
+            if let Some(known) = self.slots.get_mut(slot) {
+                *known = kept;
+            }
+        }
+        value
+    }
+
+    /// Reading on from a null fails, from no value it gives none: so nothing is known of what is read there.
+    fn settled(&self, value: Known) -> Known {
+        match value {
+            Known::Way(way) if self.classes_of_way(&way).is_none_or(|classes| classes.overlaps(Classes::NIL)) => {
+                Known::Way(Way { settled: true, ..way })
+            }
+            value => value,
+        }
+    }
+
+    fn command(&mut self, command: &Command, last: Option<Known>, scope: &Scope) -> Known {
+        let Command { head, args } = command;
+        if let Term::Function(function) = &head.term {
+            return self.call(function, head, args, last, scope);
+        }
+        if args.is_empty() && last.is_none() {
+            return self.operand(head, scope);
+        }
+        let plain = self.operand(head, scope);
+        let always = match (&head.term, &plain) {
+            (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
+            (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
+            (_, Known::Position | Known::Operation | Known::Metadata | Known::Payload) => true,
+            // Of fields below, a missing one on the way would do.
+            (_, Known::Way(way)) => way.names.len() == 1,
+            _ => false,
+        };
+        let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
+        let whole = head.at.start as usize..end;
+        // An operator between two values, as `.a eq 1`: what it takes, it takes in another order.
+        let meant = slips::command(self.text(&whole)).filter(|_| always);
+        if meant.is_none() {
+            args.iter().for_each(|arg| drop(self.operand(arg, scope)));
+        }
+        if always {
+            let text = self.text(&bytes(head));
+            let hint = match (args.is_empty(), &meant) {
+                (true, _) => "give the value to a function".to_owned(),
+                (false, Some(meant)) => format!("write {meant}"),
+                (false, None) => format!("to compare, write a function first, as `eq {}`", self.text(&whole)),
+            };
+            let message = format!("every record fails here: {text} is not a function, so it takes no arguments");
+            self.fails("flow.wrong_argument", whole.clone(), message, hint, scope.certain);
+            if let Some(meant) = meant {
+                self.correct(whole, meant);
+            }
+        }
+        Known::Anything
+    }
+
+    pub(super) fn operand(&mut self, operand: &Operand, scope: &Scope) -> Known {
+        match &operand.term {
+            Term::Dot => scope.dot.clone(),
+            Term::Nil => Known::Nil,
+            Term::Literal(literal) => Known::Literal(literal.clone()),
+            Term::Field(fields) => self.extend(scope.dot.clone(), &fields.names, operand, scope.certain),
+            Term::Variable { slot, fields } => {
+                let base = self.slots.get(*slot).cloned().unwrap_or(Known::Anything);
+                self.extend(base, &fields.names, operand, scope.certain)
+            }
+            Term::Function(function) => self.call(function, operand, &[], None, scope),
+            Term::Pipeline(pipeline) => self.pipeline(pipeline, scope),
+            Term::Chain { base, fields } => {
+                let base = self.operand(base, scope);
+                self.extend(base, &fields.names, operand, scope.certain)
+            }
+        }
+    }
+
+    fn call(
+        &mut self,
+        function: &'static Function,
+        head: &Operand,
+        args: &[Operand],
+        last: Option<Known>,
+        scope: &Scope,
+    ) -> Known {
+        let count = args.len() + usize::from(last.is_some());
+        let wanted = function.params.len();
+        let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
+        let at = head.at.start as usize..end;
+        // `eq` gives no verdict on a single value.
+        let least = if function.name == "eq" { 2 } else { wanted };
+        if count < least || (function.rest.is_none() && count > wanted) {
+            args.iter().for_each(|arg| drop(self.operand(arg, scope)));
+            let takes = match (function.rest, least) {
+                (Some(_), n) => format!("at least {}", counted(n, "argument")),
+                (None, n) => counted(n, "argument"),
+            };
+            let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
+            let inner = self.action(at.start);
+            let meant = slips::compiled(self.text(&inner));
+            let hint = match function.name {
+                _ if meant.is_some() => format!("write {}", meant.unwrap_or_default()),
+                "ne" if args.len() > 2 => {
+                    let [first, others @ ..] = args else { return Known::Anything };
+                    let first = self.text(&bytes(first));
+                    let each = others.iter().map(|other| format!("(ne {first} {})", self.text(&bytes(other))));
+                    format!("write and {}", each.collect::<Vec<_>>().join(" "))
+                }
+                "eq" | "ne" | "lt" | "le" | "gt" | "ge" => format!("as `{} .Payload.After.price 10`", function.name),
+                _ => "give the values behind its name, each one that is a call of its own in parentheses".to_owned(),
+            };
+            self.fails("flow.wrong_argument", at, message, hint, scope.certain);
+            return Known::Anything;
+        }
+        match function.name {
+            "index" => return self.index(head, args, last.is_some(), scope),
+            "and" | "or" => return self.logic(function.name == "or", args, last, scope),
+            _ => {}
+        }
+        let param = |i: usize| function.params.get(i).copied().or(function.rest).unwrap_or(Param::Any);
+        let mut values = Vec::with_capacity(count);
+        for (i, arg) in args.iter().enumerate() {
+            let value = self.operand(arg, scope);
+            self.fits(function, param(i), &value, Some(arg), &at, scope);
+            values.push(value);
+        }
+        if let Some(last) = last {
+            self.fits(function, param(args.len()), &last, None, &at, scope);
+            values.push(last);
+        }
+        if let ("dig", Some(Known::Metadata)) = (function.name, values.last()) {
+            let place = args.last().filter(|_| args.len() == values.len()).map_or_else(|| at.clone(), bytes);
+            self.no_map(function.name, place, &at, scope);
+        }
+        if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
+            self.comparison(function.name, args, &values, &at, scope.certain);
+            self.piped_order(function.name, args, &values, &at);
+        }
+        if !self.reversed(function.name, args, &values, &at, scope.certain) {
+            self.suspect(function.name, args, &values, &at, scope.certain);
+            self.never(function.name, args, &values, &at);
+            self.constants(function.name, args, &values, &at);
+            self.counted_as_zero(function.name, args, &values, &at);
+            self.raw_as_json(function.name, args, &values, &at);
+            self.first_of_text(function.name, args, &values, &at);
+            self.no_regex(function.name, args, &values, &at);
+        }
+        self.in_quotes(function.name, args, &values, &at);
+        self.keys(function.name, args, &values, &at, scope.certain);
+        self.may_be_missing(function, args, &values);
+        match (function.name, &values[..]) {
+            ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
+                (Some(yes), Some(no)) => Known::Of(yes | no),
+                _ => Known::Anything,
+            },
+            _ => match self.shown(function.name, args, &values, &at) {
+                Some(shown) => Known::Shown(shown),
+                None => self.result_of(function.name, &values),
+            },
+        }
+    }
+
+    /// What stands between the braces around a place, without a keyword before it.
+    fn action(&self, at: usize) -> Range<usize> {
+        let source = self.tree.source.clone();
+        let start = source[..at].rfind("{{").map_or(0, |start| start + 2);
+        let end = source[start..].find("}}").map_or(source.len(), |end| start + end);
+        let mut inner = source[start..end].trim_start_matches('-').trim_start();
+        for keyword in ["else if ", "if ", "with "] {
+            if let Some(rest) = inner.strip_prefix(keyword) {
+                inner = rest;
+                break;
+            }
+        }
+        let start = end - inner.len();
+        let inner = inner.strip_suffix('-').unwrap_or(inner).trim_end();
+        start..start + inner.len()
+    }
+
+    /// `and`, `or`: the first argument that decides, else the last.
+    fn logic(&mut self, or: bool, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
+        let mut scope = scope.clone();
+        let mut may_be = Classes::NONE;
+        let mut values: Vec<Known> = Vec::new();
+        for arg in args {
+            let branching = self.branching;
+            self.branching |= or;
+            let value = self.operand(arg, &scope);
+            self.branching = branching;
+            self.field_if_there(arg, &value);
+            // What a condition makes of a text is said of the whole.
+            if self.place.part != Part::Condition {
+                let name = if or { "or" } else { "and" };
+                self.in_quotes(name, std::slice::from_ref(arg), std::slice::from_ref(&value), &bytes(arg));
+            }
+            let decides = self.truth(&value).map(|truth| truth == or);
+            if decides != Some(false) {
+                may_be = may_be | self.classes(&value).unwrap_or(Classes::ALL);
+            }
+            values.push(value);
+            match decides {
+                // Nothing gets to the others.
+                Some(true) => return Known::Of(may_be),
+                Some(false) => {}
+                None => scope.certain = false,
+            }
+        }
+        if !or && !self.native {
+            self.bounds(args);
+        }
+        if !self.native {
+            self.opposites(or, args);
+        }
+        let last = last.or_else(|| values.pop());
+        Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
+    }
+
+    /// `index .Payload.After "x"`.
+    fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> Known {
+        let [item, keys @ ..] = args else { return Known::Anything };
+        let mut known = self.operand(item, scope);
+        let mut end = item.at.end as usize;
+        let mut keys = keys.iter().peekable();
+        while let Some(key) = keys.next_if(|key| matches!(&key.term, Term::Literal(Literal::Text(_)))) {
+            let Term::Literal(Literal::Text(text)) = &key.term else { break };
+            end = key.at.end as usize;
+            known = self.indexed(known, text);
+        }
+        if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
+            self.numbered(item, number, &known, scope.certain);
+            let at = item.at.start as usize..end;
+            let written = match end == item.at.end as usize {
+                true => self.text(&at).to_owned(),
+                false => format!("(index {})", self.text(&at)),
+            };
+            self.element_of_text("index", &known, at, &written);
+        }
+        let more = keys.map(|key| self.operand(key, scope)).count() > 0 || piped;
+        let known = self.judged(known, head.at.start as usize..end, scope.certain);
+        if more { Known::Anything } else { known }
+    }
+
+    /// `index (split "@" .a) 1`: a map has names as keys, and so has what `split` gives.
+    fn numbered(&mut self, item: &Operand, number: &Operand, known: &Known, certain: bool) {
+        let source = self.text(&bytes(item)).to_owned();
+        let inner = source.trim_start_matches('(').trim_start();
+        let is_split = ["split ", "splitn "].iter().any(|name| inner.starts_with(name)) && !inner.contains('|');
+        let is_map = is_split || self.classes(known) == Some(Classes::MAP);
+        if !is_map {
+            return;
+        }
+        let message = "every record fails here: the keys of a map are texts, not numbers".to_owned();
+        let key = self.text(&bytes(number));
+        let hint = match is_split {
+            true if inner.starts_with("split ") => {
+                format!("split gives a map with the keys \"_0\", \"_1\": write (splitList{}", &inner["split".len()..])
+            }
+            _ => format!("write the key as a text, as \"{key}\" or \"_{key}\""),
+        };
+        self.fails("flow.wrong_argument", bytes(number), message, hint, certain);
+    }
+
+    /// Whether `if` takes it for true, where that is certain.
+    pub(super) fn truth(&self, value: &Known) -> Option<bool> {
+        match value {
+            Known::Literal(Literal::Bool(truth)) => Some(*truth),
+            Known::Literal(Literal::Number(number)) => Some(number.float != 0.0),
+            Known::Literal(Literal::Text(text)) => Some(!text.is_empty()),
+            value => {
+                let classes = self.classes(value)?;
+                let certain = Classes::OPERATION | Classes::STRUCT | Classes::TIME;
+                match classes {
+                    Classes::NONE => None,
+                    Classes::NIL => Some(false),
+                    classes => classes.within(certain).then_some(true),
+                }
+            }
+        }
+    }
+
+    /// Possible types of a value; `None` = unknown.
+    pub(super) fn classes(&self, value: &Known) -> Option<Classes> {
+        Some(match value {
+            Known::Anything => return None,
+            Known::Record | Known::Payload => Classes::STRUCT,
+            Known::Position => Classes::POSITION,
+            Known::Operation => Classes::OPERATION,
+            Known::OperationName => Classes::TEXT,
+            Known::Metadata => Classes::MAP,
+            Known::Entry { key, indexed } => match (indexed, self.flow.record.metadata.has(key)) {
+                (true, _) | (_, true) => Classes::TEXT,
+                _ if !self.flow.record.metadata.may_have(key) => Classes::NIL,
+                _ => Classes::TEXT | Classes::NIL,
+            },
+            Known::Way(way) => return self.classes_of_way(way),
+            Known::Nil => Classes::NIL,
+            Known::Literal(literal) => match literal {
+                Literal::Bool(_) => Classes::BOOL,
+                Literal::Text(_) | Literal::Bytes(_) => Classes::TEXT,
+                Literal::Number(number) if number.int.is_some() && !number.is_float => Classes::INT,
+                Literal::Number(_) => Classes::FLOAT,
+            },
+            Known::Of(classes) | Known::UpTo(_, classes) => *classes,
+            Known::Shown(_) => Classes::TEXT,
+            Known::Made(function) => return super::results::classes(function),
+        })
+    }
+
+    fn classes_of_way(&self, way: &Way) -> Option<Classes> {
+        if way.names.is_empty() {
+            let shape = self.flow.record.side(way.side);
+            let of = |may, class| if may { class } else { Classes::NONE };
+            return Some(
+                of(shape.absent, Classes::NIL)
+                    | of(shape.raw, Classes::RAW)
+                    | of(shape.structured.is_some(), Classes::MAP),
+            );
+        }
+        let outcome = way.walk(&self.flow.record);
+        match outcome.ty.kinds {
+            // Nothing is known, or a method was called.
+            Kinds::ANY | Kinds::JSON => None,
+            kinds => Some(Classes::of_field(kinds, outcome.missing)),
+        }
+    }
+
+    /// Whether it is a field of JSON, which has no times.
+    pub(super) fn is_of_json(&self, value: &Known) -> bool {
+        match value {
+            Known::Way(way) if !way.names.is_empty() => way.walk(&self.flow.record).ty.kinds == Kinds::JSON,
+            _ => false,
+        }
+    }
+
+    /// The text of the template at a place.
+    pub(super) fn text(&self, at: &Range<usize>) -> &str {
+        self.tree.source.get(at.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn at(&self, range: Range<usize>) -> Place {
+        self.place.at(range)
+    }
+
+    /// The last finding is mended by this text in that place.
+    pub(super) fn correct(&mut self, at: Range<usize>, becomes: String) {
+        let place = self.at(at);
+        self.flow.correct(place, becomes);
+    }
+
+    /// Every record that gets there fails: an error if all do.
+    pub(super) fn fails(&mut self, code: &'static str, at: Range<usize>, message: String, hint: String, certain: bool) {
+        let place = self.at(at);
+        match certain {
+            true => self.flow.fail(code, place, message, None, Some(hint)),
+            false => self.flow.warn(code, place, message, None, Some(hint)),
+        }
+    }
+}
+
+/// The bytes of an operand.
+pub(super) fn bytes(operand: &Operand) -> Range<usize> {
+    operand.at.start as usize..operand.at.end as usize
+}
+
+impl Way {
+    /// The data of a side.
+    pub(super) fn of(side: Side) -> Way {
+        Way { side, names: Vec::new(), accesses: Vec::new(), settled: false }
+    }
+}

@@ -1,0 +1,92 @@
+//! What functions take.
+
+use std::ops::Range;
+
+use anabranch_template::functions::{Function, Param};
+use anabranch_template::slips;
+use anabranch_template::tree::{Literal, Operand, Term};
+
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use super::{Scope, Walk};
+
+impl Walk<'_> {
+    /// Whether an argument can be what a parameter takes.
+    pub(super) fn fits(
+        &mut self,
+        function: &Function,
+        param: Param,
+        value: &Known,
+        arg: Option<&Operand>,
+        at: &Range<usize>,
+        scope: &Scope,
+    ) {
+        let (takes, what) = match param {
+            Param::Any | Param::Reflect => return,
+            Param::Text => (Classes::TEXT, "text"),
+            Param::Bool => (Classes::BOOL, "true or false"),
+            Param::Int => (Classes::INT, "a whole number"),
+            Param::Float => (Classes::FLOAT | Classes::LONG, "a number"),
+            Param::Map => (Classes::MAP | Classes::NIL, "a map"),
+            Param::Time => (Classes::TIME, "a time"),
+        };
+        if let (Param::Map, Known::Metadata) = (param, value) {
+            let place = arg.map_or_else(|| at.clone(), bytes);
+            return self.no_map(function.name, place, at, scope);
+        }
+        let Some(classes) = self.classes(value) else { return };
+        // A literal number is what is asked for, where it can be.
+        let literal = match (param, value) {
+            (Param::Float, Known::Literal(Literal::Number(_))) => true,
+            (Param::Int, Known::Literal(Literal::Number(number))) => number.int.is_some(),
+            _ => false,
+        };
+        if classes.is_empty() || literal || classes.overlaps(takes | Classes::OTHER) {
+            return;
+        }
+        let place = arg.map_or_else(|| at.clone(), bytes);
+        let shown = arg.map(|arg| self.text(&bytes(arg)).to_owned());
+        let plain = arg.is_some_and(|arg| matches!(arg.term, Term::Field(_) | Term::Variable { .. }));
+        let convert = |how: &str| match &shown {
+            Some(shown) if plain => (format!("write ({how} {shown})"), Some(format!("({how} {shown})"))),
+            _ => (format!("convert it with `{how}`"), None),
+        };
+        let (hint, becomes) = match param {
+            _ if arg.is_some() && matches!(value, Known::Literal(_)) && slips::in_order(self.text(at)).is_some() => {
+                let call = slips::in_order(self.text(at)).unwrap_or_default();
+                (format!("{} takes what it works on last: write {call}", function.name), None)
+            }
+            Param::Text if classes.within(Classes::RAW | Classes::BYTES) => convert("printf \"%s\""),
+            Param::Text if !classes.overlaps(Classes::NIL) => convert("toString"),
+            Param::Int if classes.within(Classes::LONG | Classes::FLOAT) => convert("int"),
+            Param::Float if classes.within(Classes::INT) => convert("float64"),
+            _ => (format!("{} takes {what} there", function.name), None),
+        };
+        let message = format!("every record fails here: {} takes {what}, not {}", function.name, classes.names());
+        self.fails("flow.wrong_argument", place.clone(), message, hint, scope.certain);
+        if let Some(becomes) = becomes {
+            self.correct(place, becomes);
+        }
+    }
+
+    /// Metadata where a function takes a map of any values.
+    pub(super) fn no_map(&mut self, name: &str, place: Range<usize>, at: &Range<usize>, scope: &Scope) {
+        let message = format!("every record fails here: {name} takes a map of any values, not metadata");
+        let text = self.text(at);
+        let key = text.split('"').nth(1).filter(|_| text.matches('"').count() == 2);
+        let meant = match (name, key) {
+            ("hasKey", Some(key)) => Some(format!("ne (index .Metadata {key:?}) \"\"")),
+            ("get", Some(key)) => Some(format!("index .Metadata {key:?}")),
+            _ => None,
+        };
+        let hint = match (&meant, name) {
+            (Some(meant), _) => format!("write {meant}"),
+            (None, "hasKey") => "write ne (index .Metadata \"name\") \"\"".to_owned(),
+            (None, _) => "write (index .Metadata \"name\"), which reads one entry".to_owned(),
+        };
+        self.fails("flow.wrong_argument", place, message, hint, scope.certain);
+        if let Some(meant) = meant {
+            self.correct(at.clone(), meant);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Names that a template looks up without saying so where they are missing: `get .Payload.After "mail"`,
+//! `default "?" .Payload.After.mail`.
+
+use std::ops::Range;
+
+use anabranch_template::functions::{Function, Param};
+use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
+
+use super::Walk;
+use super::elsewhere::reference_to_value;
+use super::expression::{Known, bytes};
+use super::reading::Way;
+use crate::flow::walk::Access;
+use crate::flow::{Look, Named};
+
+/// Functions that say of a missing value what they make of it, or look for the name themselves.
+const SAID: [&str; 14] =
+    ["eq", "ne", "lt", "le", "gt", "ge", "print", "printf", "println", "index", "get", "hasKey", "pick", "omit"];
+
+impl Walk<'_> {
+    /// Looks at the names that a call looks up in a map of the record.
+    pub(super) fn keys(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+        match (name, values) {
+            ("get" | "hasKey", [map, _]) => self.key(map, 1..2, args, values, at, false),
+            ("pick" | "omit", [map, keys @ ..]) => {
+                for i in 1..=keys.len() {
+                    self.key(map, i..i + 1, args, values, at, certain);
+                }
+            }
+            ("dig", [keys @ .., _, map]) => {
+                let literal = |known: &Known| matches!(known, Known::Literal(Literal::Text(_)));
+                let known = keys.iter().take_while(|key| literal(key)).count();
+                if known > 0 {
+                    self.key(map, 0..known, args, values, at, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at names, one below the other, that are looked up in a map. `sure`: a map without them makes no sense.
+    fn key(
+        &mut self,
+        map: &Known,
+        keys: Range<usize>,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        sure: bool,
+    ) {
+        let Known::Way(way) = map else { return };
+        let mut way = Way { settled: false, ..way.clone() };
+        for key in &values[keys.clone()] {
+            let Known::Literal(Literal::Text(key)) = key else { return };
+            // That is said already.
+            if reference_to_value(key).is_some() {
+                return;
+            }
+            way.names.push(key.clone());
+            way.accesses.push(Access::Reference);
+        }
+        let at = match (args.get(keys.start), args.get(keys.end - 1)) {
+            (Some(first), Some(last)) => bytes(first).start..bytes(last).end,
+            _ => at.clone(),
+        };
+        let outcome = way.walk(&self.flow.record);
+        if outcome.blocked.is_none() {
+            let place = self.at(at.clone());
+            self.flow.judge(&place, &outcome, false);
+        }
+        self.look_for(&way, at, sure);
+    }
+
+    /// Looks at the values of a call that may be missing without a word.
+    pub(super) fn may_be_missing(&mut self, function: &Function, args: &[Operand], values: &[Known]) {
+        if SAID.contains(&function.name) {
+            return;
+        }
+        for (i, (arg, value)) in args.iter().zip(values).enumerate() {
+            if function.params.get(i).copied().or(function.rest) == Some(Param::Any) {
+                self.field_if_there(arg, value);
+            }
+        }
+    }
+
+    /// Looks at a field that counts as false, or as empty, where it is missing.
+    pub(super) fn field_if_there(&mut self, operand: &Operand, value: &Known) {
+        if let (Term::Field(_) | Term::Variable { .. }, Known::Way(way)) = (&operand.term, value)
+            && !way.names.is_empty()
+        {
+            self.look_for(way, bytes(operand), false);
+        }
+    }
+
+    /// The same for a field that is piped into a call.
+    pub(super) fn piped_if_there(&mut self, piped: &Command, value: &Known, command: &Command) {
+        let Term::Function(function) = &command.head.term else { return };
+        let param = function.params.get(command.args.len()).copied().or(function.rest);
+        if piped.args.is_empty() && param == Some(Param::Any) && !SAID.contains(&function.name) {
+            self.field_if_there(&piped.head, value);
+        }
+    }
+
+    /// The same for the field that alone decides a branch.
+    pub(super) fn field_as_truth(&mut self, pipeline: &Pipeline, value: &Known) {
+        if let [command] = &*pipeline.commands
+            && command.args.is_empty()
+        {
+            self.field_if_there(&command.head, value);
+        }
+    }
+
+    fn look_for(&mut self, way: &Way, at: Range<usize>, sure: bool) {
+        let place = self.at(at);
+        let source = &self.tree.source;
+        self.flow.look(&place, || {
+            Look::Named(Named { side: way.side, names: way.names.clone(), sure, source: source.clone() })
+        });
+    }
+}

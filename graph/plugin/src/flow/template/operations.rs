@@ -1,0 +1,67 @@
+//! Comparisons of the operation's name with texts.
+
+use std::ops::Range;
+
+use anabranch_record::Operation;
+use anabranch_record::near::did_you_mean;
+use anabranch_template::tree::{Literal, Operand};
+
+use super::Walk;
+use super::expression::{Known, bytes};
+use crate::diagnostic::Severity;
+
+impl Walk<'_> {
+    /// Says of texts that they are no operation, or none that comes here: the comparison is the same for every record.
+    pub(super) fn operations(
+        &mut self,
+        equal: bool,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
+        if !values.iter().any(|value| matches!(value, Known::OperationName)) {
+            return;
+        }
+        let text = |value: &Known| match value {
+            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
+        // With another value there the comparison may still be of use.
+        let only = values.len() == 2;
+        // A guard against records that do not come, and a choice of which some do, do no harm.
+        let harmless = !equal || !only || self.branching;
+        for (i, text) in values.iter().enumerate().filter_map(|(i, value)| Some((i, text(value)?))) {
+            let at = args.get(i).map_or_else(|| at.clone(), bytes);
+            match text.parse::<Operation>() {
+                Ok(operation) if harmless || self.flow.record.operations.contains(operation) => {}
+                Ok(operation) => {
+                    let may = Operation::ALL.into_iter().filter(|may| self.flow.record.operations.contains(*may));
+                    let may: Vec<&str> = may.map(Operation::as_str).collect();
+                    let message = format!("no record has the operation {:?} here", operation.as_str());
+                    let hint = format!("here it is {}", may.join(" or "));
+                    let place = self.at(at);
+                    self.flow.warn("flow.no_operation", place, message, None, Some(hint));
+                }
+                Err(_) => self.no_operation(&text, at, certain && only),
+            }
+        }
+    }
+
+    fn no_operation(&mut self, text: &str, at: Range<usize>, certain: bool) {
+        let names = Operation::ALL.map(Operation::as_str);
+        let near = Operation::meant_by(text).map(Operation::as_str);
+        let message = format!("there is no operation {text:?}, so the comparison is the same for every record");
+        let hint = match near.or_else(|| did_you_mean(text, names)) {
+            Some(near) => format!("write {near:?}"),
+            None => format!("the operations are {}", names.join(", ")),
+        };
+        // Without an operation that it must mean, it may be a comparison that is always true on purpose.
+        let severity = if certain && near.is_some() { Severity::Error } else { Severity::Warning };
+        let place = self.at(at.clone());
+        self.flow.remark(severity, "flow.no_operation", place, message, None, Some(hint));
+        if let Some(near) = near {
+            self.correct(at, format!("{near:?}"));
+        }
+    }
+}

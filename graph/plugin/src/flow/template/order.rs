@@ -1,0 +1,143 @@
+//! Arguments in the order of another language: the data before what is looked for in them.
+
+use std::ops::Range;
+
+use anabranch_template::tree::{Literal, Operand, Pipeline, Term};
+
+use super::Walk;
+use super::expression::{Known, bytes};
+
+const CODE: &str = "flow.reversed";
+
+/// Functions, with the number of the argument that holds the data, and the form of a call.
+const DATA: [(&str, usize, &str); 21] = [
+    ("contains", 1, "contains PART TEXT"),
+    ("hasPrefix", 1, "hasPrefix START TEXT"),
+    ("hasSuffix", 1, "hasSuffix END TEXT"),
+    ("regexMatch", 1, "regexMatch PATTERN TEXT"),
+    ("mustRegexMatch", 1, "mustRegexMatch PATTERN TEXT"),
+    ("regexFind", 1, "regexFind PATTERN TEXT"),
+    ("mustRegexFind", 1, "mustRegexFind PATTERN TEXT"),
+    ("trimPrefix", 1, "trimPrefix START TEXT"),
+    ("trimSuffix", 1, "trimSuffix END TEXT"),
+    ("trimAll", 1, "trimAll CHARACTERS TEXT"),
+    ("split", 1, "split SEPARATOR TEXT"),
+    ("splitList", 1, "splitList SEPARATOR TEXT"),
+    ("join", 1, "join SEPARATOR LIST"),
+    ("has", 1, "has VALUE LIST"),
+    ("default", 1, "default OTHER VALUE"),
+    ("toDate", 1, "toDate LAYOUT TEXT"),
+    ("date", 1, "date LAYOUT TIME"),
+    ("replace", 2, "replace OLD NEW TEXT"),
+    ("regexReplaceAll", 1, "regexReplaceAll PATTERN TEXT REPLACEMENT"),
+    ("mustRegexReplaceAll", 1, "mustRegexReplaceAll PATTERN TEXT REPLACEMENT"),
+    ("regexReplaceAllLiteral", 1, "regexReplaceAllLiteral PATTERN TEXT REPLACEMENT"),
+];
+
+impl Walk<'_> {
+    /// A call that works on a literal, with the data where the literal belongs. Whether it is one.
+    pub(super) fn reversed(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[Known],
+        at: &Range<usize>,
+        certain: bool,
+    ) -> bool {
+        let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
+        let is_text = |value: &Known| matches!(value, Known::Literal(Literal::Text(_)));
+        let Some(Known::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
+        // Whether a word is one of those in a text.
+        if name == "contains" && literal.contains([',', ';', '|', ' ', '/']) {
+            return false;
+        }
+        let mut others = (0..values.len()).filter(|i| !is_text(&values[*i]));
+        let (Some(read), None) = (others.next(), others.next()) else { return false };
+        let piped = args.len() < values.len();
+        let written = match args.get(read) {
+            Some(arg) if reads_record(arg) => self.text(&bytes(arg)).to_owned(),
+            Some(_) => return false,
+            None => "VALUE".to_owned(),
+        };
+        let literals = args.iter().enumerate().filter(|(i, _)| *i != read);
+        let mut meant: Vec<String> = literals.map(|(_, arg)| self.text(&bytes(arg)).to_owned()).collect();
+        if *data > meant.len() {
+            return false;
+        }
+        meant.insert(*data, written.clone());
+        let meant = meant.join(" ");
+        let what = match read < args.len() {
+            true => written,
+            false => "what is piped in".to_owned(),
+        };
+        let hint = format!("write {name} {meant}: the order is {form}");
+        match name {
+            "has" => {
+                let message = format!(
+                    "every record fails here: has looks for {what} in the text {:?}, which is not a list",
+                    &**literal
+                );
+                self.fails("flow.wrong_argument", at.clone(), message, hint, certain);
+            }
+            "default" => {
+                let message = match literal.is_empty() {
+                    true => format!("this always gives {what}: the value that may be empty comes last"),
+                    false => {
+                        format!("this gives {:?} for every record: the value that may be empty comes last", &**literal)
+                    }
+                };
+                let place = self.at(at.clone());
+                self.flow.warn(CODE, place, message, None, Some(hint));
+            }
+            _ => {
+                let message = format!(
+                    "the arguments are in another order: {name} works on the text {:?} here, not on {what}",
+                    &**literal
+                );
+                let place = self.at(at.clone());
+                self.flow.warn(CODE, place, message, None, Some(hint));
+            }
+        }
+        if let (false, Some(first), Some(last)) = (piped, args.first(), args.last()) {
+            self.correct(bytes(first).start..bytes(last).end, meant);
+        }
+        true
+    }
+
+    /// `.Payload.After.amount | gt 10.0`, which asks whether 10 is greater.
+    pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        let asks = match name {
+            "gt" => "greater than",
+            "ge" => "greater than, or equal to,",
+            "lt" => "less than",
+            "le" => "less than, or equal to,",
+            _ => return,
+        };
+        let ([literal], [Known::Literal(Literal::Number(_)), piped]) = (args, values) else { return };
+        if matches!(piped, Known::Literal(_)) {
+            return;
+        }
+        let before = self.tree.source.get(..at.start).unwrap_or_default().trim_end();
+        let before = before.strip_suffix('|').unwrap_or(before).trim_end();
+        let start =
+            before.rfind(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '{' | '|')).map_or(0, |i| i + 1);
+        let value = before.get(start..).filter(|value| value.starts_with(['.', '$'])).unwrap_or("VALUE").to_owned();
+        let number = self.text(&bytes(literal)).to_owned();
+        let message = format!("this asks whether {number} is {asks} {value}: what is piped in comes last");
+        let place = self.at(at.clone());
+        self.flow.warn(CODE, place, message, None, Some(format!("write {name} {value} {number}, if that is meant")));
+    }
+}
+
+/// Whether a value depends on the record, as far as the text of the template tells.
+pub(super) fn reads_record(operand: &Operand) -> bool {
+    fn of(pipeline: &Pipeline) -> bool {
+        pipeline.commands.iter().any(|command| reads_record(&command.head) || command.args.iter().any(reads_record))
+    }
+    match &operand.term {
+        Term::Dot | Term::Field(_) | Term::Variable { .. } => true,
+        Term::Nil | Term::Literal(_) | Term::Function(_) => false,
+        Term::Pipeline(pipeline) => of(pipeline),
+        Term::Chain { base, .. } => reads_record(base),
+    }
+}

@@ -1,0 +1,165 @@
+//! Values in a notation that is hardly meant: Go's for maps, lists, times and bytes, base64 for raw data in JSON.
+
+use std::ops::Range;
+
+use anabranch_template::functions::conversion::{Notation, notation};
+use anabranch_template::tree::{Literal, Operand, Pipeline};
+
+use super::Walk;
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use super::suspect::verbs;
+
+const CODE: &str = "flow.suspect";
+
+const BYTES: Classes = Classes::RAW.with(Classes::BYTES);
+
+/// A text that a function makes of a value in Go's notation.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// What the value is.
+    classes: Classes,
+    /// Where it stands.
+    at: Range<usize>,
+    /// What it is called in a correction.
+    value: String,
+    /// Whether the text is nothing but the value.
+    whole: bool,
+}
+
+impl Shown {
+    /// Whether it is the text of bytes as a list of numbers, and nothing else.
+    pub(super) fn is_whole_bytes(&self) -> bool {
+        self.whole && self.classes.within(BYTES)
+    }
+}
+
+/// What is wrong with a value that prints, and the function that prints it as it is meant.
+fn bad(classes: Classes) -> Option<(&'static str, &'static str)> {
+    let there = classes.without(Classes::NIL);
+    Some(match classes {
+        _ if there.is_empty() => return None,
+        classes if classes.within(BYTES) => ("bytes print as a list of numbers, as [97 98]", "printf \"%s\""),
+        Classes::POSITION => ("a position is bytes: a record fails here if they are not UTF-8", "toJson"),
+        Classes::MAP => ("a map prints as map[name:value], which is no JSON", "toJson"),
+        Classes::STRUCT => ("a record prints as a list of its parts, which is no JSON", "toJson"),
+        _ if there == Classes::LIST => ("a list prints as [a b], which is no JSON", "toJson"),
+        _ if there == Classes::TIME => (
+            "a time prints as 2006-01-02 15:04:05 +0000 UTC, which hardly anything reads",
+            "date \"2006-01-02T15:04:05Z07:00\"",
+        ),
+        _ => return None,
+    })
+}
+
+/// Whether nothing else can be meant than what [`bad`] gives.
+fn is_sure(classes: Classes) -> bool {
+    !classes.overlaps(Classes::LIST | Classes::TIME)
+}
+
+impl Walk<'_> {
+    /// A value that prints as no one wants to read it.
+    pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &Known) {
+        if let Known::Way(way) = value
+            && way.names.is_empty()
+            && self.flow.record.side(way.side).is_absent()
+        {
+            let at = self.trimmed(pipeline);
+            let message = format!("no record has {} here: it prints as <nil>", way.side.as_str());
+            let place = self.at(at);
+            return self.flow.warn(CODE, place, message, None, Some("print another part of the record".to_owned()));
+        }
+        if let Known::Shown(shown) = value {
+            let Some((what, function)) = bad(shown.classes) else { return };
+            let hint = format!("write {function} {}", shown.value);
+            let place = self.at(shown.at.clone());
+            return self.flow.warn(CODE, place, what, None, Some(hint));
+        }
+        let Some(classes) = self.usual_classes(value) else { return };
+        let Some((what, function)) = bad(classes) else { return };
+        let at = self.trimmed(pipeline);
+        let text = self.text(&at).to_owned();
+        let plain = pipeline.commands.len() == 1 && pipeline.commands.iter().all(|command| command.args.is_empty());
+        let becomes = if plain { format!("{function} {text}") } else { format!("{text} | {function}") };
+        let place = self.at(at.clone());
+        let hint = match classes.overlaps(Classes::LIST) {
+            true => format!("write {becomes}, or {text} | join \", \""),
+            false => format!("write {becomes}"),
+        };
+        self.flow.warn(CODE, place, what, None, Some(hint));
+        if is_sure(classes) {
+            self.correct(at, becomes);
+        }
+    }
+
+    /// The text of a pipeline, without what is blank behind it.
+    fn trimmed(&self, pipeline: &Pipeline) -> Range<usize> {
+        let start = pipeline.at.start as usize;
+        let text = self.text(&(start..pipeline.at.end as usize));
+        start..start + text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()
+    }
+
+    /// An argument in a correction: what is piped in has no text of its own.
+    fn named(&self, args: &[Operand], i: usize) -> String {
+        args.get(i).map_or_else(|| "VALUE".to_owned(), |arg| self.text(&bytes(arg)).to_owned())
+    }
+
+    /// The text that a function makes of its arguments, where one of them is in a notation that is hardly meant.
+    pub(super) fn shown(&self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) -> Option<Shown> {
+        let notation = notation(name).filter(|notation| *notation != Notation::Json)?;
+        let format = match (name, values.first()) {
+            ("printf", Some(Known::Literal(Literal::Text(format)))) => Some(verbs(format)?),
+            ("printf", _) => return None,
+            _ => None,
+        };
+        let first = usize::from(matches!(name, "printf" | "join"));
+        values.iter().enumerate().skip(first).find_map(|(i, value)| {
+            if let Known::Shown(shown) = value {
+                return Some(Shown { whole: false, ..shown.clone() });
+            }
+            let classes = self.usual_classes(value).filter(|classes| bad(*classes).is_some())?;
+            let is_bytes = classes.within(BYTES);
+            let goes = match &format {
+                Some(verbs) => match verbs.get(i - 1)? {
+                    'v' => true,
+                    's' => !is_bytes,
+                    _ => false,
+                },
+                None if is_bytes => notation == Notation::Go,
+                None => name != "join" || !classes.overlaps(Classes::LIST),
+            };
+            // A position prints as its text.
+            if !goes || classes == Classes::POSITION {
+                return None;
+            }
+            let whole = match (name, values) {
+                ("print", [_]) => true,
+                ("printf", [Known::Literal(Literal::Text(format)), _]) => format == "%v",
+                _ => false,
+            };
+            let place = args.get(i).map_or_else(|| at.clone(), bytes);
+            Some(Shown { classes, at: place, value: self.named(args, i), whole })
+        })
+    }
+
+    /// `toJson` of raw data.
+    pub(super) fn raw_as_json(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        if notation(name) != Some(Notation::Json) {
+            return;
+        }
+        for (i, value) in values.iter().enumerate() {
+            let raw = self.usual_classes(value).map(|classes| classes.without(Classes::NIL));
+            if raw != Some(Classes::RAW) {
+                continue;
+            }
+            let value = self.named(args, i);
+            let message = format!("{name} writes raw data as base64");
+            let hint = format!(
+                "write printf \"%s\" {value} for its text, or {name} (printf \"%s\" {value}) for a text in quotes; for \
+                 fields, decode it before, with json.decode or the like"
+            );
+            let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
+            self.flow.warn(CODE, place, message, None, Some(hint));
+        }
+    }
+}

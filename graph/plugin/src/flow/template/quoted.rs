@@ -1,0 +1,60 @@
+//! References in quotes: a function gets the text itself, which is the same for every record.
+
+use std::ops::Range;
+
+use anabranch_template::tree::{Literal, Operand};
+
+use super::Walk;
+use super::elsewhere::reference_to_value;
+use super::expression::{Known, bytes};
+
+/// Functions for which such a text may be meant: it is put together, or compared with what the record has.
+const MEANT: [&str; 17] = [
+    "print", "println", "quote", "squote", "list", "tuple", "dict", "set", "fail", "cat", "index", "append", "prepend",
+    "has", "without", "eq", "ne",
+];
+
+/// Which of `count` arguments a function works on; the others are patterns, prefixes and the like.
+fn worked_on(name: &str, count: usize) -> Range<usize> {
+    match name {
+        "contains" | "hasPrefix" | "hasSuffix" | "trimPrefix" | "trimSuffix" | "trimAll" | "trimall" | "split"
+        | "splitn" | "splitList" | "join" | "replace" | "wrapWith" | "semverCompare" => count.saturating_sub(1)..count,
+        "printf" | "get" | "hasKey" | "pick" | "omit" => 1..count,
+        "dig" => 0..count.saturating_sub(2),
+        name if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex") => 1..count.min(2),
+        _ => 0..count,
+    }
+}
+
+impl Walk<'_> {
+    /// Says of a text that it is a reference in quotes. `args` are those that are written behind the name.
+    pub(super) fn in_quotes(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        let text = |known: &Known| match known {
+            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
+        // A comparison of nothing but texts is the same for every record, whatever they are.
+        let compares = matches!(name, "eq" | "ne") && values.iter().all(|value| text(value).is_some());
+        if MEANT.contains(&name) && !compares {
+            return;
+        }
+        let is_key = matches!(name, "get" | "hasKey" | "pick" | "omit" | "dig");
+        for i in worked_on(name, values.len()) {
+            let Some(text) = values.get(i).and_then(text) else { continue };
+            let Some(reference) = reference_to_value(&text) else { continue };
+            let at = args.get(i).map_or_else(|| at.clone(), bytes);
+            let (message, hint) = match (is_key, reference.rsplit_once('.')) {
+                (true, Some((_, last))) => (
+                    format!("{name} takes the name of a field, and no field has the name {text:?}"),
+                    format!("write {last:?}"),
+                ),
+                _ => (
+                    format!("in quotes this is the text {text:?}, not what the record has there"),
+                    format!("write {reference} without quotes"),
+                ),
+            };
+            let place = self.at(at);
+            self.flow.warn("flow.suspect", place, message, None, Some(hint));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Ways from the record to a field or metadata entry.
+
+use std::ops::Range;
+
+use anabranch_record::metadata::own_key;
+use anabranch_record::reference::{Reference, Side, push_part};
+use anabranch_record::text::Str;
+use anabranch_template::tree::{Operand, Term};
+use anabranch_template::{is_method_of_data, is_method_of_metadata, slips};
+
+use super::Walk;
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use crate::flow::walk::{Access, Outcome, walk};
+use crate::flow::{NO_PART, RecordShape};
+
+/// A way from a side of the record to a field; without names, to the data.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) side: Side,
+    pub(super) names: Vec<Str>,
+    pub(super) accesses: Vec<Access>,
+    /// It has left its place, where it may be null.
+    pub(super) settled: bool,
+}
+
+impl Way {
+    /// Where it leads to in such a record; it has names.
+    pub(super) fn walk(&self, record: &RecordShape) -> Outcome {
+        let names: Vec<&Str> = self.names.iter().collect();
+        walk(record.side(self.side), self.side, &names, &self.accesses)
+    }
+
+    fn add(&mut self, name: &Str, access: Access) {
+        self.names.push(name.clone());
+        self.accesses.push(access);
+    }
+}
+
+impl Walk<'_> {
+    /// Follows names from a value.
+    pub(super) fn extend(&mut self, base: Known, names: &[Str], operand: &Operand, certain: bool) -> Known {
+        let mut known = base;
+        let mut rest = names;
+        let at = bytes(operand);
+        while let Some((name, after)) = rest.split_first() {
+            known = match known {
+                Known::Record => match name.as_str() {
+                    "Position" => Known::Position,
+                    "Operation" => Known::Operation,
+                    "Metadata" => Known::Metadata,
+                    "Key" => Known::Way(Way::of(Side::Key)),
+                    "Payload" => Known::Payload,
+                    "Bytes" => Known::Of(Classes::BYTES),
+                    _ => return self.no_part(&[], rest, operand, certain),
+                },
+                Known::Payload => match name.as_str() {
+                    "Before" => Known::Way(Way::of(Side::Before)),
+                    "After" => Known::Way(Way::of(Side::After)),
+                    _ => return self.no_part(&["Payload"], rest, operand, certain),
+                },
+                Known::Operation if name == "String" => Known::OperationName,
+                Known::Position if name == "String" => Known::Of(Classes::TEXT),
+                Known::Position => return self.no_part(&["Position"], rest, operand, certain),
+                Known::Operation => return self.no_part(&["Operation"], rest, operand, certain),
+                Known::Metadata if is_method_of_metadata(name) => return Known::Anything,
+                Known::Metadata if after.is_empty() => {
+                    let key = own_key(name).unwrap_or_else(|| name.clone());
+                    return self.judged(Known::Entry { key, indexed: false }, at, certain);
+                }
+                Known::Metadata => return self.one_level(rest, operand, certain),
+                Known::Way(way) if way.settled => return Known::Anything,
+                Known::Way(mut way) => {
+                    let access = if self.strict { Access::Strict } else { Access::Chain };
+                    if way.names.is_empty() && is_method_of_data(name) {
+                        return Known::Anything;
+                    }
+                    rest.iter().for_each(|name| way.add(name, access));
+                    return self.judged(Known::Way(way), at, certain);
+                }
+                _ => return Known::Anything,
+            };
+            rest = after;
+        }
+        known
+    }
+
+    /// `index` of a value by a literal text.
+    pub(super) fn indexed(&self, known: Known, key: &Str) -> Known {
+        match known {
+            Known::Metadata => Known::Entry { key: own_key(key).unwrap_or_else(|| key.clone()), indexed: true },
+            Known::Way(way) if way.settled => Known::Anything,
+            Known::Way(mut way) => {
+                way.add(key, Access::Index);
+                Known::Way(way)
+            }
+            _ => Known::Anything,
+        }
+    }
+
+    /// Says what is wrong with the way to a field or entry; gives what is there.
+    pub(super) fn judged(&mut self, known: Known, at: Range<usize>, certain: bool) -> Known {
+        let place = self.at(at.clone());
+        match known {
+            Known::Entry { key, indexed } => {
+                if self.strict && certain && !indexed && !self.flow.record.metadata.may_have(&key) {
+                    let message = format!("every record fails here: none has the metadata {:?}", key.as_str());
+                    self.flow.fail("flow.no_metadata", place, message, None, Some("set it before".to_owned()));
+                } else {
+                    self.flow.entry(&place, &key);
+                }
+                Known::Entry { key, indexed }
+            }
+            Known::Way(way) if !way.names.is_empty() => {
+                let outcome = way.walk(&self.flow.record);
+                self.flow.judge(&place, &outcome, certain);
+                if certain {
+                    let names: Vec<&Str> = way.names.iter().collect();
+                    self.flow.judge_usual(&place, &outcome, way.side, &names, &way.accesses);
+                }
+                if outcome.ty.kinds == crate::flow::Kinds::NONE
+                    && let Some(lacking) = &outcome.lacking
+                    && let Some((from, to)) = lacking.slip()
+                {
+                    self.correct_name(&at, &from, &to);
+                }
+                if outcome.always_fails() { Known::Anything } else { Known::Way(way) }
+            }
+            known => known,
+        }
+    }
+
+    /// Corrects the one place where a name stands.
+    fn correct_name(&mut self, at: &Range<usize>, from: &str, to: &str) {
+        let text = self.text(at);
+        let mut places = text.match_indices(from);
+        if let (Some((start, _)), None) = (places.next(), places.next()) {
+            let start = at.start + start;
+            self.correct(start..start + from.len(), to.to_owned());
+        }
+    }
+
+    /// A part that records do not have.
+    fn no_part(&mut self, parents: &[&str], names: &[Str], operand: &Operand, certain: bool) -> Known {
+        let at = bytes(operand);
+        let mut written = String::new();
+        parents.iter().copied().chain(names.iter().map(Str::as_str)).for_each(|name| push_part(name, &mut written));
+        let parsed = Reference::parse(&written);
+        let name = names[0].as_str();
+        let message = match parents {
+            ["Payload"] => format!("every record fails here: a payload has no {name:?}, only Before and After"),
+            [part] => format!("every record fails here: .{part} has no parts"),
+            _ => format!(
+                "every record fails here: a record has no {name:?}, only Position, Operation, Metadata, Key and Payload"
+            ),
+        };
+        let after = &self.flow.record.after;
+        let is_field = after.structured.as_ref().is_some_and(|fields| fields.iter().any(|(field, _)| *field == *name));
+        let in_record = slips::path_in_record(&written);
+        // What is meant, and whether there is no doubt about it.
+        let (meant, sure) = match &parsed {
+            _ if matches!(parents, ["Position" | "Operation"]) => (None, false),
+            Err(_) if parents.is_empty() && names.len() > 1 && in_record.is_some() => (in_record, false),
+            // Names of the record's parts in lower case.
+            Ok(reference) => (Some(reference.as_str().to_owned()), true),
+            Err(error) => {
+                let hinted = error.hint().and_then(|hint| hint.strip_prefix("did you mean ")?.strip_suffix('?'));
+                let side = matches!(name, "After" | "Before" | "after" | "before");
+                (hinted.map(str::to_owned), error.meant().is_some() || side || is_field)
+            }
+        };
+        let starts_at_record = match &operand.term {
+            Term::Field(_) => parents.is_empty() || self.text(&at).starts_with(&format!(".{}", parents[0])),
+            Term::Variable { slot: 0, .. } => true,
+            _ => false,
+        };
+        let plain = meant.filter(|meant| !meant.contains('['));
+        let hint = match &plain {
+            Some(meant) => format!("did you mean {meant}?"),
+            None if parents == ["Operation"] => "write .Operation.String for its name".to_owned(),
+            None => "a field of the data is written as .Payload.After.name".to_owned(),
+        };
+        self.fails(NO_PART, at.clone(), message, hint, certain);
+        if let Some(meant) = plain.filter(|_| sure && starts_at_record) {
+            let dollar = if self.text(&at).starts_with('$') { "$" } else { "" };
+            self.correct(at, format!("{dollar}{meant}"));
+        }
+        Known::Anything
+    }
+
+    /// Metadata have one level: a name behind a name leads nowhere.
+    fn one_level(&mut self, names: &[Str], operand: &Operand, certain: bool) -> Known {
+        let at = bytes(operand);
+        let joined: Str = names.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();
+        let key = own_key(&joined).unwrap_or(joined);
+        let becomes = format!("(index .Metadata {:?})", key.as_str());
+        let message = "metadata have one level: this never gives a value".to_owned();
+        let hint = format!("write {becomes}");
+        let place = self.at(at.clone());
+        match self.strict && certain {
+            true => self.flow.fail("flow.no_metadata", place, message, None, Some(hint)),
+            false => self.flow.warn("flow.no_metadata", place, message, None, Some(hint)),
+        }
+        if matches!(&operand.term, Term::Field(_)) && self.text(&at).starts_with(".Metadata.") {
+            self.correct(at, becomes);
+        }
+        Known::Of(Classes::NIL)
+    }
+}

@@ -1,0 +1,173 @@
+//! What works in a template, but hardly as it is meant.
+
+use std::ops::Range;
+
+use anabranch_record::phrase::counted;
+use anabranch_template::functions::conversion::numeric;
+use anabranch_template::functions::invalid_pattern;
+use anabranch_template::tree::{Literal, Operand};
+
+use super::Walk;
+use super::classes::Classes;
+use super::expression::{Known, bytes};
+use crate::diagnostic::Severity;
+use crate::flow::Form;
+
+const CODE: &str = "flow.suspect";
+
+/// Bytes of text that a template may build.
+const MOST_BYTES: i64 = 256 << 20;
+
+impl Walk<'_> {
+    /// The classes of the usual records.
+    pub(super) fn usual_classes(&self, value: &Known) -> Option<Classes> {
+        match value {
+            Known::Way(way) if way.names.is_empty() => Some(match self.flow.record.side(way.side).form()? {
+                Form::Raw => Classes::RAW,
+                Form::Structured => Classes::MAP,
+            }),
+            other => self.classes(other),
+        }
+    }
+
+    /// Calls that give something, but not what is meant. `args` are those that are written behind the name.
+    pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+        if let Some(fractions) = numeric(name).and_then(|numeric| numeric.fractions) {
+            let cut = values.iter().position(|value| match value {
+                Known::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
+                value => self.classes(value) == Some(Classes::FLOAT),
+            });
+            if let Some(cut) = cut {
+                let message = format!("{name} works with whole numbers: what is behind the point is cut off");
+                let place = self.at(place(cut));
+                self.flow.warn(CODE, place, message, None, Some(format!("write {fractions}")));
+                let head = at.start..at.start + name.len();
+                if self.text(&head) == name {
+                    self.correct(head, fractions.to_owned());
+                }
+            }
+        }
+        self.layout(name, args, values, at);
+        self.length_of_time(name, args, values, at, certain);
+        match name {
+            "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
+            {
+                let message = "every record fails here: a template builds at most 256 MiB of text".to_owned();
+                self.fails("flow.wrong_argument", place(0), message, "write a smaller number".to_owned(), certain);
+            }
+            "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
+            {
+                let message = format!("every record fails here: {name} by zero");
+                self.fails("flow.wrong_argument", at.clone(), message, "divide by another number".to_owned(), certain);
+            }
+            "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" | "ago" => {
+                let i = usize::from(name.starts_with("date"));
+                if values.get(i).is_some_and(|value| self.is_of_json(value)) {
+                    let at = place(i);
+                    let message =
+                        format!("JSON has no times: {name} of a text gives the time now, whatever the text is");
+                    let written = if i < args.len() { self.text(&at) } else { "VALUE" };
+                    let hint = format!(
+                        "write (toDate \"2006-01-02T15:04:05Z07:00\" {written}), with the layout of the text; for seconds \
+                         since 1970, (int64 {written})"
+                    );
+                    let place = self.at(at);
+                    return self.flow.warn(CODE, place, message, None, Some(hint));
+                }
+                if values.get(i).and_then(|value| self.classes(value)) == Some(Classes::TEXT) {
+                    let message = format!("{name} of a text gives the time now, whatever the text is");
+                    let hint = "read the text first, as (toDate \"2006-01-02\" …)".to_owned();
+                    let place = self.at(place(i));
+                    self.flow.warn(CODE, place, message, None, Some(hint));
+                }
+            }
+            "printf" => self.format_fits(args, values, at),
+            "concat" => {
+                let text = values.iter().position(|value| self.classes(value) == Some(Classes::TEXT));
+                if let Some(i) = text {
+                    let message = "every record fails here: concat joins lists, not texts".to_owned();
+                    let hint = "write print in place of concat".to_owned();
+                    self.fails("flow.wrong_argument", place(i), message, hint, certain);
+                }
+            }
+            _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
+                && name != "regexQuoteMeta" =>
+            {
+                let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
+                let Some(why) = invalid_pattern(pattern) else { return };
+                let hint = "correct the pattern; a bracket that stands for itself is written \\\\[ in double quotes"
+                    .to_owned();
+                match name {
+                    "regexMatch" => {
+                        let message = format!("this never matches: {why}");
+                        let severity = if certain { Severity::Error } else { Severity::Warning };
+                        let place = self.at(place(0));
+                        self.flow.remark(severity, "flow.wrong_argument", place, message, None, Some(hint));
+                    }
+                    _ => self.fails(
+                        "flow.wrong_argument",
+                        place(0),
+                        format!("every record fails here: {why}"),
+                        hint,
+                        certain,
+                    ),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a format has as many verbs as there are values, each of a kind that fits.
+    fn format_fits(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
+        let Some((Known::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
+        let Some(verbs) = verbs(format) else { return };
+        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+        if verbs.len() != values.len() {
+            let message = format!(
+                "the format has {} for {}: the text will say so in place of a value",
+                counted(verbs.len(), "verb"),
+                counted(values.len(), "value")
+            );
+            let hint = "write one verb for each value, as %v, and %% for a percent sign".to_owned();
+            let place = self.at(place(0));
+            return self.flow.warn(CODE, place, message, None, Some(hint));
+        }
+        let whole = Classes::INT | Classes::LONG | Classes::OPERATION;
+        for (i, (verb, value)) in verbs.iter().zip(values).enumerate() {
+            // A literal number becomes what it is written as.
+            let Some(classes) = self.classes(value) else { continue };
+            let bad = match verb {
+                'd' => Classes::TEXT | Classes::FLOAT | Classes::BOOL,
+                'f' | 'F' | 'e' | 'E' | 'g' | 'G' => Classes::TEXT | Classes::BOOL | whole,
+                's' => Classes::INT | Classes::LONG | Classes::FLOAT | Classes::BOOL,
+                't' => Classes::TEXT | whole | Classes::FLOAT,
+                _ => Classes::NONE,
+            };
+            if classes.is_empty() || !classes.within(bad) {
+                continue;
+            }
+            let message = format!("%{verb} does not print {}: the text becomes %!{verb}(…)", classes.names());
+            let place = self.at(place(i + 1));
+            self.flow.warn(CODE, place, message, None, Some("write %v, which prints any value".to_owned()));
+        }
+    }
+}
+
+/// The verbs of a format that take one value each; `None` where widths or values are numbered or given as values.
+pub(super) fn verbs(format: &str) -> Option<Vec<char>> {
+    let mut verbs = Vec::new();
+    let mut rest = format.chars();
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            continue;
+        }
+        let verb = rest.by_ref().find(|c| !matches!(c, '+' | '-' | '#' | ' ' | '.' | '0'..='9'))?;
+        match verb {
+            '%' => {}
+            '*' | '[' => return None,
+            verb => verbs.push(verb),
+        }
+    }
+    Some(verbs)
+}

@@ -1,0 +1,345 @@
+//! Whether a condition gives true or false.
+
+use std::ops::Range;
+
+use anabranch_record::text::Str;
+use anabranch_template::predicate::verdict;
+use anabranch_template::tree::{Body, Branches, Literal, Node, Operand, Pipeline, Term};
+
+use super::classes::Classes;
+use super::expression::bytes;
+use super::{Scope, Walk};
+use crate::flow::Flow;
+
+/// Texts that a condition may print.
+#[derive(Default)]
+struct Printed {
+    /// Whether it may be a verdict.
+    verdict: bool,
+    /// Something else that it may be: where, and in words.
+    other: Option<(Range<usize>, Other)>,
+}
+
+enum Other {
+    /// A number: 1 counts as true and 0 as false.
+    Number(Classes),
+    /// Values that never print as a verdict.
+    Values(Classes),
+    /// Text of the template.
+    Text,
+    /// A text in quotes, which `and` or `or` gives, and what is meant by it.
+    Literal(Option<String>),
+    /// Nothing: an `if` without an `else`.
+    Nothing,
+}
+
+impl Printed {
+    const UNKNOWN: Printed = Printed { verdict: true, other: None };
+
+    fn other(at: Range<usize>, other: Other) -> Printed {
+        Printed { verdict: false, other: Some((at, other)) }
+    }
+
+    fn or(self, more: Printed) -> Printed {
+        Printed { verdict: self.verdict || more.verdict, other: self.other.or(more.other) }
+    }
+}
+
+impl Walk<'_> {
+    /// Says whether the condition can give something else than true or false.
+    pub(super) fn verdict(&mut self) {
+        const HINT: &str = "a condition gives true or false, as {{ eq .Operation.String \"create\" }}";
+        let tree = self.tree;
+        let Some(main) = tree.templates.first() else { return };
+        // What is wrong with the parts has been said. What they give is looked at without saying it again.
+        let mut aside = Flow::new(self.flow.record.clone());
+        let mut walk = Walk {
+            flow: &mut aside,
+            place: self.place.clone(),
+            tree,
+            strict: self.strict,
+            slots: self.slots.clone(),
+            prints: false,
+            branching: true,
+            native: self.native,
+        };
+        let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true });
+        let Some((at, other)) = printed.other else { return };
+        let whole = 0..tree.source.len();
+        let message = match (&other, printed.verdict) {
+            (Other::Number(classes), _) => {
+                let text = format!(
+                    "the condition gives {}: 1 counts as true, 0 as false, and records with any other fail",
+                    classes.names()
+                );
+                return self.warns(at, text, "compare it, as `gt … 0`");
+            }
+            (Other::Nothing, true) => {
+                self.warns(
+                    whole,
+                    "the condition gives nothing where `if` does not hold, and the record fails".to_owned(),
+                    "add {{ else }}false before the last {{ end }}",
+                );
+                if let Some(end) = self.last_end() {
+                    self.correct(end..end, "{{ else }}false".to_owned());
+                }
+                return;
+            }
+            (Other::Values(classes), true) => {
+                let text = format!("the condition may give {}: then the record fails", classes.names());
+                return self.warns(at, text, HINT);
+            }
+            (Other::Literal(meant), true) => {
+                let text = format!("the condition may give {}: then the record fails", self.text(&at));
+                let hint = meant.as_ref().map_or_else(|| HINT.to_owned(), |meant| format!("write {meant}"));
+                self.warns(at.clone(), text, &hint);
+                if let (Some(meant), false) = (meant, self.flow.fails()) {
+                    self.correct(at, meant.clone());
+                }
+                return;
+            }
+            (Other::Text, true) => {
+                let text = "the condition may give a text that is neither true nor false: then the record fails";
+                return self.warns(at, text.to_owned(), HINT);
+            }
+            (Other::Values(classes), false) => {
+                format!("the condition fails for every record: it gives {}, not true or false", classes.names())
+            }
+            (Other::Nothing | Other::Text | Other::Literal(_), false) => {
+                "the condition fails for every record: it never gives true or false".to_owned()
+            }
+        };
+        let (at, hint) = match other {
+            Other::Text if self.text(&at).contains("&&") => (at, "write {{ and (…) (…) }}"),
+            Other::Text if self.text(&at).contains("||") => (at, "write {{ or (…) (…) }}"),
+            Other::Text => (at, "a comparison stands between the braces, as {{ gt .Payload.After.price 10 }}"),
+            _ => (if at.is_empty() { whole } else { at }, HINT),
+        };
+        if !self.flow.fails() {
+            self.flow.fail("flow.not_a_verdict", self.at(at), message, None, Some(hint.to_owned()));
+        }
+    }
+
+    fn warns(&mut self, at: Range<usize>, message: String, hint: &str) {
+        if !self.flow.fails() {
+            let place = self.at(at);
+            self.flow.warn("flow.not_a_verdict", place, message, None, Some(hint.to_owned()));
+        }
+    }
+
+    /// Where the last action begins, if the condition ends with it and it is an `end`.
+    fn last_end(&self) -> Option<usize> {
+        let source = self.tree.source.trim_end();
+        let start = source.rfind("{{")?;
+        let inner = source[start..].strip_prefix("{{")?.strip_suffix("}}")?;
+        (inner.trim_matches(['-', ' ']) == "end").then_some(start)
+    }
+
+    /// The output of a template body.
+    fn printed(&mut self, body: &Body, scope: &Scope) -> Printed {
+        let source = self.tree.source.clone();
+        let mut solid = Vec::new();
+        for node in body {
+            match node {
+                Node::Let(pipeline) => {
+                    self.pipeline(pipeline, scope);
+                }
+                Node::Text(at) => {
+                    let start = at.start as usize;
+                    let text = &source[start..at.end as usize];
+                    let start = start + text.len() - text.trim_start().len();
+                    let text = text.trim();
+                    if !text.is_empty() {
+                        if !may_be_in_a_verdict(text) {
+                            return Printed::other(start..start + text.len(), Other::Text);
+                        }
+                        solid.push(node);
+                    }
+                }
+                node => solid.push(node),
+            }
+        }
+        match solid[..] {
+            [] => Printed::other(0..0, Other::Nothing),
+            [Node::Text(at)] => {
+                let at = at.start as usize..at.end as usize;
+                match verdict(&source[at.clone()]) {
+                    Some(_) => Printed::UNKNOWN,
+                    None => Printed::other(at, Other::Text),
+                }
+            }
+            [Node::Print(pipeline)] if words(pipeline).is_some() => {
+                let (at, none) = words(pipeline).unwrap_or_default();
+                Printed { verdict: !none, other: Some((at, Other::Text)) }
+            }
+            [Node::Print(pipeline)] if let Some(printed) = self.texts_printed(pipeline) => printed,
+            [Node::Print(pipeline)] => {
+                let value = self.pipeline(pipeline, scope);
+                let start = pipeline.at.start as usize;
+                let text = source[start..pipeline.at.end as usize].trim_end_matches(['-', ' ', '\n', '\t', '\r']);
+                let at = start..start + text.len();
+                match self.classes(&value) {
+                    None | Some(Classes::NONE) => Printed::UNKNOWN,
+                    Some(classes) => self.classes_printed(at, classes),
+                }
+            }
+            [Node::If(branches)] => self.branches_printed(branches, false, scope),
+            [Node::With(branches)] => self.branches_printed(branches, true, scope),
+            _ => Printed::UNKNOWN,
+        }
+    }
+
+    /// What `and` and `or` print, where one of them may be a text that is no verdict.
+    fn texts_printed(&self, pipeline: &Pipeline) -> Option<Printed> {
+        is_logic(pipeline).then_some(())?;
+        let mut texts = Vec::new();
+        let others = self.outcomes(pipeline, &mut texts);
+        let is_verdict = |outcome: &Outcome| verdict(&outcome.text).is_some();
+        let at = texts.iter().position(|outcome| !is_verdict(outcome))?;
+        let may = others || texts.iter().any(is_verdict);
+        let Outcome { at, meant, .. } = texts.swap_remove(at);
+        Some(Printed { verdict: may, other: Some((at, Other::Literal(meant))) })
+    }
+
+    /// Says that a text among conditions counts as true.
+    pub(super) fn text_as_truth(&mut self, pipeline: &Pipeline) {
+        let mut texts = Vec::new();
+        if !is_logic(pipeline) {
+            return;
+        }
+        self.outcomes(pipeline, &mut texts);
+        let Some(Outcome { at, text, meant }) = texts.into_iter().find(|outcome| !outcome.text.is_empty()) else {
+            return;
+        };
+        let message =
+            format!("{:?} is a text and no condition: any text but the empty one counts as true", text.as_str());
+        let hint = match &meant {
+            Some(meant) => format!("write {meant}"),
+            None => "compare a value with it, as (eq .Payload.After.kind \"order\")".to_owned(),
+        };
+        let place = self.at(at.clone());
+        self.flow.warn("flow.never_true", place, message, None, Some(hint));
+        if let Some(meant) = meant {
+            self.correct(at, meant);
+        }
+    }
+
+    /// Adds the literal texts that `and` and `or` may give; whether they may give anything else.
+    fn outcomes(&self, pipeline: &Pipeline, texts: &mut Vec<Outcome>) -> bool {
+        let [command] = &*pipeline.commands else { return true };
+        let or = match &command.head.term {
+            Term::Function(function) if matches!(function.name, "and" | "or") => function.name == "or",
+            _ => return true,
+        };
+        let mut others = false;
+        let mut compared: Option<&Operand> = None;
+        for (i, arg) in command.args.iter().enumerate() {
+            let mut found = Vec::new();
+            let more = match &arg.term {
+                Term::Literal(Literal::Text(text)) => {
+                    let meant = compared.filter(|_| or).map(|of| {
+                        let text = self.text(&bytes(arg));
+                        format!("(eq {} {text})", self.text(&bytes(of)))
+                    });
+                    found.push(Outcome { at: bytes(arg), text: text.clone(), meant });
+                    false
+                }
+                Term::Pipeline(inner) => self.outcomes(inner, &mut found),
+                _ => true,
+            };
+            let decides = |outcome: &Outcome| outcome.text.is_empty() != or;
+            let decided = !more && found.iter().all(decides);
+            let last = i + 1 == command.args.len();
+            texts.extend(found.into_iter().filter(|outcome| last || decides(outcome)));
+            others |= more;
+            // Nothing gets to the others.
+            if decided {
+                break;
+            }
+            compared = compared_with_text(arg).or(compared);
+        }
+        others
+    }
+
+    fn classes_printed(&self, at: Range<usize>, classes: Classes) -> Printed {
+        let numbers = Classes::INT | Classes::LONG | Classes::FLOAT;
+        let verdicts = Classes::BOOL | Classes::TEXT | Classes::OTHER | Classes::POSITION;
+        // A null among other values says that they may be missing, which is no news.
+        let others = classes.without(numbers | verdicts | Classes::NIL);
+        let other = if classes == Classes::NIL {
+            Some((at, Other::Values(classes)))
+        } else if classes == Classes::ALL {
+            None
+        } else if !others.is_empty() {
+            Some((at, Other::Values(others)))
+        } else {
+            classes.overlaps(numbers).then(|| {
+                let numbers: Vec<Classes> = classes.each().filter(|class| class.within(numbers)).collect();
+                (at, Other::Number(numbers.into_iter().fold(Classes::NONE, |a, b| a | b)))
+            })
+        };
+        Printed { verdict: classes.overlaps(numbers | verdicts), other }
+    }
+
+    fn branches_printed(&mut self, branches: &Branches, with: bool, scope: &Scope) -> Printed {
+        let mut printed = Printed::default();
+        for (pipeline, body) in &branches.arms {
+            let value = self.unsettled(pipeline, scope);
+            let truth = self.truth(&value);
+            if truth != Some(false) {
+                let dot = if with { value } else { scope.dot.clone() };
+                let slots = self.slots.clone();
+                printed = printed.or(self.printed(body, &Scope { dot, certain: false }));
+                self.slots = slots;
+            }
+            if truth == Some(true) {
+                return printed;
+            }
+        }
+        printed.or(self.printed(&branches.otherwise, scope))
+    }
+}
+
+/// A literal text that `and` or `or` may give.
+struct Outcome {
+    at: Range<usize>,
+    text: Str,
+    /// The comparison that is meant, if there is only one.
+    meant: Option<String>,
+}
+
+fn is_logic(pipeline: &Pipeline) -> bool {
+    matches!(&*pipeline.commands, [command]
+        if matches!(&command.head.term, Term::Function(function) if matches!(function.name, "and" | "or")))
+}
+
+/// The value that `(eq .Payload.After.kind "order")` compares with a text.
+fn compared_with_text(operand: &Operand) -> Option<&Operand> {
+    let Term::Pipeline(pipeline) = &operand.term else { return None };
+    let [command] = &*pipeline.commands else { return None };
+    match (&command.head.term, &*command.args) {
+        (Term::Function(function), [value, text]) if function.name == "eq" => {
+            matches!(text.term, Term::Literal(Literal::Text(_))).then_some(value)
+        }
+        _ => None,
+    }
+}
+
+/// `ternary "yes" "no" …`: where the first text stands that is no verdict, and whether none is.
+fn words(pipeline: &Pipeline) -> Option<(Range<usize>, bool)> {
+    let command = pipeline.commands.last()?;
+    matches!(command.head.term, Term::Function(function) if function.name == "ternary").then_some(())?;
+    let texts = command.args.get(..2)?.iter().map(|arg| match &arg.term {
+        Term::Literal(Literal::Text(text)) => Some((bytes(arg), verdict(text).is_some())),
+        _ => None,
+    });
+    let texts: Vec<(Range<usize>, bool)> = texts.collect::<Option<_>>()?;
+    let at = texts.iter().find(|(_, is_verdict)| !is_verdict)?.0.clone();
+    Some((at, texts.iter().all(|(_, is_verdict)| !is_verdict)))
+}
+
+/// Whether the text may be a part of what stands for true or false.
+fn may_be_in_a_verdict(text: &str) -> bool {
+    const VERDICTS: [&str; 12] = ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"];
+    VERDICTS.iter().any(|verdict| verdict.contains(text))
+}

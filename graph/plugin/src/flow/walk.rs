@@ -1,0 +1,281 @@
+//! Following names from a key or side of the payload to a field.
+
+use std::borrow::Cow;
+
+use anabranch_record::near::{did_you_mean, slip};
+use anabranch_record::reference::{Side, push_part};
+use anabranch_record::text::Str;
+
+use super::shape::{Field, Fields, Kinds, Shape, Since, Type};
+
+/// How a name is followed. What fails differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// By a reference: what is missing, null or absent is missing.
+    Reference,
+    /// By a name of a template, `.a.b`: a null and absent data have no fields.
+    Chain,
+    /// The same where a key that is missing is an error.
+    Strict,
+    /// By an argument of `index`: what is missing has no fields either.
+    Index,
+}
+
+/// What following the names leads to.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    /// What it is where it is there; no kinds where it never is.
+    pub(super) ty: Type,
+    /// Whether it may be missing.
+    pub(super) missing: bool,
+    /// Why it may fail.
+    pub(super) blocked: Option<Blocked>,
+    /// Why it may be missing: a map that has no such field.
+    pub(super) lacking: Option<Lacking>,
+}
+
+/// Something on the way that has no fields.
+#[derive(Clone, Debug)]
+pub(super) struct Blocked {
+    place: String,
+    pub(super) what: String,
+    pub(super) since: Since,
+    pub(super) hint: Option<Cow<'static, str>>,
+    /// It is not there where it must be.
+    pub(super) missing: bool,
+    /// It is a field of another kind than null.
+    is_value: bool,
+}
+
+impl Blocked {
+    pub(super) fn message(&self) -> String {
+        match self.missing {
+            true => format!("every record fails here: {} {}", self.place, self.what),
+            false => format!("every record fails here: {} is {}, which has no fields", self.place, self.what),
+        }
+    }
+
+    pub(super) fn message_if_there(&self) -> String {
+        format!("every record that has {} fails here: it is {}, which has no fields", self.place, self.what)
+    }
+}
+
+/// A map without the field.
+#[derive(Clone, Debug)]
+pub(super) struct Lacking {
+    place: String,
+    /// It was removed, and which others there are is not known.
+    pub(super) removed: bool,
+    name: Str,
+    names: Vec<Str>,
+    pub(super) since: Since,
+}
+
+impl Lacking {
+    pub(super) fn message(&self) -> String {
+        format!("no record has the field {}: {} has no {:?}", self.place, self.parent(), self.name.as_str())
+    }
+
+    fn parent(&self) -> &str {
+        let mut part = String::new();
+        push_part(&self.name, &mut part);
+        self.place.strip_suffix(part.as_str()).unwrap_or(&self.place)
+    }
+
+    /// The missing name and the one that is meant, where there is no doubt.
+    pub(super) fn slip(&self) -> Option<(String, String)> {
+        let meant = slip(&self.name, self.names.iter().map(Str::as_str))?;
+        Some((self.name.to_string(), meant.to_owned()))
+    }
+
+    pub(super) fn hint(&self) -> String {
+        const MOST: usize = 8;
+        if self.removed {
+            return "read it before it is removed".to_owned();
+        }
+        if let Some(near) = did_you_mean(&self.name, self.names.iter().map(Str::as_str)) {
+            let mut text = format!("did you mean {}", self.parent());
+            push_part(near, &mut text);
+            return text + "?";
+        }
+        let mut names = self.names.iter().take(MOST).map(Str::as_str).collect::<Vec<_>>().join(", ");
+        if self.names.len() > MOST {
+            names.push_str(", …");
+        }
+        if names.is_empty() { "it has no fields at all".to_owned() } else { format!("it has: {names}") }
+    }
+}
+
+impl Outcome {
+    /// Whether every record fails.
+    pub(super) fn always_fails(&self) -> bool {
+        self.blocked.is_some() && self.ty.kinds == Kinds::NONE && !self.missing
+    }
+
+    /// Whether every record fails that has a field on the way, which others lack.
+    pub(super) fn fails_if_there(&self) -> bool {
+        self.blocked.as_ref().is_some_and(|blocked| blocked.is_value) && self.ty.kinds == Kinds::NONE && self.missing
+    }
+}
+
+/// Follows `names`, at least one, from the data in `side`. The n-th name is followed as the n-th access says;
+/// the last one counts for all that come after.
+pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access]) -> Outcome {
+    let access = |depth: usize| accesses.get(depth).or(accesses.last()).copied().unwrap_or(Access::Reference);
+    let mut place = side.as_str().to_owned();
+    let mut outcome = Outcome { ty: Type::of(Kinds::NONE), missing: false, blocked: None, lacking: None };
+    let block = |outcome: &mut Outcome, place: &str, what: &str, since, hint: Option<&'static str>, missing| {
+        outcome.blocked.get_or_insert_with(|| Blocked {
+            place: place.to_owned(),
+            what: what.to_owned(),
+            since,
+            hint: Option::map(hint, Cow::Borrowed),
+            missing,
+            is_value: false,
+        });
+    };
+    const DECODE: Option<&str> = Some("decode it first, with json.decode or the like");
+    if shape.raw {
+        block(&mut outcome, &place, "raw data", shape.since, DECODE, false);
+    }
+    if shape.absent {
+        match access(0) {
+            Access::Reference => outcome.missing = true,
+            _ => block(&mut outcome, &place, "absent", shape.since, None, false),
+        }
+    }
+    let Some(mut fields) = shape.structured.clone() else { return outcome };
+    let mut since = shape.since;
+    for (depth, name) in names.iter().enumerate() {
+        let last = depth + 1 == names.len();
+        let access_here = access(depth);
+        if matches!(access_here, Access::Chain | Access::Strict) && anabranch_template::is_method_of_data(name) {
+            outcome.ty = Type::any();
+            return outcome;
+        }
+        let field = fields.get(name);
+        let mut place_here = place.clone();
+        push_part(name, &mut place_here);
+        if field.is_none() && outcome.lacking.is_none() {
+            let removed = fields.removed(name);
+            outcome.lacking = Some(Lacking {
+                removed: removed.is_some(),
+                place: place_here.clone(),
+                name: (*name).clone(),
+                names: fields.iter().map(|(name, _)| name.clone()).collect(),
+                since: removed.unwrap_or(since),
+            });
+        }
+        let field = field.unwrap_or_else(|| Field::optional(Type::of(Kinds::NONE)));
+        if field.optional {
+            match access_here {
+                Access::Strict => {
+                    block(&mut outcome, &place_here, "is in no record, and must be", since, None, true);
+                }
+                Access::Index if !last => {
+                    block(&mut outcome, &place_here, "missing", since, None, false);
+                }
+                // An index into what a chain does not find fails, too.
+                Access::Chain if !last && access(depth + 1) == Access::Index => {
+                    block(&mut outcome, &place_here, "missing", since, None, false);
+                }
+                Access::Reference | Access::Chain | Access::Index => outcome.missing = true,
+            }
+        }
+        if last {
+            outcome.ty = field.ty;
+            return outcome;
+        }
+        let mut others = field.ty.kinds.without(Kinds::MAP);
+        let next = access(depth + 1);
+        if next == Access::Reference && others.overlaps(Kinds::NULL) {
+            outcome.missing = true;
+            others = others.without(Kinds::NULL);
+        }
+        if matches!(next, Access::Chain | Access::Strict) && others.overlaps(Kinds::TIME) {
+            // A time has methods.
+            outcome.ty = Type::any();
+            return outcome;
+        }
+        if others != Kinds::NONE {
+            let what = others.names().collect::<Vec<_>>().join(" or ");
+            let hint = if others.overlaps(Kinds::TEXT) { DECODE } else { None };
+            block(&mut outcome, &place_here, &what, field.ty.since, hint, false);
+            if let Some(blocked) = outcome.blocked.as_mut().filter(|blocked| blocked.place == place_here) {
+                blocked.is_value = others.without(Kinds::NULL) != Kinds::NONE;
+            }
+        }
+        if !field.ty.kinds.overlaps(Kinds::MAP) {
+            return outcome;
+        }
+        since = field.ty.since;
+        fields = field.ty.fields;
+        place = place_here;
+    }
+    outcome
+}
+
+/// The field at `names` is `ty` from now on, and every one on the way is a map.
+pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
+    let [name, rest @ ..] = names else { return };
+    let ty = match rest {
+        [] => ty,
+        rest => {
+            let field = fields.get(name).unwrap_or_else(|| Field::present(Type::map(Fields::closed([]))));
+            let made = field.optional || field.ty.kinds.overlaps(Kinds::NULL);
+            let mut parent = field.ty;
+            if !parent.kinds.overlaps(Kinds::MAP) {
+                parent.fields = Fields::closed([]);
+                parent.since = Since::default();
+            } else if made {
+                // Where there is no map, one without fields is made.
+                parent.fields = parent.fields.join(&Fields::closed([]));
+            }
+            parent.kinds = Kinds::MAP;
+            insert(&mut parent.fields, rest, ty);
+            parent
+        }
+    };
+    fields.insert((*name).clone(), Field::present(ty));
+}
+
+/// There may be a field at `names` from now on, if everything on the way is a map already.
+pub(super) fn allow(fields: &mut Fields, names: &[&Str], ty: &Type) {
+    change(fields, names, &mut |fields, name| {
+        let ty = fields.get(name).map_or_else(|| ty.clone(), |field| field.ty.join(ty));
+        fields.insert(name.clone(), Field::optional(ty));
+    });
+}
+
+/// There is no field at `names` from now on.
+pub(super) fn remove(fields: &mut Fields, names: &[&Str]) {
+    change(fields, names, &mut |fields, name| fields.remove(name));
+}
+
+/// Where there is a field at `names` and it is not null, it is `ty` from now on.
+pub(super) fn replace(fields: &mut Fields, names: &[&Str], ty: &Type) {
+    change(fields, names, &mut |fields, name| {
+        if let Some(field) = fields.get(name) {
+            let mut ty = ty.clone();
+            if field.ty.kinds.overlaps(Kinds::NULL) {
+                ty.kinds = ty.kinds | Kinds::NULL;
+            }
+            fields.insert(name.clone(), Field { ty, optional: field.optional });
+        }
+    });
+}
+
+fn change(fields: &mut Fields, names: &[&Str], change_last: &mut dyn FnMut(&mut Fields, &Str)) {
+    match names {
+        [] => {}
+        [name] => change_last(fields, name),
+        [name, rest @ ..] => {
+            if let Some(mut field) = fields.get(name)
+                && field.ty.kinds.overlaps(Kinds::MAP)
+            {
+                change(&mut field.ty.fields, rest, change_last);
+                fields.insert((*name).clone(), field);
+            }
+        }
+    }
+}

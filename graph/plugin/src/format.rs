@@ -1,0 +1,302 @@
+//! Record formats: how destinations that write text turn a record into bytes.
+
+pub mod debezium;
+
+use anabranch_record::fault::Fault;
+use anabranch_record::json::{self, RecordWriter};
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Record};
+use anabranch_template::{MissingKey, Template};
+
+use crate::arguments::Arguments;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::flow::Flow;
+use crate::specification::{Parameter, ParameterKind};
+
+use debezium::Envelope;
+
+const FORMAT: &str = "sdk.record.format";
+/// Name of the setting with the options of a record format.
+pub const OPTIONS: &str = "sdk.record.format.options";
+
+const SCHEMA_NAME: &str = "debezium.schema.name";
+const RAW_DATA_KEY: &str = "debezium.rawData.key";
+
+/// The parameters that choose a record format, for the specification of every destination that takes them.
+pub fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter::new(
+            FORMAT,
+            ParameterKind::Text,
+            "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same), debezium/json \
+             (the change in a Debezium envelope), recfmt/raw (the payload alone: raw data byte for byte, structured data \
+             as JSON) or template (the output of the template in sdk.record.format.options).",
+        )
+        .default_value("recfmt/json")
+        .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "recfmt/raw", "template"]),
+        Parameter::new(
+            OPTIONS,
+            ParameterKind::Text,
+            "The template, where the format is template; a key that is missing from a map fails the record. Where the \
+             format is debezium/json, options as name=value, separated by commas: debezium.schema.name (of the \
+             envelope's schema; none), debezium.rawData.key (field that holds raw data that are no JSON object; \
+             recfmt.rawData).",
+        ),
+    ]
+}
+
+/// How a record is written.
+#[derive(Clone, Debug)]
+pub enum RecordFormat {
+    /// The whole record as one line of JSON; see [`json`].
+    Json,
+    /// The change in a Debezium envelope, as one line of JSON; see [`debezium`].
+    Debezium(Envelope),
+    /// The payload after the change alone: raw data as they are, structured data as one line of JSON.
+    Raw,
+    /// The output of a template over the record.
+    Template(Template),
+}
+
+impl RecordFormat {
+    /// The format chosen by arguments whose specification lists [`parameters`].
+    ///
+    /// # Errors
+    /// The template is missing or does not compile, an option is unknown, or there are some that would not be used.
+    pub fn from_arguments(arguments: &Arguments) -> Result<RecordFormat, Diagnostics> {
+        match (arguments.text(FORMAT).map_or("", |format| format.trim()), arguments.text(OPTIONS)) {
+            ("template", None) => Err(Diagnostic::error(
+                "settings.required",
+                format!("{OPTIONS:?} is required where {FORMAT} is template"),
+            )
+            .with_span(arguments.span(FORMAT))
+            .with_path(format!("/{OPTIONS}"))
+            .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}', or '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"))
+            .into()),
+            ("template", Some(_)) => {
+                Ok(RecordFormat::Template(arguments.compile_template(OPTIONS, MissingKey::Error)?))
+            }
+            ("debezium/json", options) => {
+                envelope(options.map_or("", Str::as_str), arguments).map(RecordFormat::Debezium)
+            }
+            ("recfmt/raw", None) => Ok(RecordFormat::Raw),
+            (_, None) => Ok(RecordFormat::Json),
+            (_, Some(_)) => Err(Diagnostic::error(
+                "settings.unused",
+                format!("{OPTIONS} is used only where {FORMAT} is template or debezium/json"),
+            )
+            .with_span(arguments.span(OPTIONS))
+            .with_path(format!("/{OPTIONS}"))
+            .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
+            .into()),
+        }
+    }
+
+    /// What it needs of the records; `always` if it is used on every one.
+    pub fn flow(&self, flow: &mut Flow, always: bool) {
+        match self {
+            RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
+            RecordFormat::Raw => {
+                flow.may_fail();
+                if flow.record.after.is_absent() {
+                    let since = (flow.record.after.since, "absent since here".to_owned());
+                    let message = "every record fails here: .Payload.After is absent, which recfmt/raw writes";
+                    let hint = "write another format, or keep .Payload.After".to_owned();
+                    flow.fail("flow.no_data", FORMAT, message, Some(since), Some(hint));
+                }
+            }
+            RecordFormat::Template(template) if always => {
+                let before = flow.messages().count();
+                flow.template(OPTIONS, template);
+                if !template.source().contains("{{") && flow.messages().count() == before {
+                    let message = "the same line is written for every record: there is no {{ in the template";
+                    let hint = "write what the line has of the record, as '{{ toJson .Payload.After }}'".to_owned();
+                    flow.warn("flow.suspect", OPTIONS, message, None, Some(hint));
+                }
+                flow.json_template(OPTIONS, template, false);
+            }
+            RecordFormat::Template(template) => flow.optional_template(OPTIONS, template),
+        }
+    }
+
+    /// For the records of a batch.
+    pub fn encoder(&self) -> Encoder<'_> {
+        Encoder { format: self, json: RecordWriter::default() }
+    }
+
+    /// Appends the record in this format, without a line end. Many are cheaper with [`RecordFormat::encoder`].
+    ///
+    /// # Errors
+    /// The record cannot be written: a fault of the record, never another format. The buffer is then as long
+    /// as it was before.
+    pub fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            RecordFormat::Json => json::write_record(record, out),
+            RecordFormat::Debezium(envelope) => envelope.encode(record, out),
+            RecordFormat::Raw => match &record.payload.after {
+                Data::Raw(bytes) => {
+                    out.extend_from_slice(bytes);
+                    Ok(())
+                }
+                data @ Data::Structured(_) => json::write_data(data, out),
+                Data::Absent => {
+                    let what = "the record has no payload after the change, which recfmt/raw writes";
+                    Err(Fault::record("format_failed", what))
+                }
+            },
+            RecordFormat::Template(template) => {
+                let mut text = String::new();
+                template.render(record, &mut text).map_err(|e| Fault::record("format_failed", e))?;
+                out.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Encodes the records of a batch. What they share is written once and copied from then on.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    format: &'a RecordFormat,
+    json: RecordWriter<'a>,
+}
+
+impl<'a> Encoder<'a> {
+    /// As [`RecordFormat::encode`].
+    ///
+    /// # Errors
+    /// As [`RecordFormat::encode`].
+    #[inline]
+    pub fn encode(&mut self, record: &'a Record, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self.format {
+            RecordFormat::Json => self.json.write(record, out),
+            other => other.encode(record, out),
+        }
+    }
+}
+
+/// Reads `name=value,name=value`.
+fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostics> {
+    let (mut envelope, mut findings) = (Envelope::default(), Diagnostics::new());
+    let mut offset = 0;
+    for item in options.split(',') {
+        let start = offset + item.len() - item.trim_start().len();
+        offset += item.len() + 1;
+        let item = item.trim();
+        let (name, value) = match item.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
+            None => (item, None),
+        };
+        let place = || arguments.place(OPTIONS, start, item.len());
+        let wrong = |what: &str| {
+            Diagnostic::error("settings.invalid", format!("{OPTIONS}: {what}"))
+                .with_span(place())
+                .with_path(format!("/{OPTIONS}"))
+        };
+        match (name, value) {
+            ("", None) => {}
+            (SCHEMA_NAME, Some(value)) => envelope.schema_name = value.into(),
+            (RAW_DATA_KEY, Some("")) => findings.push(wrong("a field needs a name")),
+            (RAW_DATA_KEY, Some(value)) => envelope.raw_data_key = value.into(),
+            (SCHEMA_NAME | RAW_DATA_KEY, None) => {
+                findings.push(wrong("an option has no value").with_hint(format!("write {name}=value")));
+            }
+            (unknown, _) => {
+                let finding = wrong("debezium/json has no such option");
+                findings.push(match did_you_mean(unknown, [SCHEMA_NAME, RAW_DATA_KEY]) {
+                    Some(near) => finding.with_hint(format!("did you mean {near}?")),
+                    None => finding.with_hint(format!("it has: {SCHEMA_NAME}, {RAW_DATA_KEY}")),
+                });
+            }
+        }
+    }
+    if findings.has_errors() { Err(findings) } else { Ok(envelope) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::specification::Specification;
+
+    fn format(pairs: &[(&str, &str)]) -> Result<RecordFormat, Vec<(String, Option<String>)>> {
+        let specification = Specification::builtin("demo", "For tests.").with_all(parameters());
+        Arguments::parse(&specification, &Settings::from_pairs(pairs.iter().copied()))
+            .and_then(|arguments| RecordFormat::from_arguments(&arguments))
+            .map_err(|findings| findings.into_iter().map(|d| (d.message, d.hint)).collect())
+    }
+
+    #[test]
+    fn json_is_the_default() {
+        for pairs in [&[][..], &[(FORMAT, "recfmt/json")], &[(FORMAT, "opencdc/json")]] {
+            let format = format(pairs).unwrap();
+            let mut out = b"x".to_vec();
+            format.encode(&Record::default(), &mut out).unwrap();
+            assert!(out.starts_with(b"x{\"position\":\"\",\"operation\":\"create\""));
+        }
+    }
+
+    #[test]
+    fn a_template_writes_its_output() {
+        let format = format(&[(FORMAT, "template"), (OPTIONS, "a line")]).unwrap();
+        let mut out = b"x".to_vec();
+        format.encode(&Record::default(), &mut out).unwrap();
+        assert_eq!(out, b"xa line");
+    }
+
+    #[test]
+    fn raw_data_are_written_as_they_are() {
+        let format = format(&[(FORMAT, "recfmt/raw")]).unwrap();
+        let written = |after: Data| {
+            let mut record = Record::default();
+            record.payload.after = after;
+            let mut out = b"x".to_vec();
+            format.encode(&record, &mut out).map(|()| out).map_err(|fault| fault.code())
+        };
+        assert_eq!(written(Data::Raw(b"caf\xe9\x00\xff"[..].into())).unwrap(), b"xcaf\xe9\x00\xff");
+        let object = anabranch_record::value::Object::from_entries(vec![(
+            "a".into(),
+            anabranch_record::value::Value::from(1i64),
+        )]);
+        assert_eq!(written(Data::from(object)).unwrap(), b"x{\"a\":1}");
+        assert_eq!(written(Data::Absent), Err("format_failed"));
+    }
+
+    #[test]
+    fn debezium_has_options() {
+        let chosen = |pairs: &[(&str, &str)]| match format(&[&[(FORMAT, "debezium/json")], pairs].concat()).unwrap() {
+            RecordFormat::Debezium(envelope) => envelope,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(chosen(&[]), Envelope::default());
+        assert_eq!(
+            chosen(&[(OPTIONS, " debezium.schema.name = a=b,\ndebezium.rawData.key=raw,")]),
+            Envelope { schema_name: "a=b".into(), raw_data_key: "raw".into() }
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_found_early() {
+        let messages =
+            |pairs: &[(&str, &str)]| format(pairs).unwrap_err().into_iter().map(|(m, _)| m).collect::<Vec<_>>();
+        assert_eq!(
+            messages(&[(FORMAT, "debezium/jsn")]),
+            [
+                "sdk.record.format: \"debezium/jsn\" is not one of recfmt/json, opencdc/json, debezium/json, recfmt/raw, template"
+            ]
+        );
+        assert_eq!(
+            messages(&[(FORMAT, "template")]),
+            ["\"sdk.record.format.options\" is required where sdk.record.format is template"]
+        );
+        assert_eq!(
+            messages(&[(OPTIONS, "a line")]),
+            ["sdk.record.format.options is used only where sdk.record.format is template or debezium/json"]
+        );
+        let told = |options| messages(&[(FORMAT, "debezium/json"), (OPTIONS, options)]);
+        assert_eq!(told("debezium.schema.nam=x"), ["sdk.record.format.options: debezium/json has no such option"]);
+        assert_eq!(told("debezium.schema.name"), ["sdk.record.format.options: an option has no value"]);
+        assert_eq!(told("a=b, debezium.rawData.key=").len(), 2);
+    }
+}

@@ -1,0 +1,501 @@
+//! Plugins by name and role.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use anabranch_record::near::did_you_mean;
+use anabranch_record::text::Str;
+
+use crate::destination::DestinationKind;
+use crate::operator::OperatorKind;
+use crate::source::SourceKind;
+
+mod standalone;
+
+pub use standalone::{Farewell, StandaloneConnector};
+
+/// Whether a connector reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Records come from it.
+    Source,
+    /// Records go to it.
+    Destination,
+}
+
+/// All plugins this binary can use.
+#[derive(Clone, Default)]
+pub struct Registry {
+    connectors: Option<Arc<standalone::Standalone>>,
+    sources: BTreeMap<Str, Arc<dyn SourceKind>>,
+    operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
+    destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
+    left_out: BTreeMap<&'static str, &'static str>,
+    standalone: Option<Arc<Standalone>>,
+    reserved: Vec<Reserved>,
+}
+
+/// A file of the service, or a directory of its pipeline files, that no pipeline may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is, with an article.
+    pub what: &'static str,
+}
+
+type Load = dyn Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync;
+
+/// Processors from files, loaded when the first reference needs them: that may take long.
+struct Standalone {
+    load: Box<Load>,
+    operators: OnceLock<Vec<Arc<dyn OperatorKind>>>,
+}
+
+impl Standalone {
+    fn operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.operators.get_or_init(|| (self.load)())
+    }
+}
+
+/// Why a plugin reference resolves to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    /// No plugin of that name in any role.
+    #[error("unknown plugin {name:?}")]
+    Unknown {
+        /// The name without prefix and version.
+        name: Str,
+        /// A name that is near.
+        near: Option<Str>,
+    },
+    /// There is one, in other roles.
+    #[error("plugin {name:?} cannot be used as {wanted}, only as {roles}")]
+    WrongRole {
+        /// The name.
+        name: Str,
+        /// The role asked for.
+        wanted: &'static str,
+        /// The roles it has.
+        roles: String,
+    },
+    /// It has another version.
+    #[error("plugin {name:?} has version {found}, not {wanted}")]
+    WrongVersion {
+        /// The name.
+        name: Str,
+        /// The version asked for.
+        wanted: Str,
+        /// The version there is.
+        found: Str,
+    },
+    /// The prefix is none of `builtin:`, `standalone:`, `any:`.
+    #[error("unknown plugin type {prefix:?}")]
+    UnknownPrefix {
+        /// The prefix.
+        prefix: Str,
+    },
+    /// This binary was built without it.
+    #[error("plugin {name:?} was left out of this build; rebuild with --features {feature}")]
+    LeftOut {
+        /// The name.
+        name: Str,
+        /// The cargo feature that brings it in.
+        feature: &'static str,
+    },
+    /// No standalone plugin of that name is installed.
+    #[error("no standalone plugin {name:?} is installed")]
+    NotInstalled {
+        /// The name.
+        name: Str,
+    },
+}
+
+impl Registry {
+    /// No plugins.
+    pub fn new() -> Self {
+        Registry::default()
+    }
+
+    /// Adds a source under the name of its specification.
+    pub fn add_source(&mut self, kind: Arc<dyn SourceKind>) {
+        self.sources.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Adds a processor.
+    pub fn add_operator(&mut self, kind: Arc<dyn OperatorKind>) {
+        self.operators.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Puts something around every processor that is there so far.
+    pub fn wrap_operators(&mut self, wrap: impl Fn(Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind>) {
+        self.operators.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every source that is there so far.
+    pub fn wrap_sources(&mut self, wrap: impl Fn(Arc<dyn SourceKind>) -> Arc<dyn SourceKind>) {
+        self.sources.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Puts something around every destination that is there so far.
+    pub fn wrap_destinations(&mut self, wrap: impl Fn(Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind>) {
+        self.destinations.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
+    }
+
+    /// Adds a destination.
+    pub fn add_destination(&mut self, kind: Arc<dyn DestinationKind>) {
+        self.destinations.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Says where standalone connectors come from. `load` is called once, when a reference is to none of the built-in
+    /// ones, and gives them with the older version of a name before the newer.
+    pub fn set_standalone_connectors(&mut self, load: impl Fn() -> Vec<StandaloneConnector> + Send + Sync + 'static) {
+        self.connectors = Some(Arc::new(standalone::Standalone::new(load)));
+    }
+
+    /// All standalone connectors, older versions of a name first. May look for them.
+    pub fn standalone_connectors(&self) -> &[StandaloneConnector] {
+        self.connectors.as_deref().map_or(&[], standalone::Standalone::connectors)
+    }
+
+    /// The standalone connector whose plugin stored `active`, in the version that `reference` asks for where there is
+    /// that one. May look for connectors.
+    pub fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
+        self.connectors.as_deref()?.of_active(reference, active)
+    }
+
+    /// Keeps a file of the service from being written by a pipeline; of a directory, the pipeline files in it.
+    pub fn reserve(&mut self, path: impl Into<PathBuf>, what: &'static str) {
+        self.reserved.push(Reserved { path: path.into(), what });
+    }
+
+    /// The files that no pipeline may write.
+    pub fn reserved(&self) -> &[Reserved] {
+        &self.reserved
+    }
+
+    /// Remembers a plugin that a cargo feature left out.
+    pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
+        self.left_out.insert(name, feature);
+    }
+
+    /// Says where standalone processors come from. `load` is called once, when a reference is to none of the
+    /// built-in ones, and gives them with the older version of a name before the newer.
+    pub fn set_standalone(&mut self, load: impl Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync + 'static) {
+        self.standalone = Some(Arc::new(Standalone { load: Box::new(load), operators: OnceLock::new() }));
+    }
+
+    /// All standalone processors, older versions first. May load them.
+    pub fn standalone_operators(&self) -> &[Arc<dyn OperatorKind>] {
+        self.standalone.as_deref().map_or(&[], Standalone::operators)
+    }
+
+    /// Whether a reference is to a standalone processor while these are not loaded: to resolve it may take long.
+    pub fn has_to_load(&self, reference: &str) -> bool {
+        let unloaded = self.standalone.as_deref().is_some_and(|standalone| standalone.operators.get().is_none());
+        let builtin = || self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        unloaded
+            && !reference.starts_with("builtin:")
+            && builtin().is_err_and(|error| !matches!(error, ResolveError::UnknownPrefix { .. }))
+    }
+
+    /// All sources in name order.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<dyn SourceKind>> {
+        self.sources.values()
+    }
+
+    /// All processors in name order.
+    pub fn operators(&self) -> impl Iterator<Item = &Arc<dyn OperatorKind>> {
+        self.operators.values()
+    }
+
+    /// All destinations in name order.
+    pub fn destinations(&self) -> impl Iterator<Item = &Arc<dyn DestinationKind>> {
+        self.destinations.values()
+    }
+
+    /// The source that a reference means.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn source(&self, reference: &str) -> Result<&Arc<dyn SourceKind>, ResolveError> {
+        const ROLE: &str = "a source";
+        let builtin = self.resolve(reference, ROLE, &self.sources, |k| k.specification().version.clone());
+        builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.source.as_ref()))
+    }
+
+    /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
+        let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        let error = match builtin {
+            Err(error) if !matches!(error, ResolveError::UnknownPrefix { .. }) => error,
+            found => return found,
+        };
+        match (self.standalone_operator(reference), error) {
+            (Some(Ok(found)), _) => Ok(found),
+            (Some(Err(error)), ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. }) => Err(error),
+            (None, ResolveError::Unknown { name, near: None }) if !reference.starts_with("builtin:") => {
+                let names = self.standalone_operators().iter().map(|kind| kind.specification().name.as_str());
+                let near = did_you_mean(&name, names).map(Str::from);
+                Err(ResolveError::Unknown { name, near })
+            }
+            (_, error) => Err(error),
+        }
+    }
+
+    /// The destination that a reference means.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
+        const ROLE: &str = "a destination";
+        let builtin = self.resolve(reference, ROLE, &self.destinations, |k| k.specification().version.clone());
+        builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.destination.as_ref()))
+    }
+
+    /// The same, of those that take other records than dead letters.
+    ///
+    /// # Errors
+    /// As [`Registry::destination`].
+    pub fn destination_of_records(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
+        let kind = self.destination(reference)?;
+        if kind.takes_only_letters() {
+            let name = kind.specification().name.clone();
+            let roles = "a dead-letter queue".to_owned();
+            return Err(ResolveError::WrongRole { name, wanted: "a destination", roles });
+        }
+        Ok(kind)
+    }
+
+    /// The standalone connector of that name, where no built-in one fits. What is wrong is said of the built-in one,
+    /// unless only the standalone one has the name.
+    fn or_standalone<'a, K: ?Sized>(
+        &'a self,
+        reference: &str,
+        wanted: &'static str,
+        error: ResolveError,
+        role: impl Fn(&'a StandaloneConnector) -> Option<&'a Arc<K>>,
+    ) -> Result<&'a Arc<K>, ResolveError> {
+        let unknown = matches!(error, ResolveError::Unknown { .. } | ResolveError::NotInstalled { .. });
+        match self.connectors.as_deref().and_then(|standalone| standalone.resolve(reference, wanted, role)) {
+            Some(Ok(kind)) => Ok(kind),
+            Some(Err(other)) if unknown => Err(other),
+            _ => Err(error),
+        }
+    }
+
+    /// Outside: whether the reference may mean a standalone processor of that name; inside: whether it has the version.
+    fn standalone_operator(&self, reference: &str) -> Option<Result<&Arc<dyn OperatorKind>, ResolveError>> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        if prefix == "builtin" {
+            return None;
+        }
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        let versions = || self.standalone_operators().iter().filter(|kind| kind.specification().name == *name);
+        let latest = versions().next_back()?;
+        if asked == "latest" {
+            return Some(Ok(latest));
+        }
+        let version = |kind: &dyn OperatorKind| kind.specification().version.clone();
+        let found = versions().find(|kind| version(&***kind).trim_start_matches('v') == asked.trim_start_matches('v'));
+        Some(found.ok_or_else(|| ResolveError::WrongVersion {
+            name: name.into(),
+            wanted: asked.into(),
+            found: versions().map(|kind| version(&**kind).to_string()).collect::<Vec<_>>().join(", ").into(),
+        }))
+    }
+
+    fn roles(&self, name: &str) -> Vec<&'static str> {
+        let mut roles = Vec::new();
+        roles.extend(self.sources.contains_key(name).then_some("a source"));
+        roles.extend(self.operators.contains_key(name).then_some("a processor"));
+        roles.extend(self.destinations.contains_key(name).then_some("a destination"));
+        roles
+    }
+
+    fn resolve<'a, K: ?Sized>(
+        &self,
+        reference: &str,
+        wanted: &'static str,
+        kinds: &'a BTreeMap<Str, Arc<K>>,
+        version: impl Fn(&K) -> Str,
+    ) -> Result<&'a Arc<K>, ResolveError> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        match prefix {
+            "any" | "builtin" => {}
+            "standalone" => return Err(ResolveError::NotInstalled { name: name.into() }),
+            _ => return Err(ResolveError::UnknownPrefix { prefix: prefix.into() }),
+        }
+        let Some(kind) = kinds.get(name) else {
+            let roles = self.roles(name);
+            return Err(if !roles.is_empty() {
+                ResolveError::WrongRole { name: name.into(), wanted, roles: roles.join(" or ") }
+            } else if let Some(feature) = self.left_out.get(name) {
+                ResolveError::LeftOut { name: name.into(), feature }
+            } else {
+                let near = did_you_mean(name, kinds.keys().map(Str::as_str)).map(Str::from);
+                ResolveError::Unknown { name: name.into(), near }
+            });
+        };
+        let found = version(kind);
+        if asked != "latest" && asked.trim_start_matches('v') != found.trim_start_matches('v') {
+            return Err(ResolveError::WrongVersion { name: name.into(), wanted: asked.into(), found });
+        }
+        Ok(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use crate::diagnostic::Diagnostics;
+    use crate::operator::ConfiguredOperator;
+    use crate::specification::Specification;
+
+    struct Named(Specification);
+
+    impl OperatorKind for Named {
+        fn specification(&self) -> &Specification {
+            &self.0
+        }
+
+        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+            unreachable!()
+        }
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        let mut specification = Specification::builtin("field.set", "Sets a field.");
+        specification.version = "v1.2.0".into();
+        registry.add_operator(Arc::new(Named(specification)));
+        registry.leave_out("custom.javascript", "js");
+        registry
+    }
+
+    fn error(reference: &str) -> String {
+        registry().operator(reference).map_or_else(|e| e.to_string(), |_| String::new())
+    }
+
+    struct Reads(Specification);
+
+    impl SourceKind for Reads {
+        fn specification(&self) -> &Specification {
+            &self.0
+        }
+
+        fn configure(&self, _: &Arguments) -> Result<Arc<dyn crate::source::Source>, Diagnostics> {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn standalone_connectors_are_looked_for_where_no_built_in_one_fits() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let source = |name: &'static str, version: &str| -> Arc<dyn SourceKind> {
+            let mut specification = Specification::builtin(name, "");
+            specification.version = version.into();
+            Arc::new(Reads(specification))
+        };
+        let mut registry = registry();
+        registry.add_source(source("file", "v0.1.0"));
+        let loads = Arc::new(AtomicUsize::new(0));
+        let counted = loads.clone();
+        registry.set_standalone_connectors(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            [("file", "v9.0.0"), ("mine", "v1.9.0"), ("mine", "v1.10.0")]
+                .map(|(name, version)| StandaloneConnector {
+                    source: Some(source(name, version)),
+                    destination: None,
+                    farewell: None,
+                })
+                .into()
+        });
+        let version = |reference: &str| match registry.source(reference) {
+            Ok(kind) => kind.specification().version.to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(version("file"), "v0.1.0");
+        assert_eq!(loads.load(Ordering::Relaxed), 0);
+        assert_eq!(version("standalone:file"), "v9.0.0");
+        assert_eq!(version("file@9.0.0"), "v9.0.0");
+        assert_eq!(version("builtin:file@9.0.0"), "plugin \"file\" has version v0.1.0, not 9.0.0");
+        assert_eq!(version("mine"), "v1.10.0");
+        assert_eq!(version("standalone:mine@v1.9.0"), "v1.9.0");
+        assert_eq!(version("mine@v2"), "plugin \"mine\" has version v1.9.0, v1.10.0, not v2");
+        assert_eq!(version("standalone:other"), "no standalone plugin \"other\" is installed");
+        let wrong = registry.destination("mine").map(|_| ()).unwrap_err();
+        assert_eq!(wrong.to_string(), "plugin \"mine\" cannot be used as a destination, only as a source");
+        assert_eq!(loads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn standalone_processors_are_loaded_when_one_is_asked_for() {
+        let mut registry = registry();
+        let loads = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = loads.clone();
+        registry.set_standalone(move || {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let kind = |name, version: &str| -> Arc<dyn OperatorKind> {
+                let mut specification = Specification::builtin(name, "");
+                specification.version = version.into();
+                Arc::new(Named(specification))
+            };
+            vec![kind("field.set", "v9"), kind("mine", "v1.9.0"), kind("mine", "v1.10.0")]
+        });
+        let version =
+            |reference: &str| registry.operator(reference).map(|kind| kind.specification().version.to_string());
+        assert_eq!(version("field.set").unwrap(), "v1.2.0");
+        for (reference, loads) in
+            [("field.set", false), ("nope:x", false), ("mine", true), ("standalone:field.set", true)]
+        {
+            assert_eq!(registry.has_to_load(reference), loads, "{reference}");
+        }
+        assert_eq!(version("builtin:field.sit").unwrap_err().to_string(), "unknown plugin \"field.sit\"");
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(version("standalone:field.set").unwrap(), "v9");
+        assert_eq!(version("field.set@v9").unwrap(), "v9");
+        assert!(!registry.has_to_load("mine"));
+        assert!(matches!(version("field.set@v8"), Err(ResolveError::WrongVersion { found, .. }) if found == "v1.2.0"));
+        assert!(matches!(version("minx"), Err(ResolveError::Unknown { near: Some(near), .. }) if near == "mine"));
+        assert_eq!(version("mine").unwrap(), "v1.10.0");
+        assert_eq!(version("standalone:mine@1.9.0").unwrap(), "v1.9.0");
+        let error = version("mine@v2").unwrap_err().to_string();
+        assert_eq!(error, "plugin \"mine\" has version v1.9.0, v1.10.0, not v2");
+        assert!(version("builtin:mine").is_err());
+        assert_eq!(loads.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn references_have_a_type_a_name_and_a_version() {
+        for reference in
+            ["field.set", "builtin:field.set", "any:field.set@latest", "field.set@v1.2.0", "builtin:field.set@1.2.0"]
+        {
+            assert_eq!(error(reference), "", "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_reference_is_said() {
+        assert_eq!(error("field.sett"), "unknown plugin \"field.sett\"");
+        assert_eq!(error("field.set@v1"), "plugin \"field.set\" has version v1.2.0, not v1");
+        assert_eq!(error("standalone:field.set"), "no standalone plugin \"field.set\" is installed");
+        assert_eq!(error("grpc:field.set"), "unknown plugin type \"grpc\"");
+        assert_eq!(
+            error("custom.javascript"),
+            "plugin \"custom.javascript\" was left out of this build; rebuild with --features js"
+        );
+        let wrong = registry().source("field.set").map(|_| ()).unwrap_err();
+        assert_eq!(wrong.to_string(), "plugin \"field.set\" cannot be used as a source, only as a processor");
+        let near = registry().operator("field.sett").map(|_| ()).unwrap_err();
+        assert_eq!(near, ResolveError::Unknown { name: "field.sett".into(), near: Some("field.set".into()) });
+    }
+}

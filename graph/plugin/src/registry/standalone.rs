@@ -1,0 +1,131 @@
+//! Connectors that are programs of their own: found when the first reference needs one.
+
+use std::sync::{Arc, OnceLock};
+
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+
+use super::ResolveError;
+use crate::destination::DestinationKind;
+use crate::host::Host;
+use crate::registry::Role;
+use crate::source::SourceKind;
+use crate::specification::Specification;
+use crate::written::Written;
+
+/// A version of a standalone connector in the roles it has.
+#[derive(Clone)]
+pub struct StandaloneConnector {
+    /// As a source.
+    pub source: Option<Arc<dyn SourceKind>>,
+    /// As a destination.
+    pub destination: Option<Arc<dyn DestinationKind>>,
+    /// Whom to tell that a connector is deleted, where there is anybody.
+    pub farewell: Option<Arc<dyn Farewell>>,
+}
+
+/// What a plugin is told when a connector that used it is deleted: it may hold something for it elsewhere.
+#[async_trait]
+pub trait Farewell: Send + Sync {
+    /// Whether `active`, which [`Memo::set_active`](crate::state::Memo::set_active) was given, is of this plugin, in
+    /// whatever version.
+    fn has_stored(&self, active: &[u8]) -> bool;
+
+    /// Tells the plugin that the connector of `host` is deleted, which was last active with the settings in `active`.
+    /// `value` gives the present value of a text as it is written in a file; what it gives none for is left out.
+    ///
+    /// # Errors
+    /// The plugin cannot be started, or fails.
+    async fn tell(
+        &self,
+        role: Role,
+        active: &[u8],
+        value: &(dyn for<'a> Fn(&'a str) -> Option<Written> + Send + Sync),
+        host: &Host,
+    ) -> Result<(), Fault>;
+}
+
+impl StandaloneConnector {
+    /// Name and version; the same in every role. `None` if it has no role.
+    pub fn specification(&self) -> Option<&Specification> {
+        let source = self.source.as_ref().map(|kind| kind.specification());
+        source.or_else(|| self.destination.as_ref().map(|kind| kind.specification()))
+    }
+}
+
+type Load = dyn Fn() -> Vec<StandaloneConnector> + Send + Sync;
+
+/// Where they come from. Finding them starts programs, so it is done once and only when it must.
+pub(super) struct Standalone {
+    load: Box<Load>,
+    found: OnceLock<Vec<StandaloneConnector>>,
+}
+
+impl Standalone {
+    pub(super) fn new(load: impl Fn() -> Vec<StandaloneConnector> + Send + Sync + 'static) -> Self {
+        Standalone { load: Box::new(load), found: OnceLock::new() }
+    }
+
+    pub(super) fn connectors(&self) -> &[StandaloneConnector] {
+        self.found.get_or_init(|| (self.load)())
+    }
+
+    /// The connector that stored `active`: the version that a reference asks for, or the latest there is.
+    pub(super) fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
+        let asked = reference.split_once('@').map(|(_, version)| version.trim_start_matches('v'));
+        let is_asked = |connector: &&StandaloneConnector| {
+            let version = connector.specification().map(|specification| specification.version.trim_start_matches('v'));
+            asked.is_some() && version == asked
+        };
+        let own = || {
+            let has =
+                |connector: &&StandaloneConnector| connector.farewell.as_ref().is_some_and(|f| f.has_stored(active));
+            self.connectors().iter().filter(has)
+        };
+        own().find(is_asked).or_else(|| own().next_back())
+    }
+
+    /// The connector that a reference may mean in a role. Outside: whether there is one of that name, the reference
+    /// being to none of the built-in ones; inside: whether it has the version and the role.
+    pub(super) fn resolve<'a, K: ?Sized>(
+        &'a self,
+        reference: &str,
+        wanted: &'static str,
+        role: impl Fn(&'a StandaloneConnector) -> Option<&'a Arc<K>>,
+    ) -> Option<Result<&'a Arc<K>, ResolveError>> {
+        let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
+        if !matches!(prefix, "any" | "standalone") {
+            return None;
+        }
+        let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
+        let named: Vec<(&StandaloneConnector, &Str)> = self
+            .connectors()
+            .iter()
+            .filter_map(|connector| Some((connector, connector.specification()?)))
+            .filter(|(_, specification)| specification.name == *name)
+            .map(|(connector, specification)| (connector, &specification.version))
+            .collect();
+        let plain = |version: &str| version.trim_start_matches('v').to_owned();
+        let (latest, _) = named.last()?;
+        let found = match asked {
+            "latest" => Some(*latest),
+            asked => named.iter().find(|(_, version)| plain(version) == plain(asked)).map(|(connector, _)| *connector),
+        };
+        let Some(found) = found else {
+            let versions: Vec<&str> = named.iter().map(|(_, version)| version.as_str()).collect();
+            return Some(Err(ResolveError::WrongVersion {
+                name: name.into(),
+                wanted: asked.into(),
+                found: versions.join(", ").into(),
+            }));
+        };
+        Some(role(found).ok_or_else(|| {
+            let roles = match found.source {
+                Some(_) => "a source",
+                None => "a destination",
+            };
+            ResolveError::WrongRole { name: name.into(), wanted, roles: roles.to_owned() }
+        }))
+    }
+}

@@ -1,0 +1,47 @@
+//! Defaults of variables in a text of a file: `${NAME:-default}`.
+
+use std::ops::Range;
+
+/// Where the defaults stand in the text as the file has it; empty ones are left out. O(length).
+pub fn defaults(written: &str) -> impl Iterator<Item = Range<usize>> {
+    expressions(written).filter_map(|at| {
+        let inner = &written[at.start + 2..at.end - 1];
+        let (name, default) = inner.split_once(":-")?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        (is_name && !default.trim().is_empty()).then(|| at.end - 1 - default.len()..at.end - 1)
+    })
+}
+
+/// Where `${…}` stands in a text, with its braces; the escaped `$${` is left out. O(length).
+pub fn expressions(written: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let open = from + written[from..].find("${")?;
+            if written[..open].ends_with('$') {
+                from = open + 2;
+                continue;
+            }
+            let close = open + written[open..].find('}')?;
+            from = close + 1;
+            return Some(open..close + 1);
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_words_of_the_file_are_defaults() {
+        for (text, expected) in [
+            ("Bearer ${TOKEN:-hunter2}", &["hunter2"][..]),
+            ("${A:-b}${C:-d:-e}", &["b", "d:-e"]),
+            ("${A} ${A:-} ${A:- } $${A:-b} ${file:/a:-b} ${A:-b", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(defaults(text).map(|at| &text[at]).collect::<Vec<_>>(), expected, "{text}");
+        }
+    }
+}

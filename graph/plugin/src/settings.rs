@@ -1,0 +1,43 @@
+//! The settings of a plugin, as a file has them.
+
+use anabranch_record::text::Str;
+
+use crate::diagnostic::{Span, Spanned};
+use crate::written::Written;
+
+/// One `name: value` pair of `settings`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Name with the place of the key.
+    pub name: Spanned<Str>,
+    /// Value with the place of the value.
+    pub value: Written,
+}
+
+/// The settings of a plugin, in the order of the file, each name once.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Settings {
+    /// The pairs.
+    pub entries: Vec<Setting>,
+    /// The whole map, or the plugin's name where there is no map: where missing settings are reported.
+    pub span: Span,
+}
+
+impl Settings {
+    /// The setting of this name.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.entries.iter().find(|s| s.name.value == *name)
+    }
+
+    /// Settings that stand in no file: defaults, tests.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let entries = pairs
+            .into_iter()
+            .map(|(name, value)| Setting {
+                name: Spanned::new(name.into(), Span::default()),
+                value: Written::new(value, value, Span::default()),
+            })
+            .collect();
+        Settings { entries, span: Span::default() }
+    }
+}

@@ -1,0 +1,262 @@
+//! A destination that does what a script says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+
+use super::{Event, Journal, locked, row_at};
+use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use crate::host::Host;
+
+/// What a destination does with one write.
+#[derive(Debug)]
+pub enum Reaction {
+    /// All rows are durable.
+    Durable,
+    /// All rows are accepted; durable when flushed, lost if that never happens.
+    Accepted,
+    /// A verdict for each row.
+    Each(Vec<Result<Delivered, Fault>>),
+    /// Nothing is written because of these rows.
+    Refuse(Vec<(usize, Fault)>),
+    /// The call fails.
+    Fail(Fault),
+    /// All rows are durable, and the call fails all the same: nobody knows.
+    FailAfter(Fault),
+    /// All rows are durable, and the call never returns.
+    HangAfter,
+    /// The call never returns.
+    Hang,
+}
+
+type Script = Arc<dyn Fn(&[Record], usize) -> Reaction + Send + Sync>;
+
+/// Where a destination puts rows. It survives runs and crashes.
+pub struct Shelf {
+    name: Str,
+    journal: Journal,
+    script: Script,
+    policy: WritePolicy,
+    delay: Duration,
+    durable: Mutex<Vec<Record>>,
+    calls: Mutex<Vec<usize>>,
+    flush_faults: Mutex<Vec<Fault>>,
+    marks: Mutex<BTreeMap<LaneId, Mark>>,
+    transactions: Mutex<Vec<Vec<Record>>>,
+}
+
+impl Shelf {
+    /// A shelf on which every row is durable at once.
+    pub fn new(name: &str, journal: &Journal) -> Self {
+        Shelf {
+            name: name.into(),
+            journal: journal.clone(),
+            script: Arc::new(|_, _| Reaction::Durable),
+            policy: WritePolicy { rows: 1000, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent },
+            delay: Duration::ZERO,
+            durable: Mutex::default(),
+            calls: Mutex::default(),
+            flush_faults: Mutex::default(),
+            marks: Mutex::default(),
+            transactions: Mutex::default(),
+        }
+    }
+
+    /// Reacts as `script` says to the rows and the number of the call, counted from 0.
+    #[must_use]
+    pub fn script(mut self, script: impl Fn(&[Record], usize) -> Reaction + Send + Sync + 'static) -> Self {
+        self.script = Arc::new(script);
+        self
+    }
+
+    /// Rows are accepted, and durable when flushed.
+    #[must_use]
+    pub fn accepting(self) -> Self {
+        self.script(|_, _| Reaction::Accepted)
+    }
+
+    /// Rows of these numbers fail, the others are durable.
+    #[must_use]
+    pub fn rejecting(self, bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        self.script(move |rows, _| {
+            let verdict = |record: &Record| match bad(row_at(record.position())) {
+                true => Err(Fault::record("rejected", "the destination does not want it")),
+                false => Ok(Delivered::Durable),
+            };
+            Reaction::Each(rows.iter().map(verdict).collect())
+        })
+    }
+
+    /// Every write takes so long.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// A write is one transaction with the marks, and a run that does not know of the latest one is turned away.
+    #[must_use]
+    pub fn transactional(self) -> Self {
+        self.policy(|policy| policy.retry = Retry::Transactional)
+    }
+
+    /// With another policy.
+    #[must_use]
+    pub fn policy(mut self, change: impl FnOnce(&mut WritePolicy)) -> Self {
+        change(&mut self.policy);
+        self
+    }
+
+    /// The next flush fails with this.
+    pub fn fail_flush(&self, fault: Fault) {
+        locked(&self.flush_faults).push(fault);
+    }
+
+    /// What is durable, in the order in which it was written.
+    pub fn durable(&self) -> Vec<Record> {
+        locked(&self.durable).clone()
+    }
+
+    /// Numbers of the rows that are durable.
+    pub fn rows(&self) -> Vec<u64> {
+        super::rows(&locked(&self.durable))
+    }
+
+    /// Number of rows of each write.
+    pub fn calls(&self) -> Vec<usize> {
+        locked(&self.calls).clone()
+    }
+
+    /// The rows of each transaction.
+    pub fn transactions(&self) -> Vec<Vec<Record>> {
+        locked(&self.transactions).clone()
+    }
+
+    /// The marks of the latest transactions.
+    pub fn marks(&self) -> BTreeMap<LaneId, Mark> {
+        locked(&self.marks).clone()
+    }
+
+    /// As if the destination failed over to a copy, or were restored from one, that has the first `rows` rows and a mark
+    /// of a lane; without one, the copy is empty.
+    pub fn restore(&self, lane: &LaneId, mark: Option<Mark>) {
+        let rows = mark.as_ref().map_or(0, |mark| mark.seq);
+        locked(&self.durable).retain(|row| row_at(row.position()) < rows);
+        match mark {
+            Some(mark) => drop(locked(&self.marks).insert(lane.clone(), mark)),
+            None => locked(&self.marks).clear(),
+        }
+    }
+
+    /// As if an earlier run had stored a mark.
+    pub fn set_mark(&self, lane: LaneId, mark: Mark) {
+        locked(&self.marks).insert(lane, mark);
+    }
+
+    /// Makes rows durable, in a transaction with marks where there are any.
+    fn commit(&self, rows: &[Record], marks: &[(LaneId, Mark)]) {
+        self.keep(rows.iter().cloned());
+        if self.policy.retry == Retry::Transactional {
+            locked(&self.transactions).push(rows.to_vec());
+            locked(&self.marks).extend(marks.iter().cloned());
+            self.journal.note(Event::Transacted { shelf: self.name.clone(), marks: marks.to_vec() });
+        }
+    }
+
+    fn keep(&self, records: impl IntoIterator<Item = Record>) {
+        let mut durable = locked(&self.durable);
+        for record in records {
+            self.journal.note(Event::Durable { shelf: self.name.clone(), row: row_at(record.position()) });
+            durable.push(record);
+        }
+    }
+}
+
+/// The shelf as a destination of a plan.
+pub struct ShelfDestination(pub Arc<Shelf>);
+
+#[async_trait]
+impl Destination for ShelfDestination {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(ShelfWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new() }))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        self.0.policy
+    }
+}
+
+struct ShelfWriter {
+    shelf: Arc<Shelf>,
+    accepted: Vec<Record>,
+    known: BTreeMap<LaneId, Mark>,
+}
+
+#[async_trait]
+impl Writer for ShelfWriter {
+    async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
+        self.known = self.shelf.marks();
+        Ok(self.known.clone().into_iter().collect())
+    }
+
+    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let shelf = self.shelf.clone();
+        let call = {
+            let mut calls = locked(&shelf.calls);
+            calls.push(rows.len());
+            calls.len() - 1
+        };
+        if !shelf.delay.is_zero() {
+            tokio::time::sleep(shelf.delay).await;
+        }
+        if marks.iter().any(|(lane, _)| locked(&shelf.marks).get(lane) != self.known.get(lane)) {
+            return Err(Fault::transient("marks_moved", "another run writes here"));
+        }
+        match (shelf.script)(rows, call) {
+            Reaction::Durable => {
+                shelf.commit(rows, marks);
+                self.known.extend(marks.iter().cloned());
+                Ok(Verdicts::All(Delivered::Durable))
+            }
+            Reaction::Refuse(refused) => Ok(Verdicts::Refused(refused)),
+            Reaction::FailAfter(fault) => {
+                shelf.commit(rows, marks);
+                Err(fault)
+            }
+            Reaction::HangAfter => {
+                shelf.commit(rows, marks);
+                std::future::pending().await
+            }
+            Reaction::Accepted => {
+                self.accepted.extend(rows.iter().cloned());
+                Ok(Verdicts::All(Delivered::Accepted))
+            }
+            Reaction::Each(verdicts) => {
+                for (record, verdict) in rows.iter().zip(&verdicts) {
+                    match verdict {
+                        Ok(Delivered::Durable) => shelf.keep([record.clone()]),
+                        Ok(Delivered::Accepted) => self.accepted.push(record.clone()),
+                        Err(_) => {}
+                    }
+                }
+                Ok(Verdicts::Each(verdicts))
+            }
+            Reaction::Fail(fault) => Err(fault),
+            Reaction::Hang => std::future::pending().await,
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        if let Some(fault) = locked(&self.shelf.flush_faults).pop() {
+            return Err(fault);
+        }
+        self.shelf.keep(self.accepted.drain(..));
+        Ok(())
+    }
+}

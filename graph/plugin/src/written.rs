@@ -1,0 +1,339 @@
+//! The text of a value as a plugin gets it, as the file has it, and where each byte of it stands.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anabranch_record::text::Str;
+
+use crate::diagnostic::{Diagnostic, FileId, Span};
+
+/// Text of a configuration value after substitution, with what the file says.
+///
+/// `Debug` and `Display` show what was written (`${NAME}`), so that a substituted credential never
+/// reaches a log, a plan or an error by way of formatting.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    value: Str,
+    written: Str,
+    span: Span,
+    layout: Option<Arc<Layout>>,
+    content: Option<Arc<Content>>,
+}
+
+/// A file that a setting names, read together with the pipeline file: what is configured from it opens nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Path at which it was looked for.
+    pub path: Str,
+    /// Its text, or why there is none, as a phrase: `permission denied`.
+    pub text: Result<Str, Str>,
+    /// What to do where there is none.
+    pub hint: Option<Str>,
+}
+
+impl Written {
+    /// A text that stands in a file.
+    pub fn new(value: impl Into<Str>, written: impl Into<Str>, span: Span) -> Self {
+        Written { value: value.into(), written: written.into(), span, layout: None, content: None }
+    }
+
+    /// A text that stands in a file as it is, from byte `start` on: places inside of it are exact.
+    pub fn verbatim(text: impl Into<Str>, file: FileId, start: u32) -> Self {
+        let text = text.into();
+        let end = start.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let mut layout = Layout::default();
+        layout.push(0, text.len(), start, text.len(), Kind::Verbatim);
+        Self::with_layout(text.clone(), text, Span { file, start, end }, Some(layout))
+    }
+
+    /// A text that stands in a file, with where each byte of it stands.
+    pub fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
+        Written { value, written, span, layout: layout.map(Arc::new), content: None }
+    }
+
+    /// The same text, which names this file.
+    #[must_use]
+    pub fn with_content(self, content: Content) -> Self {
+        Written { content: Some(Arc::new(content)), ..self }
+    }
+
+    /// The file that it names, where that was read.
+    pub fn content(&self) -> Option<&Content> {
+        self.content.as_deref()
+    }
+
+    /// The same at another place.
+    #[must_use]
+    pub fn at(self, span: Span) -> Self {
+        Written { span, ..self }
+    }
+
+    /// The text with variables replaced: for the plugin, and for nobody else.
+    pub fn value(&self) -> &Str {
+        &self.value
+    }
+
+    /// The text as the file has it.
+    pub fn written(&self) -> &Str {
+        &self.written
+    }
+
+    /// Whether a value is written: there is none behind `name:`, and a blank one in `name: ""`.
+    pub fn is_given(&self) -> bool {
+        self.layout.is_some() || !self.written.is_empty()
+    }
+
+    /// Whether the value holds something that the file does not: the value of a variable or the content of a file.
+    /// A default (`${NAME:-default}`) and an escaped `$${` are the file's own words.
+    pub fn is_substituted(&self) -> bool {
+        match &self.layout {
+            Some(layout) => !layout.substituted.is_empty(),
+            None => self.value != self.written,
+        }
+    }
+
+    /// True if the value is the text of the file, word for word, and so the same wherever the pipeline runs. The value of a
+    /// variable with a default is not.
+    pub fn is_verbatim(&self) -> bool {
+        self.value == self.written
+    }
+
+    /// The parts of the value that came out of variables and files, to be masked wherever they may turn up.
+    pub fn substituted(&self) -> impl Iterator<Item = &Str> {
+        let whole = self.layout.is_none() && self.value != self.written;
+        self.layout.iter().flat_map(|layout| &layout.substituted).chain(whole.then_some(&self.value))
+    }
+
+    /// The finding with the correction of `len` bytes at `offset` of the value; without one where they came out of a
+    /// variable.
+    #[must_use]
+    pub fn corrected(&self, finding: Diagnostic, offset: usize, len: usize, meant: &str) -> Diagnostic {
+        match self.value.get(offset..offset + len) {
+            Some(was) if !self.is_substituted() => finding.with_fix(self.place(offset, len), was, meant),
+            _ => finding,
+        }
+    }
+
+    /// Where the value stands.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The place of `len` bytes at `offset` of the value: exact where the file holds the value as it is,
+    /// the whole `${NAME}` inside a substituted part, the whole value where the two cannot be aligned
+    /// (quoted text with escapes over several lines).
+    pub fn place(&self, offset: usize, len: usize) -> Span {
+        let Some(range) = self.layout.as_ref().and_then(|layout| layout.place(offset, len)) else { return self.span };
+        Span { file: self.span.file, start: range.start, end: range.end }
+    }
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.written, f)
+    }
+}
+
+impl std::fmt::Display for Written {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.written.fmt(f)
+    }
+}
+
+/// Which bytes of a file the bytes of a text came from: pieces in ascending order, with gaps where the
+/// file has only indentation or line breaks.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Layout {
+    pieces: Vec<Piece>,
+    substituted: Vec<Str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    text: u32,
+    len: u32,
+    source: u32,
+    source_len: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The same bytes.
+    Verbatim,
+    /// An escape sequence, a variable.
+    Replaced,
+}
+
+impl Layout {
+    /// Aligns the text of a scalar with its source, which starts at byte `start` of the file and stands between `quote`s
+    /// where it is quoted. `None` where the two cannot be aligned.
+    pub fn of_scalar(source: &str, start: u32, text: &str, quote: Option<char>) -> Option<Layout> {
+        let mut layout = Layout::default();
+        match quote {
+            Some(quote) => {
+                let inner = source.get(1..source.len().checked_sub(1)?)?;
+                let escape = if quote == '\'' { '\'' } else { '\\' };
+                if !inner.contains(escape) {
+                    layout.align_lines(inner, start + 1, text)?;
+                } else if !inner.contains('\n') {
+                    layout.align_escapes(inner, start + 1, text, escape)?;
+                } else {
+                    return None;
+                }
+            }
+            None => layout.align_lines(source, start, text)?,
+        }
+        Some(layout)
+    }
+
+    fn align_lines(&mut self, source: &str, start: u32, text: &str) -> Option<()> {
+        if source == text {
+            self.push(0, text.len(), start, text.len(), Kind::Verbatim);
+            return Some(());
+        }
+        const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
+        let (mut at, mut line_start) = (0, 0);
+        for line in source.split_inclusive('\n') {
+            let content = line.trim_matches(BLANK);
+            if !content.is_empty() {
+                let indent = line.len() - line.trim_start_matches(BLANK).len();
+                at += text[at..].len() - text[at..].trim_start_matches(BLANK).len();
+                if !text[at..].starts_with(content) {
+                    return None;
+                }
+                let source = start + u32::try_from(line_start + indent).ok()?;
+                self.push(at, content.len(), source, content.len(), Kind::Verbatim);
+                at += content.len();
+            }
+            line_start += line.len();
+        }
+        text[at..].chars().all(|c| BLANK.contains(&c)).then_some(())
+    }
+
+    fn align_escapes(&mut self, source: &str, start: u32, text: &str, escape: char) -> Option<()> {
+        let (mut from, mut at) = (0, 0);
+        while from < source.len() {
+            let plain = source[from..].find(escape).unwrap_or(source.len() - from);
+            if plain > 0 {
+                if text.get(at..at + plain)? != &source[from..from + plain] {
+                    return None;
+                }
+                self.push(at, plain, start + from as u32, plain, Kind::Verbatim);
+                (from, at) = (from + plain, at + plain);
+                continue;
+            }
+            let written = match source.as_bytes().get(from + 1)? {
+                b'x' => 4,
+                b'u' => 6,
+                b'U' => 10,
+                _ => 1 + source[from + 1..].chars().next()?.len_utf8(),
+            };
+            let len = text.get(at..)?.chars().next()?.len_utf8();
+            self.push(at, len, start + from as u32, written, Kind::Replaced);
+            (from, at) = (from + written, at + len);
+        }
+        (at == text.len()).then_some(())
+    }
+
+    fn push(&mut self, text: usize, len: usize, source: u32, source_len: usize, kind: Kind) {
+        self.pieces.push(Piece { text: text as u32, len: len as u32, source, source_len: source_len as u32, kind });
+    }
+
+    /// The bytes of the file that hold `len` bytes at `offset` of the text.
+    fn place(&self, offset: usize, len: usize) -> Option<Range<u32>> {
+        let (first, at) = self.piece(offset)?;
+        let start = match first.kind {
+            Kind::Verbatim => first.source + at.min(first.len),
+            Kind::Replaced => first.source,
+        };
+        let end = match len {
+            // Between two characters.
+            0 if first.kind == Kind::Verbatim => start,
+            0 => first.source + first.source_len,
+            _ => {
+                let (last, at) = self.piece(offset + len - 1)?;
+                match last.kind {
+                    Kind::Verbatim => last.source + (at + 1).min(last.len),
+                    Kind::Replaced => last.source + last.source_len,
+                }
+            }
+        };
+        Some(start..end.max(start))
+    }
+
+    /// The last piece that starts at or before an offset, and how far behind its start the offset is.
+    fn piece(&self, offset: usize) -> Option<(&Piece, u32)> {
+        let offset = u32::try_from(offset).ok()?;
+        let after = self.pieces.partition_point(|piece| piece.text <= offset);
+        let piece = self.pieces.get(after.saturating_sub(1))?;
+        Some((piece, offset.saturating_sub(piece.text)))
+    }
+}
+
+/// Follows a text through the replacement of its variables.
+pub struct Rewriting {
+    before: Layout,
+    after: Layout,
+}
+
+impl Rewriting {
+    /// Starts with the layout of the scalar at `span`; without one every part has the place of the whole.
+    pub fn of(before: Option<Layout>, len: usize, span: Span) -> Self {
+        let before = before.unwrap_or_else(|| {
+            let mut whole = Layout::default();
+            whole.push(0, len, span.start, (span.end - span.start) as usize, Kind::Replaced);
+            whole
+        });
+        Rewriting { before, after: Layout::default() }
+    }
+
+    /// Where `range` of the text stands.
+    pub fn place(&self, range: Range<usize>, file: FileId, whole: Span) -> Span {
+        match self.before.place(range.start, range.len()) {
+            Some(place) => Span { file, start: place.start, end: place.end },
+            None => whole,
+        }
+    }
+
+    /// `range` of the text is kept, from byte `at` of the result on.
+    pub fn keep(&mut self, range: Range<usize>, at: usize) {
+        let first = self.before.pieces.partition_point(|p| ((p.text + p.len) as usize) <= range.start);
+        for piece in &self.before.pieces[first..] {
+            let (from, to) = (piece.text as usize, (piece.text + piece.len) as usize);
+            if from >= range.end {
+                break;
+            }
+            let (start, end) = (from.max(range.start), to.min(range.end));
+            let text = start - range.start + at;
+            match piece.kind {
+                Kind::Verbatim => {
+                    let source = piece.source + (start - from) as u32;
+                    self.after.push(text, end - start, source, end - start, Kind::Verbatim);
+                }
+                Kind::Replaced => {
+                    self.after.push(text, end - start, piece.source, piece.source_len as usize, piece.kind);
+                }
+            }
+        }
+    }
+
+    /// `range` of the text became `len` bytes at byte `at` of the result.
+    pub fn replace(&mut self, range: Range<usize>, at: usize, len: usize) {
+        if let Some(place) = self.before.place(range.start, range.len()) {
+            self.after.push(at, len, place.start, (place.end - place.start) as usize, Kind::Replaced);
+        }
+    }
+
+    /// The result holds a text that is not the file's.
+    pub fn substitute(&mut self, text: Str) {
+        if !text.is_empty() {
+            self.after.substituted.push(text);
+        }
+    }
+
+    /// The layout of the result.
+    pub fn finish(self) -> Layout {
+        self.after
+    }
+}

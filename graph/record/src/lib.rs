@@ -1,0 +1,40 @@
+//! The records of Anabranch: what sources read, processors change and destinations write.
+//!
+//! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
+//! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
+//! writes records. [`mark`] says how far a lane of records is settled, [`fault`] why one of them was not processed. This
+//! crate does no I/O and knows neither plugins nor the executor.
+//!
+//! # Example
+//!
+//! ```
+//! use anabranch_record::reference::Reference;
+//! use anabranch_record::value::Value;
+//! use anabranch_record::{Data, json};
+//!
+//! let mut record = json::read_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
+//! let id = Reference::parse(".Payload.After.user.id").unwrap();
+//! assert_eq!(id.get(&record).unwrap(), Some(Value::Int(7)));
+//! ```
+
+pub mod access;
+#[cfg(any(test, feature = "testing"))]
+pub mod arbitrary;
+pub mod clock;
+pub mod extent;
+pub mod fault;
+pub mod json;
+pub mod mark;
+pub mod mask;
+pub mod metadata;
+pub mod near;
+pub mod phrase;
+mod record;
+pub mod reference;
+#[cfg(any(test, feature = "testing"))]
+#[path = "tests/spent.rs"]
+pub mod spent;
+pub mod text;
+pub mod value;
+
+pub use record::*;

@@ -1,0 +1,236 @@
+//! Plugins that do as little as their name says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Rows, Signature,
+    Verdict,
+};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::text::Str;
+
+/// A registry of scripted plugins: sources `gen` and `endless`, destinations `out`, `once` and `tx`, and processors.
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    for (name, catches_up) in [("gen", true), ("endless", false)] {
+        let specification = Specification::builtin(name, "Reads nothing.").with_all(shared::source());
+        registry.add_source(Arc::new(ScriptedSource { specification, catches_up }));
+    }
+    for (name, retry) in [("out", Retry::Idempotent), ("once", Retry::AtMostOnce), ("tx", Retry::Transactional)] {
+        let specification = Specification::builtin(name, "Writes nothing.")
+            .with(Parameter::new("path", ParameterKind::Text, "Where to."))
+            .with(Parameter::new("token", ParameterKind::Text, "Who.").secret())
+            .with_all(shared::destination());
+        registry.add_destination(Arc::new(ScriptedDestination { specification, retry }));
+    }
+    for step in Step::ALL {
+        registry.add_operator(Arc::new(ScriptedOperator { specification: step.specification(), step }));
+    }
+    registry.leave_out("custom.javascript", "js");
+    registry
+}
+
+struct ScriptedSource {
+    specification: Specification,
+    catches_up: bool,
+}
+
+impl SourceKind for ScriptedSource {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(Arc::new(Ends { catches_up: self.catches_up, retry: Retry::Idempotent }))
+    }
+}
+
+struct ScriptedDestination {
+    specification: Specification,
+    retry: Retry,
+}
+
+impl DestinationKind for ScriptedDestination {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        Ok(Arc::new(Ends { catches_up: true, retry: self.retry }))
+    }
+}
+
+/// Never opened: plans open nothing.
+struct Ends {
+    catches_up: bool,
+    retry: Retry,
+}
+
+#[async_trait]
+impl Source for Ends {
+    fn catches_up(&self) -> bool {
+        self.catches_up
+    }
+
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        unreachable!()
+    }
+}
+
+#[async_trait]
+impl Destination for Ends {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        unreachable!()
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 1000, bytes: 1 << 20, linger: Duration::from_millis(10), retry: self.retry }
+    }
+}
+
+/// What a scripted operator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Appends `value` to the metadata `key`.
+    Set,
+    /// The same on a thread, and nobody knows what it writes.
+    Script,
+    /// Waits.
+    Call,
+    /// Two records of one.
+    Split,
+    /// Three records of one.
+    Clone,
+    /// Lets nothing pass.
+    Filter,
+    /// Keeps state.
+    Count,
+    /// Fails records whose metadata `key` is as long as `value`.
+    Picky,
+}
+
+impl Step {
+    const ALL: [Step; 8] =
+        [Step::Set, Step::Script, Step::Call, Step::Split, Step::Clone, Step::Filter, Step::Count, Step::Picky];
+
+    fn specification(self) -> Specification {
+        let name = match self {
+            Step::Set => "set",
+            Step::Script => "script",
+            Step::Call => "call",
+            Step::Split => "split",
+            Step::Clone => "clone",
+            Step::Filter => "filter",
+            Step::Count => "count",
+            Step::Picky => "picky",
+        };
+        let specification = Specification::builtin(name, "A step.").with_all(shared::processor());
+        match self {
+            Step::Set | Step::Script | Step::Picky => specification
+                .with(Parameter::new("key", ParameterKind::Text, "A metadata key.").required())
+                .with(Parameter::new("value", ParameterKind::Text, "A text.").default_value("x"))
+                .with(Parameter::new("times", ParameterKind::Int, "How often.").default_value("1")),
+            _ => specification,
+        }
+    }
+}
+
+struct ScriptedOperator {
+    specification: Specification,
+    step: Step,
+}
+
+impl OperatorKind for ScriptedOperator {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        let text = |name| arguments.text(name).cloned().unwrap_or_default();
+        if text("value") == "refused" {
+            let finding = Diagnostic::error("settings.refused", "value: \"refused\" is refused");
+            return Err(finding.with_span(arguments.span("value")).into());
+        }
+        Ok(Arc::new(ScriptedStep { step: self.step, key: text("key"), value: text("value") }))
+    }
+}
+
+#[derive(Clone)]
+struct ScriptedStep {
+    step: Step,
+    key: Str,
+    value: Str,
+}
+
+impl ConfiguredOperator for ScriptedStep {
+    fn signature(&self) -> Signature {
+        let key = || Access::These(vec![vec!["Metadata".into(), self.key.clone()]]);
+        let split_index = || Access::These(vec![vec!["Metadata".into(), "split.index".into()]]);
+        let signature = Signature::inline();
+        match self.step {
+            Step::Set => Signature { reads: key(), writes: key(), ..signature },
+            Step::Picky => Signature { reads: key(), writes: Access::NOTHING, ..signature },
+            Step::Script => Signature { class: Class::Isolate, ..signature },
+            Step::Call => Signature { class: Class::Async, ..signature },
+            Step::Split => Signature { fan: Fan::Many, writes: split_index(), needs_arch_v2: true, ..signature },
+            Step::Clone => Signature { fan: Fan::Copies(3), writes: split_index(), needs_arch_v2: true, ..signature },
+            Step::Filter => Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..signature },
+            Step::Count => Signature { max_workers: Some(1), ..signature },
+        }
+    }
+
+    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(match self.step {
+            Step::Call => BuiltOperator::Async(Arc::new(self.clone())),
+            Step::Script => BuiltOperator::Isolate(Box::new(self.clone())),
+            _ => BuiltOperator::Inline(Box::new(self.clone())),
+        })
+    }
+}
+
+#[async_trait]
+impl AsyncOperator for ScriptedStep {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        rows.into_iter().map(Verdict::Keep).collect()
+    }
+}
+
+impl Operator for ScriptedStep {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|record| {
+            let held = record.metadata.get(&self.key).cloned().unwrap_or_default();
+            Ok(match self.step {
+                Step::Set | Step::Script => {
+                    record.metadata.insert(self.key.clone(), format!("{held}{}", self.value));
+                    Decision::Keep
+                }
+                Step::Split | Step::Clone => {
+                    let pieces = if self.step == Step::Split { 2 } else { 3 };
+                    let piece = |i: i32| {
+                        let mut piece = record.clone();
+                        piece.metadata.insert("split.index", i.to_string());
+                        piece
+                    };
+                    Decision::Split((0..pieces).map(piece).collect())
+                }
+                Step::Filter => Decision::Filter,
+                Step::Picky if held.len() == self.value.len() => Decision::Fail(Fault::record("picky", "no")),
+                Step::Picky | Step::Count | Step::Call => Decision::Keep,
+            })
+        });
+    }
+}

@@ -1,0 +1,292 @@
+//! Conditions: for which rows a processor is applied.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_record::Record;
+use anabranch_record::access::Access;
+use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
+
+use crate::template::predicate::{Predicate, verdict};
+use crate::template::{Allowance, Deadline, EvalError, MissingKey, Template, TemplateError};
+
+#[cfg(test)]
+mod tests;
+
+/// Selects rows of a strip.
+pub trait Condition: Send {
+    /// Sets the bit of every row it holds for; rows it fails on go to `failed`, in ascending order, unset.
+    fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>);
+}
+
+/// A condition as the plan holds it: a template whose output, without blanks around it, is one of
+/// `1 t T TRUE true True 0 f F FALSE false False`. Cloning is O(1).
+#[derive(Clone, Debug)]
+pub struct CompiledCondition {
+    template: Template,
+    /// Decides without the template, where the condition's shape allows.
+    predicate: Option<Arc<Predicate>>,
+    constant: Option<bool>,
+    failure: Option<Fault>,
+    witness: Option<Witness>,
+}
+
+/// Is shown the records on which a condition is about to decide.
+pub type Shown = dyn Fn(&[Record]) + Send + Sync;
+
+/// A function that sees every record before a condition decides on it.
+#[derive(Clone)]
+struct Witness(Arc<Shown>);
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
+/// Limit on the work that the condition of one request may cause. The condition does not come from a pipeline file: every
+/// caller who may inspect records can send one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of text that one verdict may build.
+    pub bytes: usize,
+    /// Steps that all verdicts together may take: iterations, calls of templates and elements that functions make.
+    pub steps: usize,
+    /// Processor time that all verdicts together may take.
+    pub time: Duration,
+}
+
+/// Result of a condition for one record within a [`Budget`].
+#[derive(Clone, Debug)]
+pub enum Judgement {
+    /// It holds, or it does not.
+    Verdict(bool),
+    /// It gives no verdict on this record.
+    Failed(Fault),
+    /// It gives no verdict because the budget is used up. A record fault: `condition_too_costly`.
+    TooCostly(Fault),
+}
+
+/// Why a condition gave no verdict.
+#[derive(Debug, thiserror::Error)]
+enum NoVerdict {
+    #[error("the condition takes too many steps, too much memory or too much time")]
+    TooCostly,
+    #[error("the condition failed at character {at}, in `{piece}`: {}", error.message)]
+    Failed { at: usize, piece: Box<str>, error: EvalError },
+    #[error("the condition printed {0:?}, which is neither true nor false")]
+    NotBoolean(String),
+}
+
+/// Where a condition failed, in bytes from its start: `Some(None)` for the whole of it, `None` for other faults.
+pub fn failed_at(fault: &Fault) -> Option<Option<usize>> {
+    match fault.cause().downcast_ref()? {
+        NoVerdict::Failed { error, .. } => Some(Some(error.offset)),
+        NoVerdict::NotBoolean(_) => Some(None),
+        NoVerdict::TooCostly => None,
+    }
+}
+
+impl CompiledCondition {
+    /// Compiles; the text must not be blank.
+    ///
+    /// # Errors
+    /// Why the template does not compile.
+    pub fn compile(text: &str) -> Result<Self, TemplateError> {
+        let template = Template::parse(text, MissingKey::NoValue)?;
+        let predicate = template.predicate().map(Arc::new);
+        let mut condition = CompiledCondition { template, predicate, constant: None, failure: None, witness: None };
+        if condition.template.reads() == Access::NOTHING {
+            match condition.template.render_briefly().map(|rendered| condition.judge(rendered.as_deref())) {
+                Some(Ok(verdict)) => condition.constant = Some(verdict),
+                Some(Err(fault)) => condition.failure = Some(fault),
+                None => {}
+            }
+        }
+        Ok(condition)
+    }
+
+    /// The template that decides.
+    pub fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// Its text.
+    pub fn source(&self) -> &str {
+        self.template.source()
+    }
+
+    /// The verdict, where it is the same for every record. A condition that fails on every record has none.
+    pub fn constant(&self) -> Option<bool> {
+        self.constant
+    }
+
+    /// The verdict on every record that gets one, where it is the same because its parts contradict each other or leave
+    /// nothing out. O(comparisons).
+    pub fn settled(&self) -> Option<bool> {
+        self.predicate.as_ref()?.settled()
+    }
+
+    /// True if for every record at least one of the two conditions holds. False if this is not known. O(comparisons).
+    pub fn holds_where_not(&self, other: &CompiledCondition) -> bool {
+        let inner = |condition: &CompiledCondition| {
+            let inner = condition.source().trim().strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(['-', ' ']);
+            (condition.predicate.is_some() && !inner.contains("{{")).then(|| inner.to_owned())
+        };
+        let (Some(ours), Some(theirs)) = (inner(self), inner(other)) else { return false };
+        let both = CompiledCondition::compile(&format!("{{{{ or ({ours}) ({theirs}) }}}}"));
+        both.is_ok_and(|both| self.settled().is_none() && other.settled().is_none() && both.settled() == Some(true))
+    }
+
+    /// Why it fails on every record, where that takes next to nothing to find out.
+    pub fn failure(&self) -> Option<&Fault> {
+        self.failure.as_ref()
+    }
+
+    /// Whether it decides the usual record without building text.
+    pub fn is_native(&self) -> bool {
+        self.constant.is_some() || self.predicate.is_some()
+    }
+
+    /// What its verdict depends on.
+    pub fn reads(&self) -> Access {
+        self.template.reads()
+    }
+
+    /// One for a stage of its own.
+    pub fn instantiate(&self) -> Box<dyn Condition> {
+        let condition = Box::new(Running { condition: self.clone(), output: String::new() });
+        match &self.witness {
+            None => condition,
+            Some(witness) => Box::new(Witnessed { condition, witness: witness.clone() }),
+        }
+    }
+
+    /// The same condition, which shows records to `witness` before it decides on them. For trials and tests.
+    #[must_use]
+    pub fn witnessed(&self, witness: Arc<Shown>) -> CompiledCondition {
+        CompiledCondition { witness: Some(Witness(witness)), ..self.clone() }
+    }
+
+    /// The verdict on one record.
+    ///
+    /// # Errors
+    /// A fault of the record: `condition_failed`, `condition_not_boolean`.
+    pub fn evaluate(&self, record: &Record) -> Result<bool, Fault> {
+        self.decide(record, &mut String::new())
+    }
+
+    /// The verdict on one record, and what it cost taken off the budget.
+    pub fn evaluate_within(&self, record: &Record, budget: &mut Budget) -> Judgement {
+        let native = self.constant.or_else(|| self.predicate.as_ref().and_then(|predicate| predicate.holds(record)));
+        if let Some(verdict) = native {
+            return Judgement::Verdict(verdict);
+        }
+        let mut output = String::new();
+        let mut allowance = Allowance { bytes: budget.bytes, steps: budget.steps };
+        let until = Deadline::within(budget.time);
+        let (rendered, spent) = self.template.render_until(record, &mut output, &mut allowance, until);
+        budget.steps = allowance.steps;
+        budget.time = until.left();
+        if spent {
+            return Judgement::TooCostly(Fault::record("condition_too_costly", NoVerdict::TooCostly));
+        }
+        match self.judge(rendered.as_ref().map(|()| output.as_str())) {
+            Ok(verdict) => Judgement::Verdict(verdict),
+            Err(fault) => Judgement::Failed(fault),
+        }
+    }
+
+    fn decide(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
+        if let Some(verdict) = self.constant {
+            return Ok(verdict);
+        }
+        match self.predicate.as_ref().and_then(|predicate| predicate.holds(record)) {
+            Some(verdict) => Ok(verdict),
+            None => self.render(record, output),
+        }
+    }
+
+    /// The template's own verdict, with `output` as scratch space.
+    fn render(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
+        output.clear();
+        let rendered = self.template.render(record, output);
+        self.judge(rendered.as_ref().map(|()| output.as_str()))
+    }
+
+    fn judge(&self, rendered: Result<&str, &EvalError>) -> Result<bool, Fault> {
+        let output = rendered.map_err(|error| {
+            let error = error.clone();
+            let at = self.source().get(..error.offset).map_or(0, |before| before.chars().count()) + 1;
+            let piece = piece(self.source(), error.offset).into();
+            Fault::record("condition_failed", NoVerdict::Failed { at, piece, error })
+        })?;
+        verdict(output).ok_or_else(|| {
+            const SHOWN: usize = 80;
+            let mut shown: String = output.chars().take(SHOWN).collect();
+            if shown.len() < output.len() {
+                shown.push('…');
+            }
+            Fault::record("condition_not_boolean", NoVerdict::NotBoolean(shown))
+        })
+    }
+}
+
+/// The expression that failed in a condition: from a place to the end of its parentheses or braces.
+fn piece(source: &str, offset: usize) -> String {
+    const SHOWN: usize = 60;
+    let rest = source.get(offset..).unwrap_or_default();
+    let rest = rest.find("}}").map_or(rest, |end| &rest[..end]);
+    let (mut depth, mut quote, mut end) = (0_u32, None, rest.len());
+    for (at, c) in rest.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '`') => quote = Some(c),
+            (None, '(') => depth += 1,
+            (None, ')') if depth == 0 => {
+                end = at;
+                break;
+            }
+            (None, ')') => depth -= 1,
+            _ => {}
+        }
+    }
+    let piece = rest[..end].trim_end_matches('-').trim();
+    let mut shown: String = piece.chars().take(SHOWN).collect();
+    if shown.len() < piece.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+struct Witnessed {
+    condition: Box<dyn Condition>,
+    witness: Witness,
+}
+
+impl Condition for Witnessed {
+    fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+        self.witness.0(records);
+        self.condition.select(records, out, failed);
+    }
+}
+
+struct Running {
+    condition: CompiledCondition,
+    output: String,
+}
+
+impl Condition for Running {
+    fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
+        for (row, record) in records.iter().enumerate() {
+            match self.condition.decide(record, &mut self.output) {
+                Ok(true) => out.set(row),
+                Ok(false) => {}
+                Err(fault) => failed.push((row, fault)),
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Reading parts of the record.
+
+use anabranch_record::text::Str;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Record};
+
+use crate::template::format::{self, Notation};
+use crate::template::out::Out;
+use crate::template::tree::{Fields, Part};
+use crate::template::val::{Map, Val};
+
+/// A field or metadata entry where it is.
+#[derive(Clone, Copy)]
+pub(in crate::template) enum Found<'r> {
+    Text(&'r Str),
+    Value(&'r Value),
+}
+
+impl Found<'_> {
+    /// Prints what needs no formatting, and says whether it was that.
+    #[inline]
+    pub(super) fn write(self, out: &mut Out) -> bool {
+        match self {
+            Found::Text(text) | Found::Value(Value::Text(text)) => out.push_str(text),
+            Found::Value(Value::Int(n)) => out.push_str(itoa::Buffer::new().format(*n)),
+            Found::Value(Value::UInt(n)) => out.push_str(itoa::Buffer::new().format(*n)),
+            Found::Value(Value::Bool(b)) => out.push_str(if *b { "true" } else { "false" }),
+            Found::Value(Value::Float(f)) => out.push_str(&format::format_float(*f, Notation::General, None)),
+            Found::Value(_) => return false,
+        }
+        true
+    }
+}
+
+impl From<Found<'_>> for Val {
+    fn from(found: Found<'_>) -> Val {
+        match found {
+            Found::Text(text) => Val::text(text.clone()),
+            Found::Value(value) => Val::from(value),
+        }
+    }
+}
+
+/// Follows names that start at the record, without a copy. `None` where they do not lead to
+/// something, or not in the plain way: then the evaluator goes there step by step and finds out why.
+#[inline]
+pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Option<Found<'r>> {
+    let part = fields.part?;
+    let names = fields.names.get(part.depth()..)?;
+    let data = match part {
+        Part::Metadata => {
+            let [name] = names else { return None };
+            return record.metadata.get(name).map(Found::Text);
+        }
+        Part::Key => &record.key,
+        Part::Before => &record.payload.before,
+        Part::After => &record.payload.after,
+    };
+    let Data::Structured(object) = data else { return None };
+    let (last, path) = names.split_last()?;
+    let mut object = object;
+    for name in path {
+        let Value::Map(inner) = object.get(name)? else { return None };
+        object = inner;
+    }
+    object.get(last).map(Found::Value)
+}
+
+/// A field of the record by its name.
+pub(super) fn part(record: &Record, name: &str) -> Option<Val> {
+    Some(match name {
+        "Position" => Val::Position(record.position().clone()),
+        "Operation" => Val::Operation(record.operation),
+        "Metadata" => Val::Map(Map::Metadata(record.metadata.clone())),
+        "Key" => Val::data(&record.key),
+        "Payload" => Val::Payload(record.payload.clone().into()),
+        _ => return None,
+    })
+}
+
+/// A field of a struct.
+pub(super) fn member(val: &Val, name: &str) -> Option<Val> {
+    match val {
+        Val::Record(record) => part(record, name),
+        Val::Payload(change) => match name {
+            "Before" => Some(Val::data(&change.before)),
+            "After" => Some(Val::data(&change.after)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

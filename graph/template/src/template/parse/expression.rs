@@ -1,0 +1,257 @@
+//! Pipelines: declarations, commands, operands.
+
+use std::ops::Range;
+
+use anabranch_record::near::{did_you_mean, slip};
+use anabranch_record::text::Str;
+
+use super::{Parsed, Parser, place, range};
+use crate::template::TemplateError;
+use crate::template::functions::{self, Function};
+use crate::template::lex::{Kind, Token, error};
+use crate::template::tree::{Command, Fields, Operand, Part, Pipeline, Term};
+
+/// Variables alive at one place.
+const MOST_VARIABLES: usize = 1000;
+
+/// The variables a pipeline begins with.
+pub(super) struct Declared {
+    names: Vec<(Str, Range<usize>)>,
+    assigns: bool,
+}
+
+impl Parser<'_> {
+    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipeline> {
+        let start = self.peek_solid().at.start;
+        let declared = self.declarations(context)?;
+        let commands = self.commands(context, end)?;
+        let at = place(&(start..self.tokens[self.next - 1].at.start));
+        let variable = self.assign(&declared)?.pop();
+        Ok(Pipeline { variable, commands, at })
+    }
+
+    /// `$x :=`, `$x =`, and in a range `$k, $v :=`.
+    pub(super) fn declarations(&mut self, context: &str) -> Parsed<Declared> {
+        let mut declared = Declared { names: Vec::new(), assigns: false };
+        loop {
+            let variable = self.peek_solid();
+            if variable.kind != Kind::Variable {
+                break;
+            }
+            let before = self.next;
+            self.next += 1;
+            let name = (Str::from(self.text(&variable)), variable.at.clone());
+            let next = self.peek_solid();
+            match next.kind {
+                Kind::Assign | Kind::Declare => {
+                    self.next += 1;
+                    declared.names.push(name);
+                    declared.assigns = next.kind == Kind::Assign;
+                    return Ok(declared);
+                }
+                Kind::Other if self.text(&next) == "," => {
+                    self.next += 1;
+                    declared.names.push(name);
+                    if context != "range" || declared.names.len() > 1 {
+                        return Err(error(next.at, format!("too many declarations in {context}")));
+                    }
+                    if self.peek_solid().kind != Kind::Variable {
+                        return Err(error(next.at, "range can only initialize variables"));
+                    }
+                }
+                _ => {
+                    self.next = before;
+                    break;
+                }
+            }
+        }
+        match declared.names.pop() {
+            None => Ok(declared),
+            Some((name, at)) => Err(error(at, format!("{:?} is not followed by :=", &*name))),
+        }
+    }
+
+    /// The slots of declared or assigned variables. They are alive only behind their pipeline.
+    pub(super) fn assign(&mut self, declared: &Declared) -> Parsed<Vec<usize>> {
+        let mut slots = Vec::new();
+        for (name, at) in &declared.names {
+            if self.scope.variables.len() > MOST_VARIABLES {
+                return Err(error(at.clone(), format!("more than {MOST_VARIABLES} variables")));
+            }
+            if !declared.assigns {
+                slots.push(self.scope.declare(name.clone()));
+            } else if let Some(slot) = self.scope.find(name) {
+                slots.push(slot);
+            } else {
+                return Err(self.undefined(name, at));
+            }
+        }
+        Ok(slots)
+    }
+
+    fn undefined(&self, name: &str, at: &Range<usize>) -> TemplateError {
+        let found = error(at.clone(), format!("undefined variable {name:?}"));
+        match did_you_mean(name, self.scope.variables.iter().map(Str::as_str)) {
+            Some(near) => found.hint(format!("did you mean `{near}`?")),
+            None => found.hint(format!("declare it first: `{{{{ {name} := … }}}}`")),
+        }
+    }
+
+    pub(super) fn commands(&mut self, context: &str, end: Kind) -> Parsed<Box<[Command]>> {
+        let mut commands: Vec<Command> = Vec::new();
+        loop {
+            let token = self.peek_solid();
+            match token.kind {
+                kind if kind == end => {
+                    self.next += 1;
+                    if commands.is_empty() {
+                        return Err(error(token.at, format!("missing value for {context}")));
+                    }
+                    return Ok(commands.into());
+                }
+                Kind::Bool
+                | Kind::Char
+                | Kind::Dot
+                | Kind::Field
+                | Kind::Name
+                | Kind::Number
+                | Kind::Nil
+                | Kind::Raw
+                | Kind::Quoted
+                | Kind::Variable
+                | Kind::ParenOpen => {
+                    let command = self.command()?;
+                    if !commands.is_empty() && matches!(command.head.term, Term::Literal(_) | Term::Dot | Term::Nil) {
+                        let stage = commands.len() + 1;
+                        return Err(error(
+                            range(&command.head.at),
+                            format!("non executable command in pipeline stage {stage}"),
+                        ));
+                    }
+                    commands.push(command);
+                }
+                _ => return Err(self.unexpected(&token, context)),
+            }
+        }
+    }
+
+    fn command(&mut self) -> Parsed<Command> {
+        let mut operands = Vec::new();
+        loop {
+            self.skip_space();
+            if let Some(operand) = self.operand()? {
+                operands.push(operand);
+            }
+            let token = self.peek();
+            match token.kind {
+                Kind::Space => {}
+                Kind::Close | Kind::ParenClose => break,
+                Kind::Pipe => {
+                    self.next += 1;
+                    let after = self.peek_solid();
+                    if matches!(after.kind, Kind::Close | Kind::ParenClose) {
+                        return Err(error(token.at, "missing command behind |"));
+                    }
+                    break;
+                }
+                _ => return Err(self.unexpected(&token, "operand")),
+            }
+        }
+        let mut operands = operands.into_iter();
+        match operands.next() {
+            Some(head) => Ok(Command { head, args: operands.collect() }),
+            None => Err(error(self.peek().at, "empty command")),
+        }
+    }
+
+    /// A term and the fields behind it.
+    fn operand(&mut self) -> Parsed<Option<Operand>> {
+        let Some(mut operand) = self.term()? else { return Ok(None) };
+        let mut names = Vec::new();
+        while self.peek().kind == Kind::Field {
+            let token = self.take();
+            names.push(Str::from(&self.text(&token)[1..]));
+            operand.at.end = place(&token.at).end;
+        }
+        if names.is_empty() {
+            return Ok(Some(operand));
+        }
+        let at = operand.at.clone();
+        let term = match operand.term {
+            Term::Field(fields) => {
+                let names: Vec<Str> = fields.names.into_iter().chain(names).collect();
+                Term::Field(self.fields(names, self.scope.dot_is_record))
+            }
+            Term::Variable { slot, .. } => {
+                let fields = self.fields(names, slot == 0 && self.scope.root_is_record);
+                Term::Variable { slot, fields }
+            }
+            Term::Literal(_) | Term::Nil | Term::Dot => {
+                let text = &self.source[range(&at)];
+                return Err(error(range(&at), format!("unexpected . after term in {text:?}")));
+            }
+            term => Term::Chain {
+                base: Box::new(Operand { term, at: at.clone() }),
+                fields: Fields { names: names.into(), part: None },
+            },
+        };
+        Ok(Some(Operand { term, at }))
+    }
+
+    fn fields(&self, names: Vec<Str>, from_record: bool) -> Fields {
+        let part = if from_record { Part::of(&names) } else { None };
+        Fields { names: names.into(), part }
+    }
+
+    fn term(&mut self) -> Parsed<Option<Operand>> {
+        let token = self.peek();
+        self.next += 1;
+        let text = self.text(&token);
+        let term = match token.kind {
+            Kind::Name => Term::Function(self.function(&token)?),
+            Kind::Dot => Term::Dot,
+            Kind::Nil => Term::Nil,
+            Kind::Variable => {
+                let slot = self.scope.find(text).ok_or_else(|| self.undefined(text, &token.at))?;
+                Term::Variable { slot, fields: self.fields(Vec::new(), false) }
+            }
+            Kind::Field => Term::Field(self.fields(vec![text[1..].into()], self.scope.dot_is_record)),
+            Kind::Bool | Kind::Char | Kind::Number | Kind::Quoted | Kind::Raw => Term::Literal(self.literal(&token)?),
+            Kind::ParenOpen => {
+                let inner = self.nested(&token.at, |p| p.pipeline("parenthesized pipeline", Kind::ParenClose))?;
+                let at = place(&(token.at.start..self.tokens[self.next - 1].at.end));
+                return Ok(Some(Operand { term: Term::Pipeline(Box::new(inner)), at }));
+            }
+            _ => {
+                self.next -= 1;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Operand { term, at: place(&token.at) }))
+    }
+
+    fn function(&self, token: &Token) -> Parsed<&'static Function> {
+        let name = self.text(token);
+        if let Some(function) = functions::find(name) {
+            return Ok(function);
+        }
+        if let Some(reason) = functions::refusal(name) {
+            return Err(error(token.at.clone(), format!("function {name:?} is not available")).hint(reason));
+        }
+        let found = error(token.at.clone(), format!("function {name:?} not defined"));
+        if matches!(name, "Position" | "Operation" | "Metadata" | "Key" | "Payload") {
+            return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
+        }
+        // Between short names, two letters of difference are chance.
+        const LONG: usize = 6;
+        let meant = slip(name, functions::names());
+        let near = meant.or_else(|| did_you_mean(name, functions::names().filter(|name| name.len() >= LONG)));
+        Err(match near.filter(|near| meant == Some(*near) || name.len() >= LONG) {
+            Some(near) => {
+                let correction = meant.map(|meant| (token.at.clone(), meant.to_owned()));
+                TemplateError { correction, ..found.hint(format!("did you mean `{near}`?")) }
+            }
+            None => found,
+        })
+    }
+}

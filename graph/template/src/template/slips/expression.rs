@@ -1,0 +1,648 @@
+//! Expressions as other languages write them, written as templates.
+
+use std::ops::Range;
+
+use anabranch_record::near::slip;
+
+use super::names;
+use super::split::{self, Foreign, Split, Token};
+use crate::template::functions;
+
+/// How deep parentheses may nest.
+const MOST_DEPTH: usize = 40;
+
+/// An expression as templates have it.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    /// The expression.
+    pub(super) text: String,
+    /// The first thing in it that templates do not have.
+    pub(super) foreign: Foreign,
+    /// Another reading, where it is not sure: a word without quotes may be a text or a field.
+    pub(super) or: Option<String>,
+    /// Why it may be meant otherwise, as it follows the text that is suggested; nothing is corrected then.
+    pub(super) doubt: Option<String>,
+    /// Whether all that is foreign in it are names of fields.
+    pub(super) only_names: bool,
+}
+
+impl Rewritten {
+    /// Whether nothing else can be meant.
+    pub(super) fn is_sure(&self) -> bool {
+        self.or.is_none() && self.doubt.is_none()
+    }
+}
+
+/// A part of an expression, and whether it needs parentheses as an argument.
+struct Part {
+    text: String,
+    call: bool,
+    /// The name, where it is a single one and may as well be a text without quotes.
+    word: Option<(String, Range<usize>)>,
+}
+
+impl Part {
+    fn value(text: impl Into<String>) -> Part {
+        Part { text: text.into(), call: false, word: None }
+    }
+
+    fn call(text: impl Into<String>) -> Part {
+        Part { text: text.into(), call: true, word: None }
+    }
+
+    fn argument(self) -> String {
+        if self.call { format!("({})", self.text) } else { self.text }
+    }
+
+    fn is_text(&self) -> bool {
+        self.text.starts_with(['"', '`'])
+    }
+
+    fn is_decimal(&self) -> bool {
+        self.text.contains('.') && self.text.parse::<f64>().is_ok()
+    }
+}
+
+/// Reads an expression as other languages write it.
+struct Reader {
+    tokens: Vec<(Token, Range<usize>)>,
+    next: usize,
+    depth: usize,
+    foreign: Option<Foreign>,
+    /// The first name of a field without its dot.
+    name: Option<Foreign>,
+    or: Option<String>,
+    doubt: Option<String>,
+    /// Whether a comma separates the arguments of a call around this one.
+    in_call: bool,
+    /// Whether the calls that `and` or `or` takes follow each other without parentheses.
+    in_joined: bool,
+}
+
+/// The expression as templates have it. `None` where it has nothing foreign in it, or is not understood.
+pub(super) fn rewritten(text: &str) -> Option<Rewritten> {
+    let Split { tokens, foreign, doubt } = split::tokens(text)?;
+    let mut reader =
+        Reader { tokens, next: 0, depth: 0, foreign, name: None, or: None, doubt, in_call: false, in_joined: false };
+    let part = reader.piped()?;
+    (reader.next == reader.tokens.len()).then_some(())?;
+    let only_names = reader.foreign.is_none();
+    let foreign = reader.foreign.or(reader.name)?;
+    Some(Rewritten { text: part.text, foreign, or: reader.or, doubt: reader.doubt, only_names })
+}
+
+/// A call in the order that its arguments have here, where they stand as in other languages: `substr .a 0 1`.
+pub(super) fn in_order(call: &str) -> Option<String> {
+    let Split { tokens, foreign: None, doubt } = split::tokens(call)? else { return None };
+    let mut reader = Reader {
+        tokens,
+        next: 1,
+        depth: 0,
+        foreign: None,
+        name: None,
+        or: None,
+        doubt,
+        in_call: false,
+        in_joined: false,
+    };
+    let Some((Token::Name(name), _)) = reader.tokens.first().cloned() else { return None };
+    let function = functions::find(&name)?;
+    let before = reader.arguments(function.name)?;
+    (reader.next == reader.tokens.len()).then_some(())?;
+    let mut arguments = before.clone();
+    names::ordered(function.name, names::Shape::Same, &mut arguments, names::arity(function.name));
+    (arguments != before).then(|| names::Shape::Same.call(function.name, arguments)).flatten()
+}
+
+impl Reader {
+    fn note(&mut self, at: Range<usize>, message: impl Into<String>) {
+        if self.foreign.as_ref().is_none_or(|first| first.at.start > at.start) {
+            self.foreign = Some(Foreign { at, message: message.into() });
+        }
+    }
+
+    fn doubt(&mut self, why: impl Into<String>) {
+        self.doubt.get_or_insert_with(|| why.into());
+    }
+
+    fn note_name(&mut self, at: Range<usize>, message: String) {
+        if self.name.is_none() {
+            self.name = Some(Foreign { at, message });
+        }
+    }
+
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.next).map(|(token, _)| token)
+    }
+
+    fn at_sign(&self, sign: &str) -> bool {
+        matches!(self.peek(), Some(Token::Operator(operator)) if *operator == sign)
+    }
+
+    /// Takes one of these operators, words or signs.
+    fn operator(&mut self, operators: &[(&'static str, &'static str)]) -> Option<&'static str> {
+        let (token, at) = self.tokens.get(self.next)?;
+        let written = match token {
+            Token::Operator(operator) => *operator,
+            Token::Name(name) => name.as_str(),
+            _ => return None,
+        };
+        let (sign, function) = *operators.iter().find(|(sign, _)| *sign == written)?;
+        let (at, message) = match sign {
+            "=" => (at.clone(), "`=` compares nothing: `eq` does, and stands before the values".to_owned()),
+            _ => (
+                at.clone(),
+                format!("there is no operator `{sign}`: the function `{function}` stands before the values"),
+            ),
+        };
+        self.note(at, message);
+        self.next += 1;
+        Some(function)
+    }
+
+    /// `a | b`.
+    fn piped(&mut self) -> Option<Part> {
+        let mut part = self.chosen()?;
+        while self.at_sign("|") {
+            self.next += 1;
+            let stage = self.chosen()?;
+            part = Part::call(format!("{} | {}", part.text, stage.text));
+        }
+        Some(part)
+    }
+
+    /// `a ? b : c`.
+    fn chosen(&mut self) -> Option<Part> {
+        let choice = self.either()?;
+        if !self.at_sign("?") {
+            return Some(choice);
+        }
+        self.operator(&[("?", "ternary")])?;
+        let yes = self.nested(Reader::chosen)?.argument();
+        self.at_sign(":").then_some(())?;
+        self.next += 1;
+        let no = self.nested(Reader::chosen)?.argument();
+        Some(Part::call(format!("ternary {yes} {no} {}", choice.argument())))
+    }
+
+    fn either(&mut self) -> Option<Part> {
+        self.joined(&[("||", "or"), ("or", "or"), ("OR", "or")], Reader::both)
+    }
+
+    fn both(&mut self) -> Option<Part> {
+        self.joined(&[("&&", "and"), ("and", "and"), ("AND", "and")], Reader::compared)
+    }
+
+    fn joined(
+        &mut self,
+        operators: &[(&'static str, &'static str)],
+        inner: fn(&mut Reader) -> Option<Part>,
+    ) -> Option<Part> {
+        let mut parts = vec![inner(self)?];
+        let mut function = "";
+        while let Some(found) = self.operator(operators) {
+            function = found;
+            parts.push(inner(self)?);
+        }
+        if parts.len() == 1 {
+            return parts.pop();
+        }
+        let arguments: Vec<String> = parts.into_iter().map(Part::argument).collect();
+        Some(Part::call(format!("{function} {}", arguments.join(" "))))
+    }
+
+    fn compared(&mut self) -> Option<Part> {
+        const OPERATORS: [(&str, &str); 18] = [
+            ("==", "eq"),
+            ("===", "eq"),
+            ("!=", "ne"),
+            ("!==", "ne"),
+            ("<>", "ne"),
+            ("≠", "ne"),
+            ("<=", "le"),
+            ("≤", "le"),
+            (">=", "ge"),
+            ("≥", "ge"),
+            ("<", "lt"),
+            (">", "gt"),
+            ("=", "eq"),
+            ("eq", "eq"),
+            ("ne", "ne"),
+            ("lt", "lt"),
+            ("le", "le"),
+            ("gt", "gt"),
+        ];
+        let left = self.sum()?;
+        if self.operator(&[("is", "eq")]).is_some() {
+            return self.is(left);
+        }
+        if let Some(function) = self.operator(&OPERATORS).or_else(|| self.operator(&[("ge", "ge")])) {
+            let right = self.sum()?;
+            let right = self.quoted(right);
+            return Some(Part::call(format!("{function} {} {}", left.argument(), right.argument())));
+        }
+        // What is looked for stands first here.
+        let word = match self.peek() {
+            Some(Token::Name(name)) => name.clone(),
+            _ => String::new(),
+        };
+        if let Some(function) = self.operator(names::SEARCHES) {
+            let right = self.sum()?;
+            match function {
+                "has" if left.is_text() => {
+                    let other = format!("contains {} {}", left.text, right.text);
+                    self.doubt(format!("or {other} if it is a text"));
+                }
+                "contains" if word == "includes" => {
+                    self.doubt(format!("or has {} {} for a list", right.text, left.text));
+                }
+                _ => {}
+            }
+            return Some(Part::call(match function {
+                "has" => format!("has {} {}", left.argument(), right.argument()),
+                _ => format!("{function} {} {}", right.argument(), left.argument()),
+            }));
+        }
+        Some(left)
+    }
+
+    /// `a is b`, `a is not b`, from its second part on.
+    fn is(&mut self, left: Part) -> Option<Part> {
+        let not = matches!(self.peek(), Some(Token::Name(name)) if name == "not");
+        self.next += usize::from(not);
+        let (token, _) = self.tokens.get(self.next)?.clone();
+        self.next += 1;
+        let whole = matches!(left.text.as_str(), ".Key" | ".Payload.Before" | ".Payload.After");
+        let left = left.argument();
+        let (word, not) = match &token {
+            Token::Name(name) | Token::Value(name) => match name.as_str() {
+                "defined" | "present" | "set" => ("nil", !not),
+                "absent" | "missing" | "unset" => ("nil", not),
+                other => (other, not),
+            },
+            _ => return None,
+        };
+        Some(Part::call(match (word, not) {
+            ("nil", false) if whole => format!("not {left}"),
+            ("nil", true) if whole => format!("not (not {left})"),
+            ("empty", false) => format!("empty {left}"),
+            ("empty", true) => format!("not (empty {left})"),
+            (_, _) if word != "nil" && matches!(token, Token::Name(_)) => return None,
+            (_, false) => format!("eq {left} {word}"),
+            (_, true) => format!("ne {left} {word}"),
+        }))
+    }
+
+    /// The right side of a comparison: a word is a text without its quotes, rather than a field.
+    fn quoted(&mut self, part: Part) -> Part {
+        let Some((word, at)) = part.word else { return part };
+        // It was taken for a field before.
+        if self.name.as_ref().is_some_and(|first| first.at == at) {
+            self.name = None;
+        }
+        self.note_name(at, format!("{word} is neither a function nor quoted: a text stands in double quotes"));
+        self.or.get_or_insert(part.text);
+        Part::value(format!("{word:?}"))
+    }
+
+    fn sum(&mut self) -> Option<Part> {
+        self.calculated(&[("+", "add"), ("-", "sub")], Reader::product)
+    }
+
+    fn product(&mut self) -> Option<Part> {
+        self.calculated(&[("*", "mul"), ("/", "div"), ("%", "mod")], Reader::sequence)
+    }
+
+    fn calculated(
+        &mut self,
+        operators: &[(&'static str, &'static str)],
+        inner: fn(&mut Reader) -> Option<Part>,
+    ) -> Option<Part> {
+        let mut left = inner(self)?;
+        while let Some(function) = self.operator(operators) {
+            let right = inner(self)?;
+            let decimal = left.is_decimal() || right.is_decimal();
+            let literal = |part: &Part| part.text.parse::<f64>().is_ok();
+            let text = left.is_text() || right.is_text();
+            let literals = literal(&left) && literal(&right);
+            if !(decimal || text || literals || function == "mod") {
+                self.doubt(names::CALCULATES);
+            }
+            let function = match function {
+                "add" if left.is_text() || right.is_text() => "printf \"%v%v\"",
+                "add" if decimal => "addf",
+                "sub" if decimal => "subf",
+                "mul" if decimal => "mulf",
+                "div" if decimal => "divf",
+                other => other,
+            };
+            left = Part::call(format!("{function} {} {}", left.argument(), right.argument()));
+        }
+        Some(left)
+    }
+
+    /// A value, or a function with its arguments.
+    fn sequence(&mut self) -> Option<Part> {
+        if self.at_sign("!") {
+            let at = self.tokens[self.next].1.clone();
+            self.note(at, "there is no operator `!`: the function `not` stands before the value");
+            self.next += 1;
+            return self.negated("ask whether it is the other value with `ne`, if that is meant");
+        }
+        if let Some(part) = self.methods() {
+            return part;
+        }
+        let Some(Token::Name(name)) = self.peek().cloned() else {
+            let first = self.atom()?;
+            // A value is no function.
+            return (!self.at_atom() || self.at_infix()).then_some(first);
+        };
+        let at = self.tokens[self.next].1.clone();
+        // It holds for the whole comparison behind it.
+        if matches!(name.as_str(), "not" | "NOT") && !self.at_infix_behind() {
+            let behind = self.tokens.get(self.next + 1).map(|(token, _)| token.clone());
+            let call = matches!(behind, Some(Token::Open { call: true }));
+            if name == "NOT" || call {
+                self.note(at, format!("there is no operator `{name}`: the function `not` stands before the value"));
+            }
+            if behind.is_some_and(|token| matches!(token, Token::Value(_) | Token::Name(_) | Token::Open { .. })) {
+                self.next += 1;
+                return self.negated(if call { "or compare what `not` gives" } else { "" });
+            }
+            return None;
+        }
+        // By itself it is the name of a field, as `count`.
+        let is_called = !self.at_infix_behind()
+            && matches!(
+                self.tokens.get(self.next + 1).map(|(token, _)| token),
+                Some(Token::Value(_) | Token::Open { .. } | Token::Name(_))
+            );
+        let (function, shape) = match functions::find(&name) {
+            Some(function) => (function.name, names::Shape::Same),
+            None if is_called => match names::elsewhere(&name) {
+                Some((function, shape)) => {
+                    self.note(at.clone(), format!("there is no function {name:?}"));
+                    (function, shape)
+                }
+                None => return None,
+            },
+            None => {
+                self.next += 1;
+                let field = self.field(&name, at)?;
+                return (!self.at_atom() || self.at_infix()).then_some(field);
+            }
+        };
+        let start = self.next;
+        self.next += 1;
+        let is_call = matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list();
+        let mut arguments = self.arguments(function)?;
+        let has_commas = self.tokens[start..self.next].iter().any(|(token, _)| matches!(token, Token::Comma));
+        if is_call || has_commas || shape != names::Shape::Same {
+            let wanted = names::arity(function);
+            let order = names::ordered(function, shape, &mut arguments, wanted);
+            if let Some(doubt) = order {
+                self.doubt(doubt);
+            }
+        }
+        Some(Part::call(shape.call(function, arguments)?))
+    }
+
+    /// `.a.startsWith("x")`, and more of them behind it; the inner `None` where such a call is not understood.
+    fn methods(&mut self) -> Option<Option<Part>> {
+        let (Token::Value(path) | Token::Name(path), at) = self.tokens.get(self.next)?.clone() else { return None };
+        let (subject, method) = path.rsplit_once('.')?;
+        (self.opens_behind(self.next) && !subject.is_empty() && functions::find(&path).is_none()).then_some(())?;
+        self.note(at.clone(), format!("values have no methods, as {method}: functions take them as an argument"));
+        let subject = match path.starts_with(['.', '$', '(']) {
+            true => Part::value(subject),
+            false => match self.field(subject, at) {
+                Some(field) => field,
+                None => return Some(None),
+            },
+        };
+        let mut part = self.method(subject, method);
+        while let (Some(found), Some((Token::Value(next), _))) = (&part, self.tokens.get(self.next).cloned()) {
+            let Some(method) = next.strip_prefix('.').filter(|_| self.opens_behind(self.next)) else { break };
+            part = self.method(Part::value(format!("({})", found.text)), method);
+        }
+        Some(part)
+    }
+
+    /// Whether a parenthesis stands directly behind a token.
+    fn opens_behind(&self, token: usize) -> bool {
+        match self.tokens.get(token..token + 2) {
+            Some([(_, at), (Token::Open { .. }, open)]) => at.end == open.start,
+            _ => false,
+        }
+    }
+
+    /// A call of a method, from its name on.
+    fn method(&mut self, subject: Part, method: &str) -> Option<Part> {
+        let (function, shape) = names::method(method)?;
+        self.next += 2;
+        let in_call = std::mem::replace(&mut self.in_call, true);
+        let mut arguments = vec![subject.argument()];
+        while !matches!(self.peek(), Some(Token::Close)) {
+            arguments.push(self.nested(Reader::chosen)?.argument());
+            if matches!(self.peek(), Some(Token::Comma)) {
+                self.next += 1;
+            }
+        }
+        self.in_call = in_call;
+        self.next += 1;
+        if let ("includes" | "contains", [list, item]) = (method, &arguments[..]) {
+            let other = format!("or has {item} {list} for a list");
+            self.doubt(other);
+        }
+        let wanted = names::arity(function);
+        (arguments.len() == wanted).then_some(())?;
+        names::ordered(function, shape, &mut arguments, wanted);
+        Some(Part::call(shape.call(function, arguments)?))
+    }
+
+    /// What is denied, up to the end of a comparison. `doubt` says why only a part of it may be.
+    fn negated(&mut self, doubt: &'static str) -> Option<Part> {
+        let start = self.next;
+        let part = self.nested(Reader::sequence)?;
+        if !self.at_comparison() {
+            return Some(Part::call(format!("not {}", part.argument())));
+        }
+        if !doubt.is_empty() {
+            self.doubt(doubt);
+        }
+        self.next = start;
+        let part = self.nested(Reader::compared)?;
+        Some(Part::call(format!("not {}", part.argument())))
+    }
+
+    fn at_comparison(&self) -> bool {
+        match self.peek() {
+            Some(Token::Operator(sign)) => !matches!(*sign, "&&" | "||" | "|" | "?" | ":"),
+            _ => self.at_infix(),
+        }
+    }
+
+    /// The arguments of a function, behind its name.
+    fn arguments(&mut self, function: &str) -> Option<Vec<String>> {
+        let compares = matches!(function, "eq" | "ne" | "lt" | "le" | "gt" | "ge");
+        let mut arguments: Vec<String> = Vec::new();
+        if matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list() {
+            let at = self.tokens[self.next].1.clone();
+            self.note(at, format!("arguments of {function} stand behind its name, without parentheses and commas"));
+            self.next += 1;
+            let in_call = std::mem::replace(&mut self.in_call, true);
+            while !matches!(self.peek(), Some(Token::Close)) {
+                arguments.push(self.nested(Reader::chosen)?.argument());
+                if matches!(self.peek(), Some(Token::Comma)) {
+                    self.next += 1;
+                }
+            }
+            self.in_call = in_call;
+            self.next += 1;
+            return (!self.at_atom() || self.at_infix()).then_some(arguments);
+        }
+        let joins = matches!(function, "and" | "or");
+        let mut only_calls = joins;
+        while self.at_atom() && (arguments.is_empty() || only_calls || !self.at_infix()) {
+            let is_call = self.at_function();
+            // In `or eq .a 1 eq .b 2`, each call ends where the next one begins.
+            if is_call && self.in_joined && !joins && !arguments.is_empty() {
+                break;
+            }
+            if is_call && joins {
+                let at = self.tokens[self.next].1.clone();
+                self.note(at, format!("an argument of {function} that is a call stands in parentheses"));
+                let outer = std::mem::replace(&mut self.in_joined, true);
+                let part = self.nested(Reader::sequence);
+                self.in_joined = outer;
+                arguments.push(part?.argument());
+                continue;
+            }
+            only_calls = false;
+            let argument = self.atom()?;
+            let argument = if compares && !arguments.is_empty() { self.quoted(argument) } else { argument };
+            arguments.push(argument.argument());
+            while let (Some((Token::Comma, at)), false) = (self.tokens.get(self.next).cloned(), self.in_call) {
+                self.note(at, "arguments are separated by blanks here");
+                self.next += 1;
+                // Behind a comma, a function comes with its own arguments.
+                let calls = matches!(self.peek(), Some(Token::Name(name)) if functions::find(name).is_some_and(
+                    |function| !function.params.is_empty() || function.rest.is_some()));
+                if calls {
+                    arguments.push(self.nested(Reader::sequence)?.argument());
+                }
+            }
+        }
+        Some(arguments)
+    }
+
+    /// Whether a function is next that takes arguments.
+    fn at_function(&self) -> bool {
+        let of = |name: &str| functions::find(name).is_some_and(|it| !it.params.is_empty() || it.rest.is_some());
+        matches!(self.peek(), Some(Token::Name(name)) if of(name))
+    }
+
+    /// Whether a parenthesis is next that holds a comma of its own: `and (.a, .b)`.
+    fn at_list(&self) -> bool {
+        let mut depth = 0;
+        for (token, _) in &self.tokens[self.next.min(self.tokens.len())..] {
+            match token {
+                Token::Open { .. } => depth += 1,
+                Token::Close if depth == 1 => return false,
+                Token::Close => depth -= 1,
+                Token::Comma if depth == 1 => return true,
+                _ if depth == 0 => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// A name by itself is a field.
+    fn field(&mut self, name: &str, at: Range<usize>) -> Option<Part> {
+        let own = names::own_path(name);
+        let is_plain = !name.contains('.');
+        let is_keyword = matches!(
+            name,
+            "if" | "else"
+                | "end"
+                | "with"
+                | "range"
+                | "define"
+                | "template"
+                | "block"
+                | "break"
+                | "continue"
+                | "elif"
+                | "elseif"
+                | "elsif"
+        );
+        if is_keyword || name.split('.').any(str::is_empty) {
+            return None;
+        }
+        // A function with a letter more or less.
+        if own.is_none() && slip(name, functions::names()).is_some() {
+            return None;
+        }
+        if let Some(function) = names::alone(name).filter(|_| self.tokens.len() == 1) {
+            self.doubt(function);
+        }
+        let text = own.unwrap_or_else(|| format!(".Payload.After.{name}"));
+        self.note_name(at.clone(), format!("a field begins with a dot: {text}"));
+        Some(Part { word: is_plain.then(|| (name.to_owned(), at)), ..Part::value(text) })
+    }
+
+    fn at_atom(&self) -> bool {
+        match self.peek() {
+            Some(Token::Value(_) | Token::Open { .. }) => true,
+            Some(Token::Name(name)) => !matches!(name.as_str(), "and" | "or" | "AND" | "OR"),
+            _ => false,
+        }
+    }
+
+    /// Whether the next token is a word between two values.
+    fn at_infix(&self) -> bool {
+        matches!(self.peek(), Some(Token::Name(name)) if is_infix(name))
+    }
+
+    /// Whether the token behind the next one is.
+    fn at_infix_behind(&self) -> bool {
+        matches!(self.tokens.get(self.next + 1), Some((Token::Name(name), _)) if is_infix(name))
+    }
+
+    fn atom(&mut self) -> Option<Part> {
+        let (token, at) = self.tokens.get(self.next)?.clone();
+        self.next += 1;
+        match token {
+            Token::Value(text) => Some(Part::value(text)),
+            Token::Name(name) if functions::find(&name).is_some() => Some(Part::value(name)),
+            Token::Name(name) => self.field(&name, at),
+            Token::Open { .. } => {
+                let in_call = std::mem::replace(&mut self.in_call, false);
+                let inner = self.nested(Reader::piped);
+                self.in_call = in_call;
+                let inner = inner?;
+                matches!(self.peek(), Some(Token::Close)).then_some(())?;
+                self.next += 1;
+                Some(Part::value(inner.argument()))
+            }
+            _ => None,
+        }
+    }
+
+    fn nested(&mut self, read: fn(&mut Reader) -> Option<Part>) -> Option<Part> {
+        if self.depth == MOST_DEPTH {
+            return None;
+        }
+        self.depth += 1;
+        let part = read(self);
+        self.depth -= 1;
+        part
+    }
+}
+
+/// A word that other languages write between two values.
+fn is_infix(name: &str) -> bool {
+    matches!(name, "is" | "eq" | "ne" | "lt" | "le" | "gt" | "ge")
+        || names::SEARCHES.iter().any(|(word, _)| *word == name)
+}
