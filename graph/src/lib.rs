@@ -1,15 +1,16 @@
-//! Records, the plan compiler and the executor of Anabranch.
+//! The plan compiler and the executor of Anabranch.
 //!
 //! A pipeline goes through passes, each a pure function of the one before until it runs:
 //!
 //! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], every value with the place it was written.
-//! 2. [`plan::compile`] resolves names against a [`registry::Registry`], types the settings, lowers to a graph of
+//! 2. [`plan::compile`] resolves names against a [`Registry`](anabranch_plugin::registry::Registry), types the settings, lowers to a graph of
 //!    nodes, checks and rewrites it (conditions become masks, dead branches go), and fuses it into stages.
 //! 3. [`exec::start`] runs the stages as futures. Records flow down in strips; acknowledgement flows back as credit
 //!    to the [`ack`] ledger of each source lane, whose watermark decides what is stored and acknowledged.
 //!
 //! This crate opens no file, socket or process: sources, processors and destinations come through the contracts in
-//! [`source`], [`operator`] and [`destination`], and marks are kept by a [`state::StateStore`].
+//! [`anabranch_plugin`], and marks are kept by a [`StateStore`](anabranch_plugin::state::StateStore). Drawings of plans are
+//! in a crate of their own.
 //!
 //! # Example
 //!
@@ -44,7 +45,6 @@
 //!
 //! let loaded = config::load(&files, &NoVariables);
 //! let compiled = plan::compile(&loaded.pipelines[0], &registry, &plan::CompileOptions::default()).unwrap();
-//! println!("{}", compiled.explain(plan::Pass::Fused, plan::Format::Text, plan::TextStyle::default()));
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! runtime.block_on(async {
