@@ -18,9 +18,13 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use anabranch_graph::operator::{ConfiguredOperator, Decision};
-//! use anabranch_graph::testing::{self, AtEnd, Journal, MemoryStore, NoVariables, Shelf, Upstream};
-//! use anabranch_graph::{config, diagnostic::Files, exec, plan, registry::Registry};
+//!
+//! use anabranch_graph::testing::{NoVariables, services};
+//! use anabranch_graph::{config, exec, plan};
+//! use anabranch_plugin::diagnostic::Files;
+//! use anabranch_plugin::operator::{ConfiguredOperator, Decision};
+//! use anabranch_plugin::registry::Registry;
+//! use anabranch_plugin::testing::{self, AtEnd, Journal, MemoryStore, Shelf, Upstream};
 //!
 //! let mut files = Files::new();
 //! files.add("numbers.yaml", r#"
@@ -48,7 +52,7 @@
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! runtime.block_on(async {
-//!     let services = testing::services(&Arc::new(MemoryStore::new(&journal)));
+//!     let services = services(&Arc::new(MemoryStore::new(&journal)));
 //!     exec::start(compiled.stages, services, exec::RunOptions::default()).join().await
 //! });
 //! assert_eq!(shelf.rows(), [0, 2, 4, 6, 8]);
