@@ -1,7 +1,7 @@
-//! The JSON Schema of pipeline files, from the declarations of the plugins.
+//! The JSON Schema of pipeline files, generated from the declarations of the plugins.
 //!
-//! It is a promise in one direction: what the schema refuses, loading or compiling refuses or warns of too. The
-//! reverse cannot hold: what a variable holds, references between parts and templates are beyond a schema.
+//! Everything that the schema rejects also gets an error or a warning from loading or compiling. The reverse does not
+//! hold: a schema cannot check the values of variables, references between parts, or templates.
 
 mod known;
 
@@ -15,12 +15,12 @@ use super::pipeline::{MAX_DESCRIPTION_BYTES, MAX_PIPELINE_ID_BYTES, MAX_PIPELINE
 use super::processor::MAX_WORKERS;
 use known::Known;
 
-/// A text with a variable in it can be anything.
+/// Matches a variable. A text with a variable can have any value.
 const VARIABLE: &str = r"\$\{";
 const BLANK: &str = r"^\s*$";
 
-/// The JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`: what editors
-/// complete and check with. O(parameters of all plugins).
+/// Returns the JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`. Editors
+/// use it for completion and checks. O(parameters of all plugins).
 pub fn json_schema(registry: &Registry) -> Value {
     let sources = known::sources(registry);
     let (destinations, queues) = (known::destinations(registry, false), known::destinations(registry, true));
@@ -78,7 +78,7 @@ pub fn json_schema(registry: &Registry) -> Value {
         },
         "patternProperties": { "^x-": { "description": "Room for anchors." } },
         "additionalProperties": false,
-        // Before version 2, parts stood in maps by id. A keyword for texts says nothing of numbers, and the reverse.
+        // Before version 2, parts are in maps by id. `pattern` ignores numbers, and `exclusiveMaximum` ignores texts.
         "if": { "properties": { "version": { "pattern": r"^\s*1", "exclusiveMaximum": 2 } }, "required": ["version"] },
         "then": { "properties": { "pipelines": Shape::Map.of("pipeline") } },
         "else": { "properties": { "pipelines": Shape::List.of("pipeline") } },
@@ -86,7 +86,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     })
 }
 
-/// How parts of the same kind are held.
+/// Representation of several parts of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// A list of parts with ids.
@@ -113,7 +113,7 @@ impl Shape {
         }
     }
 
-    /// An object with these fields and an id, where the id is not its key.
+    /// Returns the schema of an object with these fields, and with an id unless its key is the id.
     fn object(self, description: &str, mut fields: Map<String, Value>, id: Value, required: &[&str]) -> Value {
         let mut required: Vec<&str> = required.to_vec();
         if self == Shape::List {
@@ -149,7 +149,7 @@ fn text_up_to(max: usize, description: &str) -> Value {
     json!({ "description": description, "type": ["string", "number", "boolean", "null"], "maxLength": max })
 }
 
-/// One of some words, or what a variable holds.
+/// Returns the schema of a word out of several, or a text with a variable.
 fn word(words: &[&str], pattern: &str, description: &str) -> Value {
     let other = json!({ "type": ["string", "null"], "pattern": pattern });
     json!({ "description": description, "anyOf": [{ "enum": words }, other] })
@@ -170,7 +170,7 @@ fn pipeline(shape: Shape) -> Value {
     let mut connectors = shape.of("connector");
     connectors["description"] = json!("Sources and destinations: at least one of each.");
     if shape == Shape::List {
-        // What is neither, a misspelt type for instance, is refused where it stands, and not as a missing one too.
+        // A connector with an invalid type is reported at its place only, not also as a missing source or destination.
         let one_that_is_no = |role: &str| json!({ "contains": { "not": { "properties": { "type": { "const": role } }, "required": ["type"] } } });
         connectors["type"] = json!("array");
         connectors["allOf"] = json!([one_that_is_no("source"), one_that_is_no("destination")]);
@@ -202,7 +202,7 @@ fn required_text(description: &str) -> Value {
     json!({ "description": description, "type": ["string", "number", "boolean"], "pattern": r"\S" })
 }
 
-/// Settings of a plugin that is not known before variables are.
+/// Returns the schema for the settings of an unknown plugin, for example one named by a variable.
 fn any_settings() -> Value {
     json!({
         "description": "Settings of the plugin.",
@@ -211,7 +211,7 @@ fn any_settings() -> Value {
     })
 }
 
-/// Settings that are accepted beside `plugin`.
+/// Returns the schema of the settings that are accepted next to `plugin`.
 fn beside() -> Value {
     json!({ r"^sdk\.schema\.": { "type": ["string", "number", "boolean", "null"] } })
 }
@@ -280,7 +280,7 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
     })
 }
 
-/// The plugins of a role, by name.
+/// Returns the schema for the plugin names of a role.
 fn plugins(role: &str, known: &[Known<'_>]) -> Value {
     let named =
         known.iter().map(|known| json!({ "const": known.name, "description": known.specification.summary.as_str() }));
@@ -293,7 +293,7 @@ fn plugins(role: &str, known: &[Known<'_>]) -> Value {
     })
 }
 
-/// The settings a part must have if it names this plugin.
+/// Returns the schema that applies to the settings of a part that uses this plugin.
 fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
     let named = json!({ "type": "string", "pattern": known.pattern });
     let condition = match (role, of_type) {
@@ -316,12 +316,12 @@ fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
     json!({ "if": condition, "then": then })
 }
 
-/// Whether a file has to give it.
+/// Returns `true` if the file must set the parameter.
 fn is_mandatory(parameter: &Parameter) -> bool {
     parameter.is_required() && parameter.default.is_none() && !parameter.name.contains('*')
 }
 
-/// The settings of a plugin.
+/// Returns the schema for the settings of a plugin.
 fn settings(specification: &Specification) -> Value {
     let mut properties = Map::new();
     let mut patterns = Map::new();
@@ -365,12 +365,13 @@ fn settings(specification: &Specification) -> Value {
     schema
 }
 
-/// The names that belong to a parameter with `*`: those that fit it and no parameter that goes before it.
+/// Returns a pattern for the names that belong to a parameter with `*`: names that match it and no parameter with
+/// precedence over it.
 fn name_pattern(name: &Str, specification: &Specification) -> String {
     let overlaps = |other: &str| {
         let part = |(a, b): (&str, &str)| a == b || a == "*" || b == "*";
         let (parts, others) = (name.split('.').count(), other.split('.').count());
-        // A last `*` takes all that is left.
+        // A `*` at the end matches all remaining parts.
         let long_enough = |name: &str, parts, others| parts >= others || name == "*" || name.ends_with(".*");
         long_enough(name, parts, others)
             && long_enough(other, others, parts)
@@ -388,7 +389,8 @@ fn name_pattern(name: &Str, specification: &Specification) -> String {
     format!("^{}{}", before.collect::<String>(), as_pattern(name))
 }
 
-/// The value of a parameter as YAML may hold it: settings are texts, and a number or a boolean is one too.
+/// Returns the schema for the YAML values of a parameter. Settings are texts; numbers and booleans are accepted as
+/// texts.
 fn value(parameter: &Parameter) -> Value {
     let mandatory = is_mandatory(parameter);
     let mut schema = match parameter.kind {
@@ -451,7 +453,7 @@ fn value(parameter: &Parameter) -> Value {
     schema
 }
 
-/// A value of some types, or a text that fits a pattern. A blank value counts as none.
+/// Returns the schema of a value of these types, or of a text that matches a pattern. A blank value counts as absent.
 fn typed(types: &[&str], pattern: Option<&str>, mandatory: bool) -> Value {
     let mut types = types.to_vec();
     types.push("string");
@@ -480,13 +482,13 @@ fn text_value(parameter: &Parameter, mandatory: bool) -> Value {
             return typed(SCALARS, Some(&format!(r"^\s*({any})\s*(,\s*({any})\s*)*$")), mandatory);
         }
         let other = typed(&[], Some(&format!("^({any})$")), mandatory);
-        // A word may look like a number or a boolean.
+        // A word may be a valid number or boolean.
         let scalars = words.iter().filter_map(|word| serde_json::from_str::<Value>(word).ok());
         let known: Vec<Value> = strings(words).into_iter().chain(scalars.filter(|value| !value.is_string())).collect();
         return json!({ "anyOf": [{ "enum": known }, other] });
     }
     let pattern = parameter.validations.iter().find_map(|validation| match validation {
-        // Groups with flags are written differently where the schema is read.
+        // JSON Schema uses a different syntax for groups with flags.
         Validation::Matches(pattern) if !pattern.contains("(?") && !pattern.contains(r"\z") => Some(pattern.as_str()),
         _ => None,
     });
@@ -506,7 +508,7 @@ fn reference_pattern(parameter: &Parameter) -> String {
     match roots {
         Some(roots) => {
             let roots = roots.iter().map(|root| regex::escape(root)).collect::<Vec<_>>().join("|");
-            // A payload has two sides and nothing else.
+            // A payload has only the parts `Before` and `After`.
             format!(r#"^\s*(?!\.Payload[.\[]"?(?![Bb]efore|[Aa]fter))({roots}){below}\s*$"#)
         }
         None => {
