@@ -76,7 +76,7 @@ pub fn json_schema(registry: &Registry) -> Value {
             },
             "pipelines": { "description": "The pipelines." },
         },
-        "patternProperties": { "^x-": { "description": "Room for anchors." } },
+        "patternProperties": { "^x-": { "description": "Fields for YAML anchors." } },
         "additionalProperties": false,
         // Before version 2, parts are in maps by id. `pattern` ignores numbers, and `exclusiveMaximum` ignores texts.
         "if": { "properties": { "version": { "pattern": r"^\s*1", "exclusiveMaximum": 2 } }, "required": ["version"] },
@@ -178,18 +178,18 @@ fn pipeline(shape: Shape) -> Value {
     let mut processors = shape.of("processor");
     processors["description"] = json!("Processors between all sources and all destinations, in order.");
     let id = json!({
-        "description": "Identifies the pipeline over restarts.",
+        "description": "Id of the pipeline. Its state is stored under this id.",
         "type": ["string", "number"],
         "pattern": format!("^[A-Za-z0-9._:-]+$|{VARIABLE}"),
         "maxLength": MAX_PIPELINE_ID_BYTES,
     });
     let of = fields(json!({
-        "name": text_up_to(MAX_PIPELINE_NAME_BYTES, "Shown name; the id where none is given."),
-        "description": text_up_to(MAX_DESCRIPTION_BYTES, "Free text."),
+        "name": text_up_to(MAX_PIPELINE_NAME_BYTES, "Displayed name; defaults to the id."),
+        "description": text_up_to(MAX_DESCRIPTION_BYTES, "Free-text description."),
         "status": word(
             &["running", "stopped"],
             &format!("^$|{VARIABLE}"),
-            "Whether the pipeline is started with the service. Default: running.",
+            "Whether the service starts the pipeline. Default: running.",
         ),
         "connectors": connectors,
         "processors": processors,
@@ -219,18 +219,18 @@ fn beside() -> Value {
 fn connector(shape: Shape) -> Value {
     let mut processors = shape.of("processor");
     processors["description"] =
-        json!("Processors on this connector alone: after a source, before a destination, in order.");
+        json!("Processors of this connector only, in order: after a source, before a destination.");
     let of = fields(json!({
         "type": {
-            "description": "Whether records come from it or go to it.",
+            "description": "Role of the connector.",
             "anyOf": [{ "enum": ["source", "destination"] }, { "type": "string", "pattern": VARIABLE }],
         },
-        "plugin": required_text("The plugin: its name, with `builtin:` or `standalone:` before it and `@version` after it where that matters."),
-        "name": text("Shown name; the id where none is given."),
+        "plugin": required_text("Name of the plugin, optionally with the prefix `builtin:` or `standalone:` and the suffix `@version`."),
+        "name": text("Displayed name; defaults to the id."),
         "settings": any_settings(),
         "processors": processors,
     }));
-    let id = required_text("Unique in the pipeline. The position in the source is stored under it.");
+    let id = required_text("Id, unique within the pipeline. Source positions are stored under this id.");
     let mut schema = shape.object("A source or a destination.", of, id, &["type", "plugin"]);
     schema["patternProperties"] = beside();
     schema["allOf"] = json!([reference("connector.settings")]);
@@ -240,15 +240,15 @@ fn connector(shape: Shape) -> Value {
 fn processor(shape: Shape) -> Value {
     let mut old = reference("processor.plugin");
     old["deprecated"] = json!(true);
-    old["description"] = json!("The plugin, as the field was called before version 2.2.");
+    old["description"] = json!("Old name of `plugin`, from before version 2.2.");
     let of = fields(json!({
         "plugin": reference("processor.plugin"),
         "type": old,
-        "condition": text("A template: the processor is applied to the records for which it gives true, the others pass unchanged."),
-        "workers": number(MAX_WORKERS, 1, "How many run in parallel; the order of records is kept."),
+        "condition": text("A template. The processor applies to records for which its output is `true`; other records pass unchanged."),
+        "workers": number(MAX_WORKERS, 1, "Number of parallel workers. The order of records is preserved."),
         "settings": any_settings(),
     }));
-    let mut schema = shape.object("A processor.", of, required_text("Unique among its siblings."), &[]);
+    let mut schema = shape.object("A processor.", of, required_text("Id, unique among its siblings."), &[]);
     schema["patternProperties"] = beside();
     schema["anyOf"] = json!([{ "required": ["plugin"] }, { "required": ["type"] }]);
     schema["allOf"] = json!([reference("processor.settings")]);
@@ -259,7 +259,7 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
     let mut plugin = reference("queue.plugin");
     plugin["default"] = json!("builtin:log");
     json!({
-        "description": "Where failed records go. Default: the log.",
+        "description": "Dead-letter queue for failed records. Default: the log.",
         "type": ["object", "null"],
         "properties": {
             "plugin": { "anyOf": [plugin, { "type": "null" }], "description": "The destination plugin." },
@@ -267,12 +267,12 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
             "window-size": number(
                 MAX_WINDOW,
                 1,
-                "How many of the latest records are looked at; 0 = no number of failures stops the pipeline.",
+                "Number of latest records in the window; 0 = failures never stop the pipeline.",
             ),
             "window-nack-threshold": number(
                 MAX_WINDOW,
                 0,
-                "The pipeline stops when more than this many of them failed.",
+                "Maximum number of failed records in the window; one more stops the pipeline.",
             ),
         },
         "additionalProperties": false,
