@@ -95,7 +95,7 @@ pub struct ProcessorConfig {
     pub plugin: Spanned<Str>,
     /// Template that selects the records to process; never blank.
     pub condition: Option<Written>,
-    /// Settings of the plugin, with `sdk.schema.*` from either place.
+    /// Settings of the plugin, including `sdk.schema.*` fields next to `plugin`.
     pub settings: Settings,
     /// Number of parallel workers, at least 1. The order of records is preserved.
     pub workers: Spanned<u32>,

@@ -7,7 +7,7 @@ use anabranch_graph::plan::graph::{NodeKind, PlanGraph};
 use anabranch_graph::plan::stage::{StageId, StageKind};
 use anabranch_record::text::Str;
 
-/// The nodes and edges of the picture of the fused pass, each with the running part that it shows.
+/// The nodes and edges of the picture of the fused pass, with the steps and flows that they stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
     /// Nodes by index in the picture.
@@ -21,11 +21,11 @@ pub struct Places {
 pub struct NodePlace {
     /// Id of the node.
     pub id: Str,
-    /// The running part that the node shows.
+    /// Step or queue that the node stands for.
     pub runs: NodeRuns,
 }
 
-/// The running part that a node shows.
+/// Step or queue that a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRuns {
     /// A step of a stage. Sources and destinations are a single step.
@@ -41,11 +41,11 @@ pub struct EdgePlace {
     pub from: usize,
     /// Index of the end node.
     pub to: usize,
-    /// The flow of records that the edge shows.
+    /// Flow of records that the edge stands for.
     pub runs: EdgeRuns,
 }
 
-/// The flow of records that an edge shows.
+/// Flow of records that an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeRuns {
     /// From this step of a stage to the next one, without a queue.

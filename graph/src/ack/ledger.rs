@@ -8,7 +8,7 @@ use anabranch_record::mark::Mark;
 
 use super::credit::{Credit, LaneIndex, Run};
 
-/// An attempt to return, or to top up, more credit than was given out. The engine has a bug, and continuing could
+/// More credit was returned, or was to be topped up, than was given out. The engine has a bug, and continuing could
 /// acknowledge rows that were not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("credit of segment {segment} is overdrawn")]
@@ -124,8 +124,7 @@ impl Segment {
     }
 }
 
-/// Credit that the rows of one lane still owe. Not shared between threads: the lock of the lanes of the pipeline guards
-/// it.
+/// Credit that the rows of one lane still owe. Not synchronized: the lock of the lanes of the pipeline guards it.
 pub struct Ledger {
     lane: LaneIndex,
     generation: u64,

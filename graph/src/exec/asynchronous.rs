@@ -22,7 +22,7 @@ use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS, arrange};
 
-/// Maximum number of consecutive calls without a verdict.
+/// Number of consecutive calls without any verdict after which the run fails.
 const STALLS: u32 = 3;
 
 pub(super) struct Asynchronous {

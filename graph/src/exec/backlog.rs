@@ -115,7 +115,7 @@ impl Questions {
 }
 
 impl Progress {
-    /// Returns the backlogs of the sources that know it, in plan order.
+    /// Returns the known backlogs of sources, in plan order.
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let reads = self.stages.iter().filter(|stage| stage.kind == Role::Read);
         let known = reads.filter_map(|stage| {

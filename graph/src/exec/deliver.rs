@@ -19,7 +19,7 @@ pub(super) use transaction::{Known, Transacted};
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 8;
-/// Number of consecutive failures, 0.7 s after the first, from which the log has a warning.
+/// Number of consecutive failures after which a warning is logged, 0.7 s after the first.
 const WARNED_AT: u32 = 4;
 
 /// Counts consecutive failures and waits between attempts.

@@ -160,7 +160,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Checks a condition. Returns `true` if it can be evaluated on some record.
+    /// Checks a condition. Returns `false` if it fails for every record.
     fn holds(&mut self, node: &Node, guard: &Guard, into: &RecordShape) -> bool {
         if guard.condition.constant().is_some() {
             return true;
@@ -179,7 +179,7 @@ impl<'a> Inference<'a> {
         let (record, remarks) = flow.into_parts();
         for remark in remarks {
             let Remark { severity, code, message, place, related, hint, correction } = remark;
-            // An error in the path of a part applies to all records, whatever they hold.
+            // A part that no record can have is an error, whatever the records hold.
             let severity = if always || code == NO_PART { severity } else { Severity::Warning };
             let (span, path) = located(node, guard, &place);
             let finding = match severity {

@@ -22,7 +22,7 @@ pub struct Node {
     /// Displayed id. For a connector or processor, the configured id (`connector:processor` for the processors of a
     /// connector). For a condition, the id of the processor followed by `?`.
     pub id: Str,
-    /// Work of the node.
+    /// Kind of the node.
     pub kind: NodeKind,
     /// The configured settings.
     pub settings: Vec<Given>,
@@ -47,7 +47,7 @@ pub struct Given {
     pub value: Written,
 }
 
-/// Work of a node.
+/// Kind of a node.
 #[derive(Clone)]
 pub enum NodeKind {
     /// Reads records.

@@ -48,7 +48,7 @@ pub struct Wire {
 pub struct StageSpec {
     /// Displayed name, made of the ids of its nodes.
     pub name: Str,
-    /// Work of the stage.
+    /// Kind of the stage.
     pub kind: StageKind,
 }
 
@@ -74,7 +74,7 @@ impl StageSpec {
     }
 }
 
-/// Work of a stage.
+/// Kind of a stage.
 #[derive(Clone)]
 pub enum StageKind {
     /// Reads a source.

@@ -22,7 +22,7 @@ const HELD_ROWS: usize = 1000;
 const HELD_BYTES: usize = 4 << 20;
 /// All inspections of a pipeline together use at most 1/50 of the time of a thread.
 const SHARE: u64 = 50;
-/// Maximum share that may be used at once, in nanoseconds, since a strip is examined without interruption.
+/// Period whose share may be used at once, in nanoseconds, since a strip is examined without interruption.
 const AT_ONCE: u64 = SECOND;
 /// Maximum time without new records because of the cost of one examination, in nanoseconds.
 const LONGEST_WAIT: u64 = 5 * SECOND;
@@ -135,7 +135,7 @@ impl Inspection {
         glimpse
     }
 
-    /// Returns and resets the number of records that passed without being shown or rejected by the condition.
+    /// Returns and resets the number of records that were neither shown nor rejected by the condition.
     pub fn take_left_out(&self) -> u64 {
         self.session.left_out.swap(0, Ordering::Relaxed)
     }

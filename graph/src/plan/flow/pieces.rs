@@ -7,7 +7,7 @@ use anabranch_record::text::Str;
 
 use crate::plan::graph::{Node, OperatorNode};
 
-/// Returns the pieces that leave a processor, derived from those that enter it. O(paths).
+/// Returns the differences after a processor, derived from those before it. O(paths).
 pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<Pieces> {
     let signature = &step.signature;
     let written = &signature.writes;

@@ -38,7 +38,7 @@ impl Observer {
 }
 
 /// Describes a missing field and the field that is probably meant. The message is empty if the parent of the field is
-/// missing too.
+/// not a map.
 pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<String>)> {
     const NOTHING: Option<(String, Option<String>)> = Some((String::new(), None));
     let Data::Structured(object) = named.side.of(record) else { return NOTHING };
