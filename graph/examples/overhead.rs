@@ -1,5 +1,5 @@
-//! What the engine itself costs per record: `cargo run --release -p anabranch-graph --features testing --example
-//! overhead`. A source of ready-made records, operators that do nothing, a destination that forgets.
+//! Measures the cost of the engine per record: `cargo run --release -p anabranch-graph --features testing --example
+//! overhead`. A source of prepared records, operators that do nothing, a destination that discards everything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Writer for Forget {
     }
 }
 
-/// CPU seconds of this process, user and system.
+/// Returns the CPU time of this process in seconds, user and system.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -94,7 +94,7 @@ fn cpu() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// One source, `steps` operators in one chain, `ways` destinations.
+/// Returns a plan with one source, `steps` operators in one chain and `ways` destinations.
 fn plan(steps: usize, ways: usize) -> Arc<StagePlan> {
     let journal = Journal::default();
     let shelf = Arc::new(Shelf::new("letters", &journal));

@@ -1,4 +1,4 @@
-//! Batches of records: where each row came from, which rows are selected, and what was decided on them.
+//! Batches of records: the origin of each row, the selected rows, and the decisions on them.
 
 mod lineage;
 mod strips;
@@ -18,85 +18,87 @@ use anabranch_record::fault::Fault;
 
 use crate::ack::{Overdrawn, Run};
 
-/// Most rows of a strip.
+/// Maximum number of rows of a strip.
 pub const STRIP_ROWS: usize = 128;
-/// Most bytes of a strip, unless a single record is larger.
+/// Maximum size of a strip in bytes, unless a single record is larger.
 pub const STRIP_BYTES: usize = 256 << 10;
 
-/// Tops up the credit of a run that cannot be divided any more.
+/// Function that tops up the credit of a run that is too small to divide.
 pub type Lend<'a> = &'a mut dyn FnMut(&mut Run) -> Result<(), Overdrawn>;
 
-/// Rows on their way, together with the duty to settle them.
+/// Records in flight, together with the obligation to settle them.
 #[derive(Debug)]
 pub struct Batch {
     records: Vec<Record>,
     lineage: Lineage,
     bytes: usize,
-    /// How many of its bytes count among those that the pipeline holds: divided with the rows, like credit.
+    /// The part of `bytes` that counts towards the bytes held by the pipeline. Divided with the rows, like credit.
     counted: usize,
 }
 
 /// Rows that failed, each with its reason.
 #[derive(Debug)]
 pub struct Failed {
-    /// The records as they entered the step that failed.
+    /// The records as they were before the failed processor.
     pub batch: Batch,
-    /// One for each row.
+    /// One fault per row.
     pub faults: Vec<Fault>,
 }
 
-/// What left a batch when decisions were applied to it.
+/// Rows removed from a batch by decisions.
 #[derive(Debug)]
 pub struct Leftover {
-    /// Rows that were filtered.
+    /// Filtered rows.
     pub filtered: Lineage,
-    /// Rows that failed.
+    /// Failed rows.
     pub failed: Failed,
-    /// Copies that were made in addition to the rows there were.
+    /// Number of rows added by splitting.
     pub born: usize,
 }
 
 impl Leftover {
-    /// Nothing yet.
+    /// Creates an empty value.
     pub fn new(alarm: &Arc<Alarm>) -> Self {
         let batch = Batch { records: Vec::new(), lineage: Lineage::none(alarm), bytes: 0, counted: 0 };
         Leftover { filtered: Lineage::none(alarm), failed: Failed { batch, faults: Vec::new() }, born: 0 }
     }
 
-    /// Whether nothing left.
+    /// Returns `true` if no rows were removed or added.
     pub fn is_empty(&self) -> bool {
         self.filtered.is_empty() && self.failed.faults.is_empty() && self.born == 0
     }
 }
 
 impl Batch {
-    /// Records with their lineage; `bytes` is their weight, and may be rough. All of it counts among the bytes held.
+    /// Creates a batch of records with their lineage. `bytes` is their approximate weight; all of it counts towards the
+    /// bytes held.
     pub fn new(records: Vec<Record>, lineage: Lineage, bytes: usize) -> Self {
         debug_assert_eq!(records.len(), lineage.rows());
         Batch { records, lineage, bytes, counted: bytes }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.records.len()
     }
 
-    /// Rough weight: measured when records are read and by [`Batch::weigh`], then carried along and divided evenly.
+    /// Returns the approximate weight. It is measured when records are read and by [`Batch::weigh`], then carried along
+    /// and divided evenly.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its records.
+    /// Returns the records.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Its records, to be changed in place.
+    /// Returns the records, for changes in place.
     pub fn records_mut(&mut self) -> &mut [Record] {
         &mut self.records
     }
 
-    /// Where its rows came from.
+    /// Returns the lineage of the rows.
     pub fn lineage(&self) -> &Lineage {
         &self.lineage
     }
@@ -106,8 +108,8 @@ impl Batch {
         self.bytes = self.records.iter().map(Record::weight).sum();
     }
 
-    /// From now on its whole weight counts among the bytes that the pipeline holds. Returns how many did not; what
-    /// counts and was taken out of the records goes on to count. O(1).
+    /// Counts the whole weight towards the bytes held by the pipeline and returns the increase. If the records became
+    /// smaller, the counted bytes stay the same. O(1).
     #[must_use]
     pub fn count(&mut self) -> usize {
         let grown = self.bytes.saturating_sub(self.counted);
@@ -115,13 +117,13 @@ impl Batch {
         grown
     }
 
-    /// Moves everything out.
+    /// Moves all rows out and leaves an empty batch.
     pub(crate) fn take(&mut self) -> Batch {
         let (bytes, counted) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.counted));
         Batch { records: std::mem::take(&mut self.records), lineage: self.lineage.take(), bytes, counted }
     }
 
-    /// Records and lineage.
+    /// Returns the records and their lineage.
     pub fn into_parts(self) -> (Vec<Record>, Lineage) {
         (self.records, self.lineage)
     }
@@ -138,8 +140,8 @@ impl Batch {
         self.lineage.append(other.lineage);
     }
 
-    /// Takes rows out, in the order given, each at most once; the others stay as they are. O(rows), and O(runs) besides
-    /// the records where the rows are the first ones in their order.
+    /// Removes and returns the given rows, in the given order, each at most once. The other rows keep their order.
+    /// O(rows); if `rows` are the first rows in order, the lineage costs O(runs) only.
     #[must_use]
     pub fn pick(&mut self, rows: &[usize]) -> Batch {
         let all = self.rows();
@@ -171,24 +173,24 @@ impl Batch {
         picked
     }
 
-    /// Cuts it in pieces no larger than a strip, in order. O(rows) in all.
+    /// Splits the batch into strips, in order. O(rows) in total.
     pub fn strips(self) -> Strips {
         Strips::new(self, STRIP_ROWS, STRIP_BYTES)
     }
 
-    /// Cuts it in pieces of at most so many rows and, going by their mean weight, bytes. O(rows) in all.
+    /// Splits the batch into pieces of at most `rows` rows and, by the mean weight, `bytes` bytes. O(rows) in total.
     pub fn chunks(self, rows: usize, bytes: usize) -> Strips {
         Strips::new(self, rows, bytes)
     }
 
-    /// Whether it is no larger than a strip already.
+    /// Returns `true` if the batch is not larger than a strip.
     pub fn is_strip(&self) -> bool {
         self.rows() <= 1 || self.rows() <= STRIP_ROWS && self.bytes <= STRIP_BYTES
     }
 
-    /// Copies for `n` ways, by dividing the credit of every row; payloads are shared until one is changed. So only the
-    /// bytes of the first count among those held: those of another one do when a stage may have changed it.
-    /// O(n × rows), no payload is copied.
+    /// Copies the batch for `n` branches and divides the credit of every row. Payloads are shared until a branch
+    /// changes one. Therefore only the bytes of the first copy count towards the bytes held; those of another copy
+    /// count once a stage may have changed it. O(n × rows); payloads are not copied.
     ///
     /// # Errors
     /// Credit could not be lent.
@@ -202,9 +204,8 @@ impl Batch {
         Ok(copies)
     }
 
-    /// Applies decisions, keeping the order of the rows that stay. Of two on one row the worse counts. Pieces are made
-    /// at once.
-    /// O(1) when there is none, else O(rows + new records).
+    /// Applies decisions and keeps the order of the remaining rows. If a row has two decisions, the worse one applies.
+    /// Pieces are made immediately. O(1) without decisions, else O(rows + new records).
     ///
     /// # Errors
     /// Credit could not be lent.
@@ -256,7 +257,7 @@ impl Batch {
                     left.born += new.len() - 1;
                     self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
                     feed.split_to(new.len(), &mut lineage, lend)?;
-                    // Every piece keeps the position of its row, whatever the operator made of it.
+                    // Every piece keeps the position of its row, whatever position the operator gave it.
                     let position = record.position();
                     kept.extend(new.into_iter().map(|piece| {
                         match piece.position() == position || mutant!(PiecesGoAstray) {
@@ -285,7 +286,7 @@ impl Batch {
     }
 }
 
-/// Brings decisions in the order of their rows; of two on one row the worse stays.
+/// Sorts decisions by row. If a row has two decisions, the worse one stays.
 pub(crate) fn arrange(decisions: &mut Vec<(usize, Decision)>) {
     if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
         decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(decision.rank())));

@@ -1,8 +1,8 @@
-//! Pipeline files as typed values, each with the place where it was written.
+//! Pipeline files as typed values, each with its place in the file.
 //!
-//! [`load`] goes through the texts once: `yaml` makes trees of them, `interpolate` replaces variables in values,
-//! `pipeline` reads trees as pipelines, and `load` compares the pipelines of all files with each other. Every step
-//! adds its findings and goes on with what is sound.
+//! [`load`] makes one pass over the files: `yaml` parses them to trees, `interpolate` replaces variables in values,
+//! `pipeline` reads trees as pipelines, and `load` compares the pipelines of all files. Every step adds its findings
+//! and continues with the valid parts.
 
 mod dead_letter;
 mod field;
@@ -36,84 +36,84 @@ use anabranch_plugin::settings::Settings;
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
-/// What the file wants of a pipeline when the service starts.
+/// Status of a pipeline after the service starts, as the file requests it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DesiredStatus {
-    /// Start it.
+    /// The service starts the pipeline.
     #[default]
     Running,
-    /// Leave it stopped.
+    /// The pipeline stays stopped.
     Stopped,
 }
 
-/// A pipeline as one document of one file declares it.
+/// A pipeline as declared in one document of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineConfig {
-    /// Identifies the pipeline over restarts.
+    /// Identifies the pipeline across restarts.
     pub id: Spanned<Str>,
-    /// Shown name; the id where none is given.
+    /// Displayed name; defaults to the id.
     pub name: Spanned<Str>,
-    /// Free text.
+    /// Free-text description.
     pub description: Str,
-    /// Whether to start it.
+    /// Status after the service starts.
     pub status: DesiredStatus,
     /// Sources and destinations.
     pub connectors: Vec<ConnectorConfig>,
     /// Processors between all sources and all destinations, in order.
     pub processors: Vec<ProcessorConfig>,
-    /// Where failed records go.
+    /// Dead-letter queue for failed records.
     pub dead_letter_queue: DeadLetterConfig,
-    /// The pipeline's list item.
+    /// Place of the list item of the pipeline.
     pub span: Span,
 }
 
 /// A source or a destination.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectorConfig {
-    /// Unique in the pipeline.
+    /// Id, unique within the pipeline.
     pub id: Spanned<Str>,
     /// Source or destination.
     pub role: Spanned<Role>,
-    /// Plugin reference, `file`, `builtin:file@v0.1.0`.
+    /// Plugin reference, for example `file` or `builtin:file@v0.1.0`.
     pub plugin: Spanned<Str>,
-    /// Shown name; the id where none is given.
+    /// Displayed name; defaults to the id.
     pub name: Spanned<Str>,
-    /// The plugin's settings.
+    /// Settings of the plugin.
     pub settings: Settings,
-    /// Processors on this connector alone: after a source, before a destination.
+    /// Processors of this connector only: after a source, before a destination.
     pub processors: Vec<ProcessorConfig>,
-    /// The connector's list item.
+    /// Place of the list item of the connector.
     pub span: Span,
 }
 
 /// A processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessorConfig {
-    /// Unique among its siblings.
+    /// Id, unique among its siblings.
     pub id: Spanned<Str>,
     /// Plugin reference.
     pub plugin: Spanned<Str>,
-    /// Template that says for which records it is applied; never blank.
+    /// Template that selects the records to process; never blank.
     pub condition: Option<Written>,
-    /// The plugin's settings, with `sdk.schema.*` from either place.
+    /// Settings of the plugin, including `sdk.schema.*` fields next to `plugin`.
     pub settings: Settings,
-    /// How many run in parallel, at least 1; the order of records is kept.
+    /// Number of parallel workers, at least 1. The order of records is preserved.
     pub workers: Spanned<u32>,
-    /// The processor's list item.
+    /// Place of the list item of the processor.
     pub span: Span,
 }
 
-/// The dead-letter queue of a pipeline (feature map § 5.4).
+/// The dead-letter queue of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetterConfig {
     /// Destination plugin.
     pub plugin: Spanned<Str>,
-    /// Its settings.
+    /// Settings of the plugin.
     pub settings: Settings,
-    /// How many of the latest outcomes are looked at; 0 = failures are never too many.
+    /// Number of latest outcomes in the window; 0 = failures are not limited.
     pub window_size: Spanned<u64>,
-    /// The pipeline stops when more than this many in the window failed.
+    /// Maximum number of failures in the window; one more stops the pipeline.
     pub window_nack_threshold: Spanned<u64>,
-    /// Where it stands; the pipeline's id where the file says nothing of it.
+    /// Place in the file; that of the pipeline id if the file does not configure the queue.
     pub span: Span,
 }

@@ -1,20 +1,20 @@
 //! The executor: runs a fused plan as tokio tasks until its sources end, it is stopped, or it fails.
 //!
 //! Every stage of the plan is a task: `read`, `chain`, `parallel`, `asynchronous`, `isolate` (with threads of its own)
-//! and `write`. Strips of rows go from stage to stage through a `queue` that is bounded by rows and bytes; `fan_out` is
-//! the way out of a stage. With every strip goes the duty to settle it, which ends in one of three places: `write` when
-//! a destination has made it durable, `fan_out` when a row was filtered, `dead_letter` when the letter of a failed row
-//! is durable. `lanes` takes the credit back, tells `read` when there is room, and tells `drain` when a commit is due;
-//! `drain` flushes the destinations, stores the settled prefix of every lane, and acknowledges it to the sources.
-//! `open` wires all this up, `supervise` sees it to its end.
+//! and `write`. Strips of rows pass between stages through a `queue`, which is bounded in rows and bytes; `fan_out` is
+//! the output of a stage. Each strip carries the obligation to settle it, which ends in one of three places: `write` if
+//! a destination has made it durable, `fan_out` if a row was filtered, or `dead_letter` if the dead letter of a failed
+//! row is durable. `lanes` takes the credit back, notifies `read` when there is room, and notifies `drain` when a
+//! commit is due. `drain` flushes the destinations, stores the settled prefix of every lane, and acknowledges it to the
+//! sources. `open` creates and connects all parts, `supervise` runs them until the end.
 //!
-//! A transactional destination is given whole source rows with the marks that they complete (`write/transaction`,
-//! `lanes/landing`), and `resume` compares its marks with the store's at the start. What it had confirmed is stored with
-//! the positions (`receipt`), so that a destination that lost it is noticed.
+//! A transactional destination gets whole source rows with the marks that they complete (`write/transaction`,
+//! `lanes/landing`). At the start, `resume` compares its marks with those of the store. The marks that a destination
+//! confirmed are stored with the positions (`receipt`), so that data loss in the destination is detected.
 //!
-//! The order is always: destination durable, position stored, source acknowledged. So a crash, or a [`Running::kill`],
-//! at any await point can only repeat rows, at most [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and
-//! destination.
+//! The order is always: destination durable, position stored, source acknowledged. Therefore a crash, or a
+//! [`Running::kill`], at any await point can only repeat rows: at most
+//! [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and destination.
 
 mod activity;
 mod ambient;
@@ -72,63 +72,63 @@ use context::{Context, Interrupt};
 
 use crate::plan::stage::StagePlan;
 
-/// What a run reaches outside of its plan.
+/// Services that a run uses, in addition to its plan.
 #[derive(Clone)]
 pub struct Services {
-    /// Where marks are stored.
+    /// Store of the marks.
     pub store: Arc<dyn StateStore>,
-    /// Where operators and destinations write lines for people.
+    /// Log of operators and destinations.
     pub log: Arc<dyn LogSink>,
-    /// What operators remember across runs.
+    /// State that operators keep across runs.
     pub memo: Arc<dyn Memo>,
-    /// The schemas of keys and payloads.
+    /// Registry of the schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
 }
 
-/// How a plan is run.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// A source is finished at its first `CaughtUp` or `End`.
+    /// True if a source is finished at its first `CaughtUp` or `End`.
     pub once: bool,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
-    /// Where its records can be looked at: the pipeline's own, the same for all of its runs.
+    /// Taps for inspecting records. They belong to the pipeline and are the same for all of its runs.
     pub taps: Arc<Taps>,
-    /// How it is traced; `None` = not at all.
+    /// Tracing configuration; `None` = no tracing.
     pub traces: Option<Tracing>,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub enum Ending {
     /// All sources ended and every row is settled, stored and acknowledged.
     Finished,
-    /// It was told to stop, and everything that was read is settled, stored and acknowledged.
+    /// The run was stopped; everything that was read is settled, stored and acknowledged.
     Stopped,
-    /// It was told to stop, and the budget did not suffice: what is left is replayed on the next start.
+    /// The run was stopped, but the time limit was too short. The remaining rows are replayed on the next start.
     NotDrained {
         /// Ids of connectors and processors that still had rows.
         left: Vec<Str>,
     },
-    /// Something failed. Transient: start again later. Otherwise: degraded.
+    /// The run failed. After a transient fault it can be restarted later; otherwise the pipeline is degraded.
     Faulted(Fault),
-    /// It was killed.
+    /// The run was killed.
     Killed,
 }
 
-/// How long `join` waits for threads that do not end.
+/// Maximum wait of `join` for threads that do not end.
 const HANGING: Duration = Duration::from_secs(5);
 
 /// A run. Dropping it kills the run.
 pub struct Running {
     context: Arc<Context>,
     task: Option<JoinHandle<Ending>>,
-    /// How it ended, until somebody was told.
+    /// Outcome, until `wait` returns it.
     ending: Option<Ending>,
     opened: watch::Receiver<Option<Result<(), Fault>>>,
 }
 
-/// Starts a plan on the current tokio runtime; returns at once.
+/// Starts a plan on the current tokio runtime and returns immediately.
 pub fn start(plan: Arc<StagePlan>, services: Services, options: RunOptions) -> Running {
     let context = Arc::new(Context::new(&plan, services, options));
     let (opened, is_open) = watch::channel(None);
@@ -137,24 +137,25 @@ pub fn start(plan: Arc<StagePlan>, services: Services, options: RunOptions) -> R
 }
 
 impl Running {
-    /// Stops reading and drains. Of a budget, retries end at 60 %, writes and flushes at 85 %, the rest is for
-    /// commit and acknowledgement; `None` waits for ever. A later call can only shorten the time left.
+    /// Stops reading and drains the run. Of the budget, retries end at 60 %, writes and flushes at 85 %, and the rest
+    /// is for commits and acknowledgements; `None` waits without limit. A later call can only shorten the remaining
+    /// time.
     pub fn stop(&self, budget: Option<Duration>) {
         self.context.order_stop(budget);
     }
 
-    /// Drops everything where it stands, as a crash would.
+    /// Drops everything immediately, as a crash would.
     pub fn kill(&self) {
         self.context.kill();
     }
 
-    /// Waits for the end; every task is joined.
+    /// Waits until the run has ended and every task is joined.
     pub async fn join(mut self) -> Ending {
         self.wait().await
     }
 
-    /// Waits for the end; every task is joined. Cancel-safe, so that one owner can wait for a run and stop it.
-    /// Once it has returned, it says [`Ending::Killed`].
+    /// Waits until the run has ended and every task is joined. Cancel-safe, so that one owner can wait for a run and
+    /// stop it. After the first return, it returns [`Ending::Killed`].
     pub async fn wait(&mut self) -> Ending {
         if let Some(task) = &mut self.task {
             let ending = task.await.unwrap_or_else(|error| {
@@ -166,20 +167,20 @@ impl Running {
             self.task = None;
             self.ending = Some(ending);
         }
-        // A thread that hangs in a processor cannot be ended: it is left behind.
+        // A thread that hangs in a processor cannot be terminated and is left behind.
         let _ = tokio::time::timeout(HANGING, self.context.all_ended()).await;
         self.ending.take().unwrap_or(Ending::Killed)
     }
 
-    /// Its counters.
+    /// Returns the counters of the run.
     pub fn progress(&self) -> Arc<Progress> {
         self.context.progress.clone()
     }
 
-    /// Waits until sources, operators, destinations and the dead-letter queue are open, or the run has ended.
+    /// Waits until sources, operators, destinations and the dead-letter queue are open, or until the run has ended.
     ///
     /// # Errors
-    /// Why one cannot be opened.
+    /// One of them cannot be opened.
     pub fn opened(&self) -> impl Future<Output = Result<(), Fault>> + Send + use<> {
         let mut opened = self.opened.clone();
         async move {

@@ -1,28 +1,28 @@
-//! Distributions of times, counted without locks.
+//! Lock-free distributions of durations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets in milliseconds; above the last there is one more.
+/// Upper bounds of the buckets in milliseconds. One more bucket holds values above the last bound.
 const BOUNDS: [u64; 16] = [1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 300_000];
 
-/// Counts of times by bucket. Adding is three relaxed operations.
+/// Counts of durations by bucket. Adding one takes three relaxed atomic operations.
 #[derive(Debug, Default)]
 pub struct Histogram {
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
-/// Counts.
+/// Snapshot of the counts of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     counts: [u64; BOUNDS.len() + 1],
-    /// All times together.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 impl Histogram {
-    /// Counts a time so many times.
+    /// Counts a duration `times` times.
     pub fn add(&self, time: Duration, times: u64) {
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|bound| *bound < millis);
@@ -31,7 +31,7 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Counts so far.
+    /// Returns a snapshot of the counts.
     pub fn distribution(&self) -> Distribution {
         let mut counts = [0; BOUNDS.len() + 1];
         for (count, counted) in counts.iter_mut().zip(&self.counts) {
@@ -42,12 +42,13 @@ impl Histogram {
 }
 
 impl Distribution {
-    /// How many times were counted.
+    /// Returns the number of durations counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// By rising upper bound: how many times are not above it. `None` = all.
+    /// Yields each upper bound, ascending, with the number of durations that do not exceed it. `None` is the unbounded
+    /// one.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<Duration>, u64)> {
         let bounds = BOUNDS.iter().map(|millis| Some(Duration::from_millis(*millis))).chain([None]);
         bounds.zip(self.counts).scan(0, |sum, (bound, count)| {
@@ -56,7 +57,7 @@ impl Distribution {
         })
     }
 
-    /// With what another one counted.
+    /// Adds the counts of another distribution.
     pub fn join(&mut self, other: &Distribution) {
         self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
         self.sum += other.sum;

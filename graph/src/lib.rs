@@ -1,20 +1,21 @@
 //! The plan compiler and the executor of Anabranch.
 //!
-//! A pipeline goes through passes, each a pure function of the one before until it runs:
+//! Each pass is a pure function of the result of the pass before it, up to the one that runs the pipeline:
 //!
-//! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], every value with the place it was written.
-//! 2. [`plan::compile`] resolves names against a [`Registry`](anabranch_plugin::registry::Registry), types the settings, lowers to a graph of
-//!    nodes, checks and rewrites it (conditions become masks, dead branches go), and fuses it into stages.
+//! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], where every value has its place in the file.
+//! 2. [`plan::compile`] resolves names against a [`Registry`](anabranch_plugin::registry::Registry), types the settings,
+//!    lowers to a graph of nodes, checks and rewrites it (conditions become masks, dead branches are removed), and fuses
+//!    it into stages.
 //! 3. [`exec::start`] runs the stages as futures. Records flow down in strips; acknowledgement flows back as credit
 //!    to the [`ack`] ledger of each source lane, whose watermark decides what is stored and acknowledged.
 //!
-//! This crate opens no file, socket or process: sources, processors and destinations come through the contracts in
-//! [`anabranch_plugin`], and marks are kept by a [`StateStore`](anabranch_plugin::state::StateStore). Drawings of plans are
-//! in a crate of their own.
+//! This crate opens no file, socket or process. Sources, processors and destinations implement the contracts in
+//! [`anabranch_plugin`]; a [`StateStore`](anabranch_plugin::state::StateStore) stores the marks. The crate
+//! `anabranch-picture` draws plans.
 //!
 //! # Example
 //!
-//! A pipeline with in-memory ends (feature `testing`): ten rows, of which the odd ones are filtered.
+//! A pipeline with in-memory connectors (feature `testing`): ten rows, of which the odd ones are filtered.
 //!
 //! ```
 //! use std::sync::Arc;

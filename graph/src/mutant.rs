@@ -1,7 +1,7 @@
-//! Planted faults. Each is a mistake that an engine of this kind has made, or could make; the simulator must find all of
-//! them. Without the feature `mutants` none of this is compiled.
+//! Planted faults: mistakes that an engine of this kind has made, or could make. The simulator must find all of them.
+//! Without the feature `mutants` none of this is compiled.
 
-/// Whether a planted fault is active; without the feature `mutants` it is `false`, known when compiling.
+/// Evaluates to `true` if a planted fault is active. Without the feature `mutants` it is `false` at compile time.
 macro_rules! mutant {
     ($name:ident) => {{
         #[cfg(feature = "mutants")]
@@ -12,7 +12,7 @@ macro_rules! mutant {
     }};
 }
 
-/// Whether this build looks for planted faults, which costs instructions.
+/// True if this build checks for planted faults, which costs instructions.
 pub const COMPILED: bool = cfg!(feature = "mutants");
 
 #[cfg(feature = "mutants")]
@@ -31,10 +31,10 @@ mod planted {
             }
 
             impl Mutant {
-                /// All of them.
+                /// All planted faults.
                 pub const ALL: &[Mutant] = &[$(Mutant::$name),*];
 
-                /// What is wrong.
+                /// Returns a description of the fault.
                 pub fn describe(self) -> &'static str {
                     match self {
                         $(Mutant::$name => concat!($($doc),*).trim_ascii(),)*
@@ -45,123 +45,123 @@ mod planted {
     }
 
     mutants! {
-        /// The source is told before the position is stored.
+        /// Positions are acknowledged to the source before they are stored.
         AckBeforeStore;
-        /// An acknowledgement that fails for the time being is dropped.
+        /// An acknowledgement that fails with a transient error is dropped.
         AckDropped;
         /// The last commit of a run is left out.
         NoLastCommit;
-        /// What is settled is taken although a row before it is open.
+        /// Settled rows are removed although a row before them is open.
         GapInPrefix;
-        /// Rows count as stored before the store says so.
+        /// Rows count as stored before the store confirms it.
         RoomBeforeStored;
-        /// Only the last position of a batch is kept, whatever of it is settled.
+        /// The last position of a batch is stored although some of its rows are not settled.
         WholeSegmentStored;
-        /// A call that answered for some rows is given the rest, less one.
+        /// After a call that returned results for some rows, the next call skips one row.
         PartialResultSkips;
-        /// Rows that a call did not answer for count as filtered.
+        /// Rows without a result from a call count as filtered.
         PartialResultFilters;
         /// The first piece of a split row settles it.
         SplitHeadSettles;
-        /// Pieces keep whatever position the processor gave them.
+        /// Pieces keep the position that the processor gave them.
         PiecesGoAstray;
-        /// A split into nothing is no filter: its row is never settled.
+        /// A split into zero records does not count as a filter: the row is never settled.
         EmptySplitForgotten;
-        /// The first destination that has a row settles it for all.
+        /// The first destination that has a row settles it for all destinations.
         FirstDestinationSettles;
-        /// Different letters get the same name.
+        /// Different dead letters get the same name.
         LettersShareNames;
-        /// The acknowledgements of all sources go to the first.
+        /// The acknowledgements of all sources go to the first source.
         AcksToFirstSource;
-        /// A worker that fails does not say so before it drops its rows.
+        /// A worker that fails drops its rows before it reports the failure.
         WorkerFailsSilently;
-        /// A letter that cannot be written counts as written.
+        /// A dead letter that cannot be written counts as written.
         LetterFailureIgnored;
-        /// A letter that was only accepted counts as durable.
+        /// A dead letter that was accepted but not flushed counts as durable.
         LetterNotFlushed;
-        /// One failure more than the threshold is let pass.
+        /// One failure more than the threshold is accepted.
         ThresholdOffByOne;
-        /// A write waits for ever for a batch that does not fill.
+        /// A write waits forever for a batch that does not fill.
         LingerForever;
-        /// Rows that were collected when the run is stopped are forgotten.
+        /// Collected rows are dropped when the run stops.
         CollectedForgotten;
         /// Filtered rows are not settled.
         FilteredUnsettled;
-        /// What a destination accepted counts as durable.
+        /// Rows that a destination accepted but did not flush count as durable.
         AcceptedIsDurable;
-        /// A commit does not ask the destinations to flush.
+        /// A commit does not flush the destinations.
         CommitWithoutFlush;
         /// A failed flush counts as a flush.
         FlushFailureIgnored;
-        /// What must not be written twice is written again after an unknown outcome.
+        /// A write that must not be repeated is repeated after an unknown outcome.
         AtMostOnceRepeats;
-        /// A transient failure of one row fails it for good.
+        /// A transient failure of one row fails it permanently.
         TransientIsFinal;
-        /// Rows of a failed write are written again after those that follow.
+        /// Rows of a failed write are retried after the rows that follow them.
         RetryReorders;
-        /// Of a write that one row fails, the second half is written twice.
+        /// When one row fails a write, the second half of the write is written twice.
         BisectionRepeats;
-        /// A row that is refused takes the verdict of its neighbour.
+        /// A rejected row gets the verdict of the row next to it.
         VerdictsShift;
         /// The window of a lane has no bound.
         WindowUnbounded;
-        /// A lane starts its count anew after a restart.
+        /// The row count of a lane starts from zero after a restart.
         ResumeForgotten;
-        /// Of several calls in flight the latest lands first.
+        /// Of several calls in flight, the latest is completed first.
         CallsLandInReverse;
         /// Workers take turns in the wrong order.
         WorkersOutOfTurn;
-        /// Rows whose condition fails pass.
+        /// Rows whose condition fails pass the condition.
         FailedConditionPasses;
-        /// A shared condition is not carried over decisions.
+        /// Shared condition results are not updated after decisions.
         MaskNotCarried;
-        /// A shared condition is taken over although the step before changed what it reads.
+        /// Condition results are reused although the processor before changed what the condition reads.
         SharesTooMuch;
-        /// Rows that were given up by a stop count as drained.
+        /// Rows abandoned by a stop count as drained.
         LeftOverIsDrained;
-        /// The bytes of settled rows are never given back.
+        /// The bytes of settled rows are never released.
         BytesLeak;
-        /// Credit is lent and not written down.
+        /// Lent credit is not added to the ledger.
         LentForNothing;
-        /// What was divided loses its remainder.
+        /// Division of credit loses the remainder.
         RemainderLost;
-        /// A transactional destination is told of rows that others do not have.
+        /// A transactional destination gets a mark above rows that other destinations do not have.
         MarksTooFar;
-        /// A panic fails no row.
+        /// A panic does not fail a row.
         PanicForgotten;
-        /// A chain forgets the pieces of a row that make more than one strip.
+        /// A chain drops the pieces of a row that exceed one strip.
         StripsForgotten;
-        /// A budget for stopping has no end.
+        /// The time limit for stopping is not enforced.
         StopWithoutEnd;
-        /// A source that has caught up is not told until there is more.
+        /// The positions of a source that has caught up are not acknowledged until it has more records.
         IdleNotStored;
-        /// Equal positions that follow on each other count as one.
+        /// Consecutive equal positions count as one.
         EqualPositionsMerge;
-        /// Rows that a destination gave no verdict on count as delivered.
+        /// Rows without a verdict from a destination count as delivered.
         VerdictsMadeUp;
-        /// The last batch of a destination, not full yet, is forgotten when the input ends.
+        /// The last, incomplete batch of a destination is dropped when the input ends.
         TailForgotten;
-        /// A strip of which nothing is left is not settled.
+        /// A strip whose rows are all removed is not settled.
         EmptiedForgotten;
-        /// A processor that never answers is asked for ever.
+        /// A processor that never answers is retried forever.
         AskedForEver;
-        /// A run that is not the owner any more goes on.
+        /// A run that is fenced continues.
         FencedGoesOn;
-        /// A partition that is somebody else's is acknowledged for ever.
+        /// The positions of a revoked partition are acknowledged forever.
         RevokedLingers;
-        /// A partition that comes back is read again while a transaction still holds rows of it.
+        /// A partition that is assigned again is read while a transaction still holds rows of it.
         ReturnsTooSoon;
-        /// Rows that were given up with their partition are stored as settled when it comes back.
+        /// Rows abandoned with their revoked partition are stored as settled when it is assigned again.
         GivenUpIsStored;
-        /// A panic where positions are stored and acknowledged is not seen while there is more to read.
+        /// A panic while storing or acknowledging positions is not noticed while there are more records to read.
         CommitPanicUnseen;
-        /// A panic of a source or a destination is not seen.
+        /// A panic in a source or a destination is not noticed.
         StagePanicUnseen;
-        /// The bytes that may be held have no bound.
+        /// The bytes held have no limit.
         BytesUnbounded;
-        /// A batch that a source collects has no bound in bytes.
+        /// A batch that a source collects has no limit in bytes.
         CollectsTooMuch;
-        /// A destination that lost what it had confirmed is not noticed: what it lost is never delivered again.
+        /// A destination that lost confirmed rows is not noticed: they are never delivered again.
         WentBackGoesOn;
     }
 
@@ -170,23 +170,23 @@ mod planted {
         static CREDIT: Cell<u32> = const { Cell::new(1 << 31) };
     }
 
-    /// Plants a fault in everything that runs on this thread, or none.
+    /// Plants a fault in all code that runs on this thread; `None` removes it.
     pub fn activate(mutant: Option<Mutant>) {
         ACTIVE.set(mutant);
     }
 
-    /// Whether this fault is planted.
+    /// Returns `true` if this fault is planted.
     pub fn is_active(mutant: Mutant) -> bool {
         ACTIVE.get() == Some(mutant)
     }
 
-    /// Makes rows owe so little on this thread that credit runs out soon; a power of two, and more than the pieces
-    /// that a row may be split in.
+    /// Sets the credit of a row on this thread to a small amount, so that it runs out soon. It must be a power of two
+    /// and larger than the number of pieces of a row.
     pub fn set_credit(full: u32) {
         CREDIT.set(full);
     }
 
-    /// What a row owes.
+    /// Returns the credit that a row owes.
     pub fn credit() -> u32 {
         CREDIT.get()
     }

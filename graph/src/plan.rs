@@ -1,12 +1,12 @@
-//! The plan of a pipeline: what the compiler makes of a configuration.
+//! The plan of a pipeline: the result of compiling a configuration.
 //!
 //! ```text
 //! PipelineConfig ──lower──► PlanGraph ──check──► findings       ┌─flow──► findings
 //!                               └─────rewrite──► PlanGraph ────┴─fuse──► StagePlan
 //! ```
 //!
-//! Each pass is a pure function and reports *all* its findings. [`Compiled`] keeps what every pass made, so that a drawing
-//! can show any of them.
+//! Each pass is a pure function and reports *all* its findings. [`Compiled`] keeps the result of every pass, so that
+//! each can be drawn.
 
 pub mod check;
 pub mod flow;
@@ -40,43 +40,42 @@ pub use measure::{Measured, StepCount};
 pub use observe::{Doubtful, Observer};
 pub use stage::{Limits, StagePlan};
 
-/// What a pipeline is compiled for.
+/// Options for compiling a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// Whether operators that make several records of one may be used (`--preview.pipeline-arch-v2`).
+    /// True if operators that make several records of one may be used (`--preview.pipeline-arch-v2`).
     pub split: bool,
-    /// Whether the run ends when there is nothing more to read (`--once`): every source must be able to tell.
+    /// True if the run ends when there is nothing more to read (`--once`). Every source must be able to detect this.
     pub once: bool,
-    /// Whether a warning keeps the pipeline from running, as an error does.
+    /// True if warnings prevent the pipeline from running, as errors do.
     pub strict: bool,
-    /// Bounds on what the pipeline holds in memory.
+    /// Memory limits of the pipeline.
     pub limits: Limits,
 }
 
-/// A pipeline after every pass.
+/// Results of all passes over a pipeline.
 #[derive(Clone)]
 pub struct Compiled {
-    /// What the configuration says, node by node.
+    /// The configuration as a graph.
     pub lowered: PlanGraph,
-    /// The same with conditions as masks and without dead branches.
+    /// The graph with conditions as masks and without dead branches.
     pub rewritten: PlanGraph,
-    /// What the executor runs.
+    /// The plan that the executor runs.
     pub stages: Arc<StagePlan>,
-    /// Why two stages are not one: one entry per wire, in the order of [`StagePlan::wires`].
+    /// Reasons why adjacent stages are separate: one entry per wire, in the order of [`StagePlan::wires`].
     pub cuts: Vec<Cut>,
-    /// The nodes of `rewritten` that each stage consists of, in order.
+    /// Nodes of `rewritten` in each stage, in order.
     pub members: Vec<Vec<NodeIndex>>,
-    /// What is probably not what was meant.
+    /// Warnings about the pipeline.
     pub warnings: Diagnostics,
-    /// Values that must be masked in logs, faults and dead letters; sorted, each once.
+    /// Values that must be masked in logs, faults and dead letters; sorted and unique.
     pub secrets: Vec<Str>,
 }
 
-/// Compiles a pipeline. Opens nothing; O(nodes × rewrites that apply).
+/// Compiles a pipeline without opening anything. O(nodes × applied rewrites).
 ///
 /// # Errors
-/// Everything that is wrong with the pipeline, warnings included, in the order of the file's parts:
-/// connectors with their processors, processors, dead-letter queue.
+/// All errors and warnings, in the order of the file: connectors with their processors, processors, dead-letter queue.
 pub fn compile(
     config: &PipelineConfig,
     registry: &Registry,
@@ -92,7 +91,7 @@ pub fn compile(
     Ok(compiled)
 }
 
-/// What comes after lowering.
+/// Runs the passes after lowering.
 fn stages(config: &PipelineConfig, options: &CompileOptions, lowered: lower::Lowered) -> Result<Compiled, Diagnostics> {
     let lower::Lowered { graph: lowered, mut findings, secrets, .. } = lowered;
     findings.extend(check::check(&lowered, &options.limits));
@@ -109,14 +108,14 @@ fn stages(config: &PipelineConfig, options: &CompileOptions, lowered: lower::Low
     Ok(Compiled { lowered, rewritten, stages: Arc::new(plan), cuts, members, warnings: findings, secrets })
 }
 
-/// Names in shapes come out of settings, so they may hold what must not be shown.
+/// Masks secrets in findings: names in shapes come from settings, which may hold secret values.
 fn masked(mut findings: Diagnostics, secrets: &[Str]) -> Diagnostics {
     for finding in &mut findings.0 {
         let related = finding.related.iter_mut().map(|label| &mut label.text);
         for text in related.chain([&mut finding.message]).chain(&mut finding.hint) {
             *text = mask(text, secrets);
         }
-        // A name that was masked is no correction.
+        // A masked name is not a usable correction.
         finding.fix = finding.fix.take().filter(|fix| mask(&fix.becomes, secrets) == fix.becomes);
     }
     findings

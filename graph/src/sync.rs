@@ -1,5 +1,5 @@
-//! What the threads of a run share state by: `std` and `tokio`, or, where the unit tests check all interleavings
-//! (feature `loom`), their models. The code that uses them is the same.
+//! Synchronization primitives of a run: those of `std` and `tokio`, or their models in unit tests that check all
+//! interleavings (feature `loom`). The code that uses them is the same.
 
 #[cfg(not(all(test, feature = "loom")))]
 mod shipped {

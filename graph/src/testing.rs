@@ -1,5 +1,5 @@
-//! Plans by hand and pipelines in a line each per part, for tests of the compiler, of the executor and of what is built
-//! on them. The scripted ends are those of [`anabranch_plugin::testing`].
+//! Hand-written plans and pipelines in a one-line-per-part notation, for tests of the compiler, the executor and the
+//! code built on them. The scripted connectors are in [`anabranch_plugin::testing`].
 
 pub mod notation;
 mod plan;
@@ -9,7 +9,7 @@ pub use plan::{Pipeline, services};
 
 use crate::config::Variables;
 
-/// No variable is set and no file is there.
+/// An environment without variables and files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoVariables;
 

@@ -57,7 +57,7 @@ fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {
     let _ = writeln!(out, "{indent}n{} [label={}{form}];", shape.index, quoted(&label(shape).join("\n")));
 }
 
-/// The lines that diagrams write into a node.
+/// Returns the lines of text in a node of a diagram.
 pub(super) fn label(shape: &Shape<'_>) -> Vec<String> {
     let mut lines = vec![shape.id.to_owned()];
     match shape.plugin {
@@ -81,7 +81,7 @@ pub(super) fn label(shape: &Shape<'_>) -> Vec<String> {
     lines
 }
 
-/// A quoted string of the DOT language.
+/// Returns a quoted string of the DOT language.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,60 +1,60 @@
-//! A picture with a place for everything: what the drawing formats draw.
+//! A picture with positions for all its parts, for the drawing formats.
 
 use super::layout::{Link, Point, Rect, Size, layout};
 use super::typeface::Face;
 use super::{DEAD_LETTER, Line, Picture, Shape, one_line};
 use anabranch_graph::plan::graph::Port;
 
-/// Characters of a name or of a condition in a box.
+/// Maximum numbers of characters of a name and a condition in a box.
 const NAME: usize = 36;
 const CONDITION: usize = 40;
-/// And of what is known of records.
+/// Maximum number of characters of a record shape.
 const RECORDS: usize = 110;
 
 const PADDING: f64 = 12.0;
 const LEAST_WIDTH: f64 = 132.0;
 const STAGE_PADDING: f64 = 12.0;
 const STAGE_TITLE: f64 = 26.0;
-/// Between the steps of a stage.
+/// Gap between the steps of a stage.
 const STEP_GAP: f64 = 16.0;
-/// A label is broken where it gets wider.
+/// Width at which a label is wrapped.
 const LABEL_WIDTH: f64 = 230.0;
 const RECORDS_WIDTH: f64 = 300.0;
 const LABEL_PADDING: f64 = 7.0;
-/// Room for what is filled in later: in a box, on a line between two stages, and between the steps of a stage.
+/// Sizes of areas that a page fills in: in a box, on a line between two stages, and between the steps of a stage.
 const LIVE_WIDTH: f64 = 196.0;
 const FLOW: Size = Size { width: 128.0, height: 20.0 };
 const FLOW_GAP: f64 = 28.0;
 
-/// What a drawing is made for.
+/// Purpose of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Purpose {
-    /// To be read as it is.
+    /// For reading as it is.
     Print,
-    /// To be filled in, by a page, with what a run does at the moment.
+    /// For a page that fills in the current activity of a run.
     Live,
 }
 
-/// What a text in the drawing is.
+/// Role of a text in the drawing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     /// The name of a node.
     Name,
     /// Its plugin or kind.
     Kind,
-    /// For which records.
+    /// Condition of a node.
     Condition,
-    /// How much of it there is.
+    /// Number of workers and settings.
     Detail,
-    /// What was measured.
+    /// Measurements of a node.
     Measure,
-    /// What a page fills in.
+    /// Text that a page fills in.
     Live,
     /// The title of a stage.
     Stage,
-    /// What is written on a line.
+    /// Label of a line.
     Label,
-    /// What the records of a line are like.
+    /// Shape of the records of a line.
     Records,
 }
 
@@ -67,7 +67,7 @@ impl Role {
         }
     }
 
-    /// Of its characters, in pixels.
+    /// Returns the font size in pixels.
     pub(super) fn size(self) -> f64 {
         match self {
             Role::Name => 13.0,
@@ -78,7 +78,7 @@ impl Role {
         }
     }
 
-    /// From line to line.
+    /// Returns the line height in pixels.
     pub(super) fn leading(self) -> f64 {
         match self {
             Role::Name => 18.0,
@@ -123,11 +123,11 @@ impl Text {
 
 /// A node.
 pub(super) struct Card {
-    /// Its number in the picture.
+    /// Index in the picture.
     pub(super) index: usize,
     pub(super) rect: Rect,
     pub(super) texts: Vec<Text>,
-    /// Whether records that fail leave here for the dead-letter queue.
+    /// True if failed records leave here for the dead-letter queue.
     pub(super) fails: bool,
 }
 
@@ -143,13 +143,14 @@ pub(super) struct Arrow {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) port: Port,
-    /// Whether it leads from stage to stage.
+    /// True if it connects two stages.
     pub(super) cut: bool,
     pub(super) pieces: Vec<(Point, Point)>,
     pub(super) label: Option<(Rect, Vec<Text>)>,
 }
 
-/// The drawing of the records' ways. The dead-letter queue is not in it: what fails leaves by the mark on a card.
+/// The drawing of the paths of records. The dead-letter queue is not included; a mark on a card stands for the edge of
+/// failed records.
 pub(super) struct Figure {
     pub(super) size: Size,
     pub(super) cards: Vec<Card>,
@@ -157,7 +158,7 @@ pub(super) struct Figure {
     pub(super) arrows: Vec<Arrow>,
 }
 
-/// A node before it has a place.
+/// A node without a position.
 struct Draft {
     index: usize,
     texts: Vec<Text>,
@@ -173,7 +174,7 @@ impl Figure {
         }
     }
 
-    /// Every node is a box of its own.
+    /// Draws every node as a separate box.
     fn graph(picture: &Picture<'_>, drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
         let sizes: Vec<Size> = drafts.iter().flatten().map(|draft| draft.size).collect();
         let mut places = vec![None; drafts.len()];
@@ -202,10 +203,10 @@ impl Figure {
         Figure { size: drawn.size, cards: cards.collect(), frames: Vec::new(), arrows }
     }
 
-    /// Every stage is a box with its steps from above to below.
+    /// Draws every stage as a box, with its steps from top to bottom.
     fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
         let titles: Vec<Text> = picture.stages.iter().map(|stage| Text::new(Role::Stage, stage.title('×'))).collect();
-        // What is written below each step, inside of its stage.
+        // Labels below each step, inside its stage.
         let mut stage_of = vec![usize::MAX; drafts.len()];
         for stage in &picture.stages {
             stage.nodes.iter().for_each(|node| stage_of[*node] = stage.id);
@@ -351,13 +352,13 @@ impl Draft {
     }
 }
 
-/// A condition without the braces around it.
+/// Returns a condition without the surrounding braces.
 fn bare(text: &str) -> &str {
     let inside = text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}"));
     inside.filter(|text| !text.contains("{{")).map_or(text, |text| text.trim_matches(['-', ' ']))
 }
 
-/// What is written on a line, and how much room that takes.
+/// Returns the texts on a line and their size.
 fn label(line: &Line, purpose: Purpose) -> Option<(Size, Vec<Text>)> {
     if purpose == Purpose::Live {
         return Some((FLOW, Vec::new()));

@@ -1,4 +1,4 @@
-//! Plans as a page to look around in. It loads nothing: styles, script, drawings and data are in it.
+//! Plans as an interactive page. It is self-contained: styles, script, drawings and data are included.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{Pass, Picture};
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-/// A page with the pictures of several passes, of which one is shown first.
+/// Returns a page with the pictures of several passes, of which `first` is shown first.
 pub(super) fn print(pictures: &[Picture<'_>], first: Pass) -> String {
     let Some(picture) = pictures.iter().find(|picture| picture.pass == first) else { return String::new() };
     let name = Escaped(picture.pipeline);
@@ -54,7 +54,7 @@ pub(super) fn print(pictures: &[Picture<'_>], first: Pass) -> String {
     );
     promises(&mut out, picture);
     out.push_str("<script type=\"application/json\" id=\"plans\">");
-    // Inside a script nothing is escaped but what could end it.
+    // Inside a script element, only characters that could end it are escaped.
     let data = serde_json::to_string(pictures).unwrap_or_default();
     data.chars().for_each(|c| match c {
         '<' | '>' | '&' | '\u{fffe}' | '\u{ffff}' => {

@@ -1,12 +1,12 @@
-//! Where boxes and lines go: a layered drawing from top to bottom.
+//! Positions of boxes and lines: a layered drawing from top to bottom.
 //!
 //! ```text
 //! rank ──► split long lines at every rank ──► order each rank ──► place along the rank ──► draw the lines
 //! ```
 //!
-//! Ranks are bands that hold boxes and nothing else but the straight pieces of lines that pass between them; lines
-//! bend only between bands. So no line goes through a foreign box, and two lines cross only where the order of
-//! neighbouring ranks makes them.
+//! Ranks are horizontal bands that contain only boxes and the straight segments of lines between them; lines bend only
+//! between bands. Therefore a line never crosses an unrelated box, and two lines cross only because of the order in
+//! adjacent ranks.
 
 mod order;
 mod place;
@@ -17,7 +17,7 @@ mod tests;
 /// Space between neighbours in a rank, for boxes and for lines.
 const BOX_GAP: f64 = 28.0;
 const LINE_GAP: f64 = 14.0;
-/// Space between ranks: grows with the way that lines have to go sideways.
+/// Minimum and maximum space between ranks. It grows with the horizontal distance that lines cover.
 const RANK_GAP: f64 = 40.0;
 const MOST_RANK_GAP: f64 = 110.0;
 
@@ -33,11 +33,11 @@ pub(super) struct Size {
 pub(super) struct Link {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// What is written on it takes so much room.
+    /// Size of the label.
     pub(super) label: Option<Size>,
 }
 
-/// A rectangle; `x` and `y` of its upper left corner.
+/// A rectangle; `x` and `y` are its upper left corner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rect {
     pub(super) x: f64,
@@ -46,19 +46,19 @@ pub(super) struct Rect {
     pub(super) height: f64,
 }
 
-/// A place on a line.
+/// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-/// How a line goes: straight down within each piece, bent between them.
+/// Route of a line: vertical in each piece, curved between pieces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Route {
-    /// Vertical pieces, from above to below.
+    /// Vertical pieces, from top to bottom.
     pub(super) pieces: Vec<(Point, Point)>,
-    /// Where its label goes.
+    /// Position of the label.
     pub(super) label: Option<Rect>,
 }
 
@@ -66,13 +66,13 @@ pub(super) struct Route {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) size: Size,
-    /// In the order of the boxes given.
+    /// Positions of the boxes, in input order.
     pub(super) boxes: Vec<Rect>,
-    /// In the order of the links given.
+    /// Routes of the links, in input order.
     pub(super) routes: Vec<Route>,
 }
 
-/// What stands in a rank: a box, a label, or a line that passes.
+/// Content of an item in a rank: a box, a label, or a line that passes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Box,
@@ -87,7 +87,7 @@ struct Item {
     rank: usize,
 }
 
-/// A line from one rank to the next, with the distance of its ends from the middles of their items.
+/// A line from one rank to the next, with the offsets of its ends from the centres of their items.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     from: usize,
@@ -96,21 +96,21 @@ struct Segment {
     enters: f64,
 }
 
-/// The graph with every line cut into pieces of one rank.
+/// The graph with every line cut into segments between adjacent ranks.
 struct Layers {
     items: Vec<Item>,
     segments: Vec<Segment>,
     /// Items of each rank, from left to right.
     ranks: Vec<Vec<usize>>,
-    /// The items of each link, from its first box to its last.
+    /// Items of each link, from its first box to its last.
     chains: Vec<Vec<usize>>,
-    /// Segments of each item upwards and downwards.
+    /// Segments of each item, upwards and downwards.
     up: Vec<Vec<usize>>,
     down: Vec<Vec<usize>>,
 }
 
-/// Lays out an acyclic graph. O(ranks × lines) in the worst case; links of unknown boxes, and those against the
-/// order of an earlier one that would close a cycle, get no route.
+/// Lays out an acyclic graph. O(ranks × lines) in the worst case. Links of unknown boxes, and links that would close a
+/// cycle, get no route.
 pub(super) fn layout(boxes: &[Size], links: &[Link]) -> Layout {
     let sound = |link: &Link| link.from < boxes.len() && link.to < boxes.len() && link.from != link.to;
     let links: Vec<Option<Link>> = links.iter().map(|link| Some(*link).filter(sound)).collect();
@@ -137,7 +137,7 @@ impl Layers {
                 continue;
             };
             let mut chain = vec![link.from];
-            // A label stands in the first rank below its box: there it says most clearly which way it is about.
+            // A label is in the first rank below its box, where it is clearest which line it belongs to.
             let mut label = link.label;
             for rank in ranks[link.from] + 1..ranks[link.to] {
                 let (content, size) = match label.take() {
@@ -179,7 +179,7 @@ impl Layers {
         positions
     }
 
-    /// Spreads the ends of lines along the edges of their boxes, in the order of their other ends.
+    /// Distributes the ends of lines along the edges of their boxes, in the order of their other ends.
     fn spread_ends(&mut self) {
         let positions = self.positions();
         for item in 0..self.items.len() {
@@ -200,7 +200,7 @@ impl Layers {
         }
     }
 
-    /// How far two neighbours in a rank must be apart, from middle to middle.
+    /// Returns the minimum distance of the centres of two neighbours in a rank.
     fn apart(&self, left: usize, right: usize) -> f64 {
         let (left, right) = (&self.items[left], &self.items[right]);
         let gap = match (left.content, right.content) {
@@ -231,7 +231,7 @@ impl Layers {
             let height = items.iter().map(|item| self.items[*item].size.height).fold(0.0, f64::max);
             tops.push(y);
             bottoms.push(y + height);
-            // Around a rank of labels only, lines need less room to bend.
+            // Around a rank that contains only labels, lines need less space to bend.
             let labels = |rank: usize| {
                 self.ranks
                     .get(rank)
@@ -244,7 +244,7 @@ impl Layers {
 
         let rect = |item: usize| {
             let Item { content, size, rank } = self.items[item];
-            // Boxes hang from the upper edge of their rank; labels stand in the middle of theirs.
+            // Boxes are aligned to the top of their rank, labels to its middle.
             let lower = match content {
                 Content::Box => 0.0,
                 Content::Label | Content::Pass => (bottoms[rank] - tops[rank] - size.height) / 2.0,
@@ -278,7 +278,7 @@ impl Layers {
     }
 }
 
-/// Places for `n` ends along an edge, as distances from its middle.
+/// Returns offsets from the middle of an edge for `n` ends.
 fn spread(room: f64, n: usize) -> impl Iterator<Item = f64> {
     let step = if n < 2 { 0.0 } else { (room * 0.7 / (n - 1) as f64).min(LINE_GAP * 2.5) };
     (0..n).map(move |i| (i as f64 - (n.saturating_sub(1)) as f64 / 2.0) * step)

@@ -1,9 +1,9 @@
-//! Plans for people and programs: as text, as a drawing, as a page, as JSON.
+//! Plans as text, drawing, page or JSON.
 //!
-//! [`explain`] shows what a pass of the compiler made of a pipeline. Every format prints the same `Picture`, without
-//! anything that may not be shown: no credential is in it. A `layout` in layers (Sugiyama's method) places the nodes of
-//! drawings. [`Places`] says where what runs stands in the picture. This crate does no I/O, and does not know the executor:
-//! what a run measured comes to it as a plain [`Measured`].
+//! [`explain`] shows the result of a compiler pass over a pipeline. Every format prints the same `Picture`, which does
+//! not contain credentials. A `layout` in layers (Sugiyama's method) places the nodes of drawings. [`Places`] maps the
+//! running stages and steps to the picture. This crate does no I/O and does not depend on the executor: measurements of
+//! a run are passed in as a plain [`Measured`].
 //!
 //! # Example
 //!
@@ -59,17 +59,17 @@ use self::route::Route;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pass {
-    /// What the configuration says.
+    /// The configuration as a graph.
     Lowered,
-    /// After all rewrites.
+    /// The graph after all rewrites.
     Rewritten,
-    /// The stages that run.
+    /// The stages that the executor runs.
     #[default]
     Fused,
 }
 
 impl Pass {
-    /// Its name: `lowered`, `rewritten`, `fused`.
+    /// Returns the name: `lowered`, `rewritten` or `fused`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Pass::Lowered => "lowered",
@@ -79,30 +79,30 @@ impl Pass {
     }
 }
 
-/// How a plan is shown.
+/// Output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Format {
-    /// For reading in a terminal.
+    /// Text for a terminal.
     #[default]
     Text,
-    /// For Graphviz.
+    /// DOT, for Graphviz.
     Dot,
-    /// For Mermaid, as Markdown renderers show it.
+    /// Mermaid, as in Markdown.
     Mermaid,
-    /// For programs.
+    /// JSON, for programs.
     Json,
-    /// A drawing.
+    /// SVG drawing.
     Svg,
-    /// A page to look around in: all passes, and the settings of every node.
+    /// Interactive page with all passes, and the settings of every node.
     Html,
-    /// The lines of the text with what each is about, for programs that draw with characters.
+    /// JSON with the lines of the text and the part that each describes, for programs that draw with characters.
     Outline,
-    /// A drawing without style and titles, with room for what a run does: a page fills in the texts of class `live` in
-    /// the nodes (`data-node` is their index) and of class `flow` on the edges (`data-from`, `data-to`).
+    /// SVG drawing without style and titles, with areas for the activity of a run. A page fills in the texts of class
+    /// `live` in the nodes (`data-node` is the index) and of class `flow` on the edges (`data-from`, `data-to`).
     Live,
 }
 
-/// What a terminal can show. Matters for [`Format::Text`] only.
+/// Capabilities of a terminal. Used by [`Format::Text`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct TextStyle {
     /// Box-drawing characters instead of ASCII.
@@ -111,13 +111,13 @@ pub struct TextStyle {
     pub color: bool,
 }
 
-/// The plan after a pass, ending in a line feed. The same configuration gives the same text; no credential is in it.
-/// O(nodes²) for drawings, else O(nodes + edges).
+/// Returns the plan after a pass, with a line feed at the end. The output depends only on the configuration and
+/// contains no credentials. O(nodes²) for drawings, else O(nodes + edges).
 pub fn explain(compiled: &Compiled, pass: Pass, format: Format, style: TextStyle) -> String {
     explain_measured(compiled, pass, format, style, None)
 }
 
-/// As [`explain`], with what a run of the plan measured beside the nodes.
+/// Like [`explain`], with measurements of a run next to the nodes.
 pub fn explain_measured(
     compiled: &Compiled,
     pass: Pass,
@@ -141,7 +141,7 @@ pub fn explain_measured(
     }
 }
 
-/// What is shown of a plan.
+/// The displayed content of a plan.
 #[derive(Serialize)]
 struct Picture<'a> {
     pipeline: &'a str,
@@ -162,7 +162,7 @@ struct Picture<'a> {
 /// A node.
 #[derive(Serialize)]
 struct Shape<'a> {
-    /// Its number in the picture.
+    /// Index in the picture.
     index: usize,
     id: &'a str,
     kind: &'static str,
@@ -184,9 +184,9 @@ struct Shape<'a> {
 #[derive(Serialize)]
 struct Terms<'a> {
     text: &'a str,
-    /// Whether it runs without building text.
+    /// True if it is evaluated without building text.
     native: bool,
-    /// Whether the verdicts of the step before are taken over.
+    /// True if the results of the step before are reused.
     as_before: bool,
 }
 
@@ -196,18 +196,18 @@ struct Line {
     from: usize,
     to: usize,
     port: Port,
-    /// Why the stages of the two nodes are not one.
+    /// Reason why the two nodes are in different stages.
     #[serde(skip)]
     cut: Option<CutReason>,
-    /// What is known of the records that go along it.
+    /// Known shape of the records on the edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     shape: Option<Str>,
-    /// Whether more or else is known than before its first node: what drawings show.
+    /// True if the shape differs from that before the first node. Drawings show only such shapes.
     #[serde(skip)]
     reshaped: bool,
 }
 
-/// A stage around nodes of the picture.
+/// A stage with its nodes in the picture.
 #[derive(Serialize)]
 struct Cluster<'a> {
     id: usize,
@@ -251,7 +251,7 @@ impl<'a> Picture<'a> {
             .enumerate()
             .map(|(id, (stage, members))| Cluster::of(id, stage, members))
             .collect();
-        // The first step of a stage has none before it whose verdicts it could take over.
+        // The first step of a stage has no step before it whose results it could reuse.
         for first in stages.iter().filter_map(|stage| stage.nodes.first().copied()) {
             if let Some(terms) = &mut nodes[first].condition {
                 terms.as_before = false;
@@ -294,7 +294,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Its pass and size: `fused plan, 6 stages`.
+    /// Returns the pass and the size: `fused plan, 6 stages`.
     fn counted(&self) -> String {
         let size = match self.stages.len() {
             0 => format!("{} nodes", grouped(self.nodes.len() as u64)),
@@ -303,12 +303,12 @@ impl<'a> Picture<'a> {
         format!("{} plan, {size}", self.pass.as_str())
     }
 
-    /// The lines that records which do not fail go along.
+    /// Returns the edges of successful records.
     fn ways(&self) -> impl Iterator<Item = &Line> {
         self.edges.iter().filter(|line| line.port != Port::Failed)
     }
 
-    /// The node that failed records go to.
+    /// Returns the node of the dead-letter queue.
     fn dead_letter_node(&self) -> Option<&Shape<'a>> {
         self.nodes.iter().find(|node| node.kind == DEAD_LETTER)
     }
@@ -326,7 +326,7 @@ fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) ->
     lines
 }
 
-/// From step to step inside the stages, from stage to stage, and from each stage that can fail.
+/// Returns the edges inside stages, between stages, and from each stage that can fail.
 fn stage_lines(places: &Places, cuts: &[Cut]) -> Vec<Line> {
     let line = |edge: &EdgePlace| {
         let line = Line::inside(edge.from, edge.to);
@@ -342,7 +342,7 @@ fn stage_lines(places: &Places, cuts: &[Cut]) -> Vec<Line> {
 }
 
 impl Line {
-    /// What diagrams write beside it: its port, why it is between two stages, what its records are like.
+    /// Returns the texts next to an edge in a diagram: port, reason for the stage boundary, shape of the records.
     fn words(&self) -> Vec<String> {
         let port = matches!(self.port, Port::Taken | Port::Skipped).then(|| self.port.as_str().to_owned());
         let cut = self.cut.map(|reason| reason.to_string());
@@ -350,12 +350,12 @@ impl Line {
         port.into_iter().chain(cut).chain(shape).collect()
     }
 
-    /// What a drawing says about the records that go along it.
+    /// Returns the shape of the records if drawings show it.
     fn shown_shape(&self) -> Option<&str> {
         self.shape.as_deref().filter(|_| self.reshaped)
     }
 
-    /// From one step of a stage to the next.
+    /// Creates an edge from one step of a stage to the next.
     fn inside(from: usize, to: usize) -> Self {
         Line { from, to, port: Port::Out, cut: None, shape: None, reshaped: false }
     }
@@ -454,7 +454,7 @@ impl<'a> Cluster<'a> {
         Cluster { id, name: &stage.name, kind, workers, strips_in_flight, nodes }
     }
 
-    /// Its number, kind and width in one line: `S2 parallel ×4`.
+    /// Returns number, kind and width of the stage: `S2 parallel ×4`.
     fn title(&self, times: char) -> String {
         let mut title = format!("S{} {}", self.id, self.kind);
         match (self.workers, self.strips_in_flight) {
@@ -467,7 +467,7 @@ impl<'a> Cluster<'a> {
 }
 
 impl DeadLetters<'_> {
-    /// What happens when records fail.
+    /// Describes the effect of failed records.
     fn rule(&self) -> String {
         match (self.window_size, self.window_nack_threshold) {
             (0, _) => "failures never stop the pipeline".to_owned(),
@@ -484,7 +484,7 @@ impl DeadLetters<'_> {
 }
 
 impl Bounds {
-    /// What the queues and the pipeline hold at most.
+    /// Describes the limits of the queues and the pipeline.
     fn sentence(&self) -> String {
         format!(
             "queues between stages hold {} strips and {}, the pipeline {}",
@@ -495,7 +495,7 @@ impl Bounds {
     }
 }
 
-/// A text on one line of at most `most` characters: white space collapsed, control characters escaped.
+/// Returns a text on one line of at most `most` characters, with white space collapsed and control characters escaped.
 fn one_line(text: &str, most: usize, ellipsis: &str) -> String {
     let mut line = String::with_capacity(text.len().min(most * 4));
     let words = text.split_whitespace().flat_map(|word| [" ", word]).skip(1);
@@ -513,7 +513,7 @@ fn one_line(text: &str, most: usize, ellipsis: &str) -> String {
     line
 }
 
-/// A number with commas between groups of three digits.
+/// Formats a number with commas between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -526,7 +526,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of bytes in the largest unit that divides it.
+/// Formats a number of bytes in the largest unit that divides it.
 fn bytes(number: usize) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let unit = units.iter().find(|(_, shift)| number > 0 && number.is_multiple_of(1 << shift));

@@ -1,4 +1,4 @@
-//! What a run measured, beside the nodes.
+//! Measurements of a run, displayed next to the nodes.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use serde::Serialize;
 use super::{Shape, grouped};
 use anabranch_graph::plan::measure::{Measured, StepCount};
 
-/// What a node did and took.
+/// Counters and times of a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cost {
     rows_in: u64,
     selected: u64,
     rows_out: u64,
     failed: u64,
-    /// Records that went on for each that came.
+    /// Ratio of records out to records in.
     selectivity: Option<f64>,
-    /// Nanoseconds.
+    /// Time spent, in nanoseconds.
     busy_ns: u64,
-    /// Of the time of all nodes, from 0 to 1.
+    /// Share of the time of all nodes, from 0 to 1.
     pub(super) share: f64,
 }
 
-/// What the run did as a whole.
+/// Totals of a run.
 #[derive(Serialize)]
 pub(super) struct Totals<'a> {
     read: u64,
     delivered: u64,
     failed: u64,
     elapsed_ns: u64,
-    /// Whether destinations were written.
+    /// True if destinations were written.
     written: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_short: Option<&'a str>,
 }
 
-/// Notes what was measured on the nodes of a picture.
+/// Adds measurements to the nodes of a picture.
 pub(super) fn note(
     nodes: &mut [Shape<'_>],
     measured: &Measured,
@@ -67,7 +67,7 @@ impl Cost {
         }
     }
 
-    /// Records in and out: `10,000 → 3,333 (33.3 %)`, or `10,000 → 10,000`.
+    /// Formats records in and out: `10,000 → 3,333 (33.3 %)`, or `10,000 → 10,000`.
     pub(super) fn rows(&self) -> String {
         let mut text = format!("{} → {}", grouped(self.rows_in), grouped(self.rows_out));
         if let Some(selectivity) = self.selectivity
@@ -81,7 +81,7 @@ impl Cost {
         text
     }
 
-    /// Time and share: `1.2 ms · 12.0 %`.
+    /// Formats time and share: `1.2 ms · 12.0 %`.
     pub(super) fn cost(&self) -> String {
         let mut text = format!("{} · {:.1} %", time(self.busy_ns), self.share * 100.0);
         if self.selected < self.rows_in {
@@ -103,7 +103,7 @@ impl<'a> Totals<'a> {
         }
     }
 
-    /// The run in one sentence or two.
+    /// Describes the run in one or two clauses.
     pub(super) fn sentence(&self) -> String {
         let mut text = format!(
             "{} records read, {} {}, {} failed, in {}",
@@ -125,12 +125,12 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// To four digits: more would say more than was measured.
+/// Rounds to four digits; more would suggest a precision that the measurement does not have.
 fn round(ratio: f64) -> f64 {
     (ratio * 1e4).round() / 1e4
 }
 
-/// A time with three digits, in its unit.
+/// Formats a time with three digits and a unit.
 fn time(nanos: u64) -> String {
     let n = nanos as f64;
     let (n, unit) = match nanos {

@@ -66,7 +66,7 @@ fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {
     let _ = writeln!(out, "{indent}n{}{open}\"{label}\"{close}", shape.index);
 }
 
-/// Text inside a quoted label: what Mermaid or HTML would read as markup becomes an entity.
+/// Escapes text for a quoted label: markup characters of Mermaid and HTML become entities.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Where the stages and steps that run are in the picture of the fused pass.
+//! Maps the running stages and steps to the picture of the fused pass.
 
 use petgraph::stable_graph::NodeIndex;
 
@@ -7,28 +7,28 @@ use anabranch_graph::plan::graph::{NodeKind, PlanGraph};
 use anabranch_graph::plan::stage::{StageId, StageKind};
 use anabranch_record::text::Str;
 
-/// The nodes and edges of the picture of the fused pass, each with what runs there.
+/// The nodes and edges of the picture of the fused pass, with the steps and flows that they stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// By the number in the picture.
+    /// Nodes by index in the picture.
     pub nodes: Vec<NodePlace>,
-    /// From step to step, from stage to stage, and from stages to the dead-letter queue.
+    /// Edges between steps, between stages, and from stages to the dead-letter queue.
     pub edges: Vec<EdgePlace>,
 }
 
 /// A node of the picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlace {
-    /// Its id.
+    /// Id of the node.
     pub id: Str,
-    /// What runs there.
+    /// Step or queue that the node stands for.
     pub runs: NodeRuns,
 }
 
-/// What runs at a node.
+/// Step or queue that a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeRuns {
-    /// A step of a stage; reading and writing are one step.
+    /// A step of a stage. Sources and destinations are a single step.
     Step(StageId, usize),
     /// The dead-letter queue.
     DeadLetters,
@@ -37,27 +37,27 @@ pub enum NodeRuns {
 /// An edge of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgePlace {
-    /// Number of the node that records come from.
+    /// Index of the start node.
     pub from: usize,
-    /// Number of the node that they go to.
+    /// Index of the end node.
     pub to: usize,
-    /// What it stands for.
+    /// Flow of records that the edge stands for.
     pub runs: EdgeRuns,
 }
 
-/// What an edge stands for.
+/// Flow of records that an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeRuns {
-    /// What this step of a stage gives to the next one, without a queue.
+    /// From this step of a stage to the next one, without a queue.
     Inside(StageId, usize),
-    /// The wire of this number, in the order of [`StagePlan::wires`](anabranch_graph::plan::StagePlan::wires).
+    /// Through the wire with this index in [`StagePlan::wires`](anabranch_graph::plan::StagePlan::wires).
     Wire(usize),
-    /// Records that failed in a stage.
+    /// Failed records of a stage.
     Failed(StageId),
 }
 
 impl Places {
-    /// Where stages and steps are in the picture of the fused pass. O(nodes + wires).
+    /// Returns the places of a plan. O(nodes + wires).
     pub fn of(compiled: &Compiled) -> Places {
         let indices = fused_nodes(&compiled.rewritten);
         let members = members(compiled, &indices);
@@ -75,13 +75,13 @@ impl Places {
     }
 }
 
-/// The nodes that the picture of the fused pass shows; a node's number is its place in them.
+/// Returns the nodes in the picture of the fused pass. The index of a node in the result is its index in the picture.
 pub(super) fn fused_nodes(graph: &PlanGraph) -> Vec<NodeIndex> {
     let drawn = |kind: &NodeKind| !matches!(kind, NodeKind::Merge | NodeKind::FanOut { .. } | NodeKind::Branch(_));
     graph.node_indices().filter(|node| drawn(&graph[*node].kind)).collect()
 }
 
-/// The numbers of the nodes of each stage, in order.
+/// Returns the indices of the nodes of each stage, in order.
 pub(super) fn members(compiled: &Compiled, indices: &[NodeIndex]) -> Vec<Vec<usize>> {
     let place = |node: &NodeIndex| indices.binary_search(node).ok();
     compiled.members.iter().map(|members| members.iter().filter_map(place).collect()).collect()

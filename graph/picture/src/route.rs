@@ -1,4 +1,4 @@
-//! What a pipeline promises on each way from a source to a destination.
+//! Delivery guarantees for each path from a source to a destination.
 
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph, predecessors};
 use anabranch_plugin::destination::Retry;
@@ -9,42 +9,44 @@ use serde::Serialize;
 
 use super::{Picture, grouped};
 
-/// A way from a source to a destination.
+/// A path from a source to a destination.
 #[derive(Serialize)]
 pub(super) struct Route<'a> {
     pub(super) source: &'a str,
     pub(super) destination: &'a str,
     pub(super) delivery: Delivery,
-    /// Order is a promise per partition of the source; a dead-lettered record leaves a gap.
+    /// Ordering guarantee. Order is kept per source partition; a dead-lettered record leaves a gap.
     pub(super) order: &'static str,
     pub(super) replay: Replay,
 }
 
-/// How often a record arrives.
+/// Delivery guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Delivery {
-    /// Once, and again after a crash or a retry.
+    /// Repeated after a crash or a retry.
     AtLeastOnce,
-    /// Once; a write whose outcome is unknown is not repeated, the pipeline recovers from its stored positions.
+    /// Repeated after a crash only: a write with an unknown outcome is not retried, and the pipeline recovers from its
+    /// stored positions.
     AtLeastOnceUnrepeated,
-    /// Once, and again after a crash: beside other destinations, and the source may replay other records.
+    /// Repeated after a crash: the destination is transactional, but there are other destinations and the source may
+    /// replay different records.
     #[serde(rename = "at-least-once")]
     AtLeastOnceInexact,
-    /// Once: the destination stores the position with the data.
+    /// Not repeated: the destination stores the position with the data.
     EffectivelyOnce,
 }
 
-/// What comes again after a crash.
+/// Records repeated after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Replay {
-    /// Most source records of a partition.
+    /// Maximum number of source records per partition.
     pub(super) records: usize,
-    /// Most records that arrive here for one of the source; absent where there is no bound.
+    /// Maximum number of records that arrive per source record; absent if unlimited.
     pub(super) copies: Option<u64>,
 }
 
-/// All ways, by source, then by destination. O(sources × nodes).
+/// Returns all paths, by source, then by destination. O(sources × nodes).
 pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
     let indices: Vec<NodeIndex> = plan.node_indices().collect();
     let mut routes = Vec::new();
@@ -60,8 +62,8 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
             let delivery = match write.destination.policy().retry {
                 Retry::Idempotent => Delivery::AtLeastOnce,
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
-                // With several destinations the run resumes where the slowest is, and what the others have can only be
-                // told by its number.
+                // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
+                // the others already have.
                 Retry::Transactional if destinations > 1 && !exact => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
@@ -78,12 +80,12 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
     routes
 }
 
-/// How many records of one may be at a place; `None` = any number.
+/// Maximum number of records made of one source record; `None` = unlimited.
 #[derive(Clone, Copy)]
 struct Copies(Option<u64>);
 
-/// For each node, what one record of a source becomes at most; `None` where none arrives. Indices are in
-/// topological order: lowering adds a node after those before it.
+/// Returns, for each node, the maximum number of records that one source record becomes; `None` if none arrives.
+/// Indices are in topological order, because lowering adds a node after its predecessors.
 fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Option<Copies>> {
     let mut emitted: Vec<Option<Copies>> = Vec::with_capacity(indices.len());
     for &index in indices {
@@ -103,12 +105,12 @@ fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Opt
 }
 
 impl Route<'_> {
-    /// Whether two ways are promised the same.
+    /// Returns `true` if two paths have the same guarantees.
     fn promises_as(&self, other: &Route<'_>) -> bool {
         self.delivery == other.delivery && self.replay == other.replay
     }
 
-    /// How often, and in which order.
+    /// Describes delivery and order.
     pub(super) fn guarantee(&self) -> &'static str {
         match self.delivery {
             Delivery::AtLeastOnce => "at least once, in the order of each source partition",
@@ -124,7 +126,7 @@ impl Route<'_> {
         }
     }
 
-    /// What comes again after a crash.
+    /// Describes the records repeated after a crash.
     pub(super) fn duplicates(&self) -> String {
         let records = self.replay.records as u64;
         let rows = format!("{} {}", grouped(records), plural(records, "record"));
@@ -144,7 +146,7 @@ impl Route<'_> {
     }
 }
 
-/// What is promised, as a row of a table.
+/// A guarantee, as a row of a table.
 pub(super) struct Promise {
     pub(super) way: String,
     pub(super) guarantee: String,
@@ -152,10 +154,10 @@ pub(super) struct Promise {
 }
 
 impl Picture<'_> {
-    /// One row per promise, with the ways that it is made for; the last says what becomes of records that fail, with
-    /// the mark by which they leave their nodes. O(routes²) for routes that differ.
+    /// Returns one row per guarantee, with the paths that have it. The last row describes failed records, with the mark
+    /// of nodes that they leave from. O(routes²) for routes that differ.
     pub(super) fn promises(&self) -> Vec<Promise> {
-        // First all destinations of a source with the same promise, then all sources with the same destinations.
+        // Group destinations of a source with equal guarantees first, then sources with equal destinations.
         let mut ways: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
         for route in &self.routes {
             let same =

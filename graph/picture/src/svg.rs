@@ -8,19 +8,19 @@ use super::typeface::Face;
 use super::{Picture, Shape};
 use anabranch_graph::plan::graph::Port;
 
-/// Around everything.
+/// Margin of the page.
 const MARGIN: f64 = 28.0;
-/// A drawing is at least so wide: there must be room for what is written below it.
+/// Minimum width of a drawing, so that the text below it fits.
 const LEAST_WIDTH: f64 = 660.0;
-/// And its text no wider.
+/// Maximum width of the text.
 const MOST_TEXT: f64 = 1100.0;
 const FINE: f64 = 12.0;
 const FINE_LEADING: f64 = 17.0;
 
-/// Colours of everything, by day and by night. Plain rules, because not every program that shows SVG knows variables.
+/// Colours for light and dark mode. Plain rules, since some programs that display SVG do not support variables.
 pub(super) const STYLE: &str = include_str!("svg/style.css");
 
-/// A drawing with its title above it and its guarantees below.
+/// Returns a drawing with its title above and its guarantees below.
 pub(super) fn print(picture: &Picture<'_>) -> String {
     let figure = Figure::of(picture, Purpose::Print);
     let width = figure.size.width.max(LEAST_WIDTH);
@@ -53,7 +53,7 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     out
 }
 
-/// The drawing alone, for a page that has a style and texts of its own.
+/// Returns the drawing alone, for a page with its own style and texts.
 pub(super) fn embedded(picture: &Picture<'_>, purpose: Purpose) -> String {
     let figure = Figure::of(picture, purpose);
     let size = Size { width: figure.size.width + 2.0 * MARGIN, height: figure.size.height + 2.0 * MARGIN };
@@ -162,7 +162,7 @@ fn arrow(out: &mut String, arrow: &Arrow, tip: &str) {
             let _ = write!(path, " V{:.1}", below.y);
         }
         if let Some((next, _)) = pieces.peek() {
-            // Straight down at both ends, so that no line leaves its side of another between two ranks.
+            // Vertical at both ends, so that lines keep their order between two ranks.
             let middle = f64::midpoint(below.y, next.y);
             if (below.x - next.x).abs() < 0.05 {
                 let _ = write!(path, " V{:.1}", next.y);
@@ -201,7 +201,7 @@ fn label(out: &mut String, arrow: &Arrow) {
     out.push_str("</g>\n");
 }
 
-/// The place where a page says how much goes along a line.
+/// Draws the area where a page shows the flow along a line.
 fn flow(out: &mut String, arrow: &Arrow, Rect { x, y, width, height }: Rect) {
     let Arrow { from, to, .. } = arrow;
     let (at, baseline, size) = (x + width / 2.0, y + height / 2.0 + 4.0, Role::Live.size());
@@ -215,7 +215,7 @@ fn flow(out: &mut String, arrow: &Arrow, Rect { x, y, width, height }: Rect) {
             height / 2.0
         );
     } else {
-        // Beside the line, which is short.
+        // Next to the line, which is short.
         let _ = write!(out, "<text x=\"{:.1}\" y=\"{baseline:.1}\" font-size=\"{size}\"></text>", at + 10.0);
     }
     out.push_str("</g>\n");
@@ -232,7 +232,7 @@ fn text(out: &mut String, text: &Text, x: f64, y: f64, anchor: &str) {
     );
 }
 
-/// Text around the drawing, from above to below.
+/// Text around the drawing, from top to bottom.
 struct Sheet {
     x: f64,
     y: f64,
@@ -260,7 +260,7 @@ impl Sheet {
         }
     }
 
-    /// One row per way from a source to a destination, and where failed records go.
+    /// Writes one row per path from a source to a destination, and one for failed records.
     fn promises(&mut self, picture: &Picture<'_>) {
         let gap = 20.0;
         let columns = [0.26, 0.40, 0.34].map(|share| (self.width - 2.0 * gap) * share);
@@ -294,7 +294,7 @@ impl Sheet {
     }
 }
 
-/// Text between tags or in a quoted attribute. Characters that XML does not know are replaced.
+/// Escapes text for XML content or a quoted attribute. Characters that are invalid in XML are replaced.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -1,4 +1,4 @@
-//! Plans for reading in a terminal.
+//! Plans as text for a terminal.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use serde_json::json;
 use super::{Picture, Shape, TextStyle, one_line};
 use anabranch_graph::plan::graph::Port;
 
-/// Characters of a condition or of one setting's value, and of all settings of a node.
+/// Maximum numbers of characters of a condition, a setting value and a record shape.
 const CONDITION: usize = 96;
 const SETTING: usize = 48;
 const SHAPE: usize = 120;
 
-/// The lines of the drawing without what stands above and below them, for a program that writes beside them what a run
-/// does.
+/// Returns the lines of the drawing as JSON, without the text above and below it, for a program that adds the activity
+/// of a run.
 pub(super) fn outline(picture: &Picture<'_>) -> String {
     let page = Page::of(picture, TextStyle { unicode: true, color: false });
     let rows: Vec<&Row> = page.rows.iter().filter(|row| row.about != About::Detail).collect();
-    // Text and numbers: nothing of it can fail.
+    // Text and numbers only, so this cannot fail.
     serde_json::to_string(&json!({ "pipeline": picture.pipeline, "rows": rows })).unwrap_or_default() + "\n"
 }
 
@@ -35,7 +35,7 @@ pub(super) fn print(picture: &Picture<'_>, style: TextStyle) -> String {
     out
 }
 
-/// ANSI colours, or none.
+/// Writes ANSI colours if enabled.
 #[derive(Clone, Copy)]
 struct Ink(bool);
 
@@ -69,49 +69,49 @@ impl Ink {
     }
 }
 
-/// One line of the drawing.
+/// A line of the drawing.
 #[derive(Serialize)]
 struct Row {
-    /// What is drawn before the text.
+    /// Line characters before the text.
     lead: String,
     text: String,
-    /// What stands beside the id of a node, in a column of its own.
+    /// Text in a separate column next to the id of a node.
     #[serde(skip_serializing_if = "String::is_empty")]
     kind: String,
     #[serde(flatten)]
     about: About,
 }
 
-/// What a line is about.
+/// The part of the plan that a line describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "about", rename_all = "camelCase")]
 enum About {
-    /// A node: the text is its id.
+    /// A node; the text is its id.
     Node { node: usize },
-    /// For which records the node above is.
+    /// The condition of the node above.
     Condition { node: usize },
-    /// Anything else that is to be said about it.
+    /// Another property of the node.
     Detail,
-    /// A stage that begins here.
+    /// The start of a stage.
     Stage,
-    /// A way out of the stage above.
+    /// A connection from the stage above.
     Edge { from: usize, to: usize },
-    /// A way of a branch, or the end of one.
+    /// A path of a branch, or the end of a path.
     Way,
 }
 
 struct Page {
     style: TextStyle,
     ink: Ink,
-    /// Whether stages are drawn: they say how many workers there are.
+    /// True if stages are drawn, whose titles include the number of workers.
     staged: bool,
-    /// What is known of the records that leave each node, where that is new.
+    /// Shapes of the records that leave each node, if they differ from those that enter it.
     shapes: Vec<Option<String>>,
     rows: Vec<Row>,
 }
 
 impl Page {
-    /// Every line of the drawing.
+    /// Builds every line of the drawing.
     fn of(picture: &Picture<'_>, style: TextStyle) -> Self {
         let staged = !picture.stages.is_empty();
         let mut shapes = vec![None; picture.nodes.len()];
@@ -138,7 +138,7 @@ impl Page {
         self.pick("…", "...")
     }
 
-    /// A shape as this terminal can show it.
+    /// Converts a shape to ASCII if the terminal needs it.
     fn ascii(&self, shape: &str) -> String {
         if self.style.unicode { shape.to_owned() } else { shape.replace('…', "...") }
     }
@@ -165,8 +165,7 @@ impl Page {
         }
     }
 
-    /// Draws a way until it ends or comes to a merge, which is returned. `first` is drawn before its first
-    /// line, `rest` before the others.
+    /// Draws a path up to its end or a merge, which is returned. `first` precedes its first line, `rest` the others.
     fn way(
         &mut self,
         nodes: &[Shape<'_>],
@@ -227,7 +226,7 @@ impl Page {
             for &index in &stage.nodes {
                 self.shape(&picture.nodes[index], bar.to_owned(), &format!("{bar}  "));
             }
-            // Wires are sorted by the stage they leave.
+            // Wires are sorted by the stage that they leave.
             let first = picture.wires.partition_point(|cut| cut.wire.from.0 < stage.id);
             let end = picture.wires.partition_point(|cut| cut.wire.from.0 <= stage.id);
             let wires = &picture.wires[first..end];
@@ -335,7 +334,7 @@ impl Page {
     }
 }
 
-/// A measurement in ASCII.
+/// Converts a measurement to ASCII.
 fn plain(text: &str) -> String {
     text.replace('→', "->").replace(" ·", ",").replace('µ', "u")
 }

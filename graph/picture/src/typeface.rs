@@ -1,7 +1,7 @@
-//! How wide text is in a drawing, before anybody has chosen a font.
+//! Estimates of text width that hold for any font.
 
-/// Widths of the characters from space to `~` in a wide bold sans-serif face, in thousandths of the font size. Faces
-/// that readers have are no wider, so text stays inside the room measured for it.
+/// Widths of the characters from space to `~` in a wide bold sans-serif font, in thousandths of the font size. Common
+/// fonts are not wider, so text fits into the measured space.
 const WIDTHS: [u16; 95] = [
     348, 456, 521, 838, 696, 1002, 872, 306, 457, 457, 523, 838, 380, 415, 380, 365, 696, 696, 696, 696, 696, 696, 696,
     696, 696, 696, 400, 400, 838, 838, 838, 580, 1000, 774, 762, 734, 830, 683, 683, 821, 837, 372, 372, 775, 637, 995,
@@ -10,28 +10,28 @@ const WIDTHS: [u16; 95] = [
     365, 712, 838,
 ];
 
-/// What a text is set in.
+/// Font of a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Face {
     /// For names.
     Bold,
-    /// For what is said about them.
+    /// For descriptions.
     Regular,
-    /// For settings and conditions.
+    /// For conditions and record shapes.
     Mono,
 }
 
 impl Face {
-    /// The width of a text in pixels, rather too large than too small.
+    /// Returns the width of a text in pixels. An estimate that is too large rather than too small.
     pub(super) fn width(self, text: &str, size: f64) -> f64 {
         text.chars().map(|c| self.advance(c)).sum::<f64>() * size
     }
 
-    /// In font sizes.
+    /// Returns the width of a character relative to the font size.
     fn advance(self, c: char) -> f64 {
         let ascii = (u32::from(c) as usize).checked_sub(32).and_then(|at| WIDTHS.get(at));
         match (c, ascii) {
-            // Hangul, kana, Chinese characters, and pictures.
+            // Hangul, kana, Chinese characters and pictographs.
             ('\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{ffdc}' | '\u{10000}'.., _) => 1.4,
             (_, None) => 1.0,
             (_, Some(_)) if self == Face::Mono => 0.61,
@@ -40,7 +40,7 @@ impl Face {
         }
     }
 
-    /// A text in lines no wider than `most`; a word that is wider is broken.
+    /// Wraps a text to lines no wider than `most`. Words that are wider are broken.
     pub(super) fn wrap(self, text: &str, size: f64, most: f64) -> Vec<String> {
         let mut lines = Vec::new();
         let mut line = String::new();

@@ -1,30 +1,30 @@
-//! Credit, and the runs of rows that hold it.
+//! Credit, and runs of rows that hold it.
 
 use smallvec::SmallVec;
 
-/// Index of a lane among the lanes of a run of a pipeline.
+/// Index of a lane in a run of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneIndex(pub u16);
 
-/// A share of a row's credit. Neither copied nor cloned: it is made by a ledger and by division only.
+/// A share of the credit of a row. Not `Copy` or `Clone`: only a ledger and division make it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Credit(pub(super) u32);
 
 impl Credit {
-    /// What a row owes when it is read.
+    /// Returns the credit that a row owes when it is read.
     #[cfg(not(feature = "mutants"))]
     pub(super) const fn full() -> u32 {
         1 << 31
     }
 
-    /// What a row owes when it is read: in a simulation so little that it runs out.
+    /// Returns the credit that a row owes when it is read. Small in simulations, so that it runs out.
     #[cfg(feature = "mutants")]
     pub(super) fn full() -> u32 {
         crate::mutant::credit()
     }
 
-    /// Divides in `n`: `self` keeps one part and the remainder, every other part is the returned amount.
-    /// `None` when there is too little to divide.
+    /// Divides the credit into `n` parts: `self` keeps one part and the remainder; the result is the size of each other
+    /// part. Returns `None` if there is too little credit to divide.
     fn divide(&mut self, n: u32) -> Option<u32> {
         let part = self.0 / n;
         (part > 0).then(|| {
@@ -35,7 +35,7 @@ impl Credit {
     }
 }
 
-/// Which rows of the segment the rows of a run are copies of.
+/// Mapping from the rows of a run to the rows of the segment that they are copies of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// Row `i` of the run is row `first + i` of the segment.
@@ -44,7 +44,7 @@ enum Shape {
     Pieces,
 }
 
-/// Consecutive rows of a batch that come from one segment with equal credit.
+/// Consecutive rows of a batch that come from one segment and have equal credit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Run {
     pub(super) lane: LaneIndex,
@@ -61,38 +61,38 @@ impl Run {
         Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::full()), traced: false }
     }
 
-    /// The lane its rows were read from.
+    /// Returns the lane that the rows were read from.
     pub fn lane(&self) -> LaneIndex {
         self.lane
     }
 
-    /// The segment it holds credit of; numbers wrap.
+    /// Returns the number of the segment whose credit the run holds. Numbers wrap.
     pub(crate) fn segment(&self) -> u32 {
         self.segment
     }
 
-    /// The rows of the segment that its rows are copies of.
+    /// Returns the rows of the segment that the rows of the run are copies of.
     pub(crate) fn source_rows_in_segment(&self) -> std::ops::Range<u32> {
         self.first..self.first + self.source_rows()
     }
 
-    /// Whether a row of its segment is traced.
+    /// Returns `true` if a row of the segment is traced.
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
         self.traced
     }
 
-    /// A row of its segment is traced: so say all runs that are made of this one.
+    /// Marks a row of the segment as traced. Runs derived from this one inherit the mark.
     pub(crate) fn set_traced(&mut self) {
         self.traced = true;
     }
 
-    /// Number of rows of the batch it stands for.
+    /// Returns the number of rows of the batch that belong to the run.
     pub fn rows(&self) -> usize {
         self.rows as usize
     }
 
-    /// Number of rows of the segment it holds credit of.
+    /// Returns the number of rows of the segment whose credit the run holds.
     pub(super) fn source_rows(&self) -> u32 {
         match self.shape {
             Shape::Rows => self.rows,
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// How many rows after the first one of the segment row `row` of the run is a copy of.
+    /// Returns the distance from the first source row of the run to the source row of row `row`.
     pub(super) fn source_offset(&self, row: usize) -> u64 {
         match self.shape {
             Shape::Rows => row as u64,
@@ -108,12 +108,12 @@ impl Run {
         }
     }
 
-    /// Whether all its rows are pieces of one row of the segment.
+    /// Returns `true` if all rows are pieces of one row of the segment.
     pub fn is_pieces(&self) -> bool {
         self.shape == Shape::Pieces
     }
 
-    /// The credit it holds of each of those rows.
+    /// Returns the credit that the run holds for each of its source rows.
     pub(super) fn credit_per_source_row(&self) -> u64 {
         match self.shape {
             Shape::Rows => u64::from(self.credit.0),
@@ -121,12 +121,12 @@ impl Run {
         }
     }
 
-    /// Gives up its credit: segment, first row of it, number of rows of it, and the credit of each.
+    /// Consumes the credit. Returns the segment, its first row, the number of its rows, and the credit of each.
     pub(super) fn spend(self) -> (u32, usize, u32, u64) {
         (self.segment, self.first as usize, self.source_rows(), self.credit_per_source_row())
     }
 
-    /// Takes the first `rows` rows out, fewer than there are. O(1).
+    /// Removes and returns the first `rows` rows, which must be fewer than all. O(1).
     pub fn cut(&mut self, rows: usize) -> Run {
         debug_assert!(rows < self.rows());
         let rows = (rows as u32).min(self.rows);
@@ -138,10 +138,10 @@ impl Run {
         head
     }
 
-    /// Appends the rows of `next` if they follow on these with equal credit. O(1).
+    /// Appends the rows of `next` if they directly follow these with equal credit. O(1).
     ///
     /// # Errors
-    /// Gives `next` back if they do not.
+    /// Returns `next` if they do not.
     pub fn join(&mut self, next: Run) -> Result<(), Run> {
         if (self.lane, self.segment) != (next.lane, next.segment) || self.credit != next.credit {
             return Err(next);
@@ -169,8 +169,8 @@ impl Run {
         self.shape == Shape::Rows || self.rows == 1
     }
 
-    /// Divides the credit of every row among `n` copies of the rows: `self` stays one of them, the others are
-    /// returned. `None`, and nothing changed, when there is too little credit: [`super::Ledger::lend`] first. O(n).
+    /// Divides the credit of every row among `n` copies of the rows: `self` becomes one copy, the others are returned.
+    /// Returns `None` and changes nothing if there is too little credit; call [`super::Ledger::lend`] first. O(n).
     pub fn divide(&mut self, n: u32) -> Option<SmallVec<[Run; 3]>> {
         let all = self.credit.0;
         let mut part = self.credit.divide(n.max(1))?;
@@ -180,11 +180,11 @@ impl Run {
         Some((1..n).map(|_| Run { credit: Credit(part), ..*self }).collect())
     }
 
-    /// Divides a run of one row among `n` pieces of it, in order; the remainder goes to the first. O(1).
+    /// Divides a run of one row among `n` pieces of the row, in order; the first gets the remainder. O(1).
     ///
     /// # Errors
-    /// Gives the run back when there is too little credit ([`super::Ledger::lend`] first), when it has several
-    /// rows, or when `n` is 0.
+    /// Returns the run if there is too little credit ([`super::Ledger::lend`] first), if it has several rows, or if `n`
+    /// is 0.
     pub fn pieces(mut self, n: u32) -> Result<(Run, Option<Run>), Run> {
         if self.rows != 1 || n == 0 {
             return Err(self);

@@ -1,4 +1,4 @@
-//! The ledger of one lane.
+//! Ledger of one lane.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,44 +8,44 @@ use anabranch_record::mark::Mark;
 
 use super::credit::{Credit, LaneIndex, Run};
 
-/// More credit came back, or was asked to be topped up, than was given out: the engine has a bug, and going on
-/// could acknowledge rows that were not delivered.
+/// More credit was returned, or was to be topped up, than was given out. The engine has a bug, and continuing could
+/// acknowledge rows that were not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("credit of segment {segment} is overdrawn")]
 pub struct Overdrawn {
     segment: u32,
 }
 
-/// What a return of credit did.
+/// Result of taking back credit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// Rows that were settled by it.
+    /// Number of rows that became settled.
     pub rows: usize,
-    /// Bytes of the segments that have no open row any more.
+    /// Bytes of the segments that became settled.
     pub bytes: usize,
 }
 
-/// The settled prefix that left a ledger.
+/// Settled prefix removed from a ledger.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Advance {
-    /// Positions in read order, at least one.
+    /// Positions in read order; at least one.
     pub positions: Vec<Position>,
-    /// The mark after the last of them.
+    /// Mark after the last position.
     pub mark: Mark,
 }
 
 enum Owed {
-    /// All rows owe the same: the common case while a strip stays whole.
+    /// All rows owe the same amount. This is the common case while a strip stays whole.
     Uniform(u64),
-    /// What each row owes, and how many owe anything.
+    /// Amount that each row owes, and the number of rows that owe more than 0.
     PerRow { owed: Box<[u64]>, open: u32 },
 }
 
-/// How much of what rows owe has landed: is held by a destination that they arrived at.
+/// The part of the owed credit that has landed, that is, that a destination holds.
 enum Landed {
-    /// The same of all rows.
+    /// The same amount for all rows.
     Uniform(u64),
-    /// Of each row.
+    /// An amount per row.
     PerRow(Box<[u64]>),
 }
 
@@ -57,7 +57,8 @@ impl Landed {
         }
     }
 
-    /// Changes what has landed of `range` of `all` rows; `None`, and nothing changed, if that cannot be.
+    /// Applies `change` to the landed credit of `range` out of `all` rows. Returns `None` and changes nothing if the
+    /// change is impossible.
     fn change(&mut self, range: Range<usize>, all: usize, change: impl Fn(u64) -> Option<u64>) -> Option<()> {
         if range.end > all {
             return None;
@@ -81,9 +82,9 @@ impl Landed {
 
 struct Segment {
     positions: Vec<Position>,
-    /// Number of rows: `positions.len()`, or 0 where the position moved without a record.
+    /// Number of rows: `positions.len()`, or 0 if the position moved without a record.
     rows: u32,
-    /// Rows of this generation before it.
+    /// Number of rows of this generation before the segment.
     base: u64,
     bytes: usize,
     owed: Owed,
@@ -106,7 +107,7 @@ impl Segment {
     fn owes(&self, row: usize) -> u64 {
         match &self.owed {
             Owed::Uniform(v) => *v,
-            // A row that is not there is never settled.
+            // A row that does not exist is never settled.
             Owed::PerRow { owed, .. } => owed.get(row).copied().unwrap_or(u64::MAX),
         }
     }
@@ -123,19 +124,19 @@ impl Segment {
     }
 }
 
-/// What the rows of one lane still owe. Not shared: it lives behind the lock of its pipeline's lanes.
+/// Credit that the rows of one lane still owe. Not synchronized: the lock of the lanes of the pipeline guards it.
 pub struct Ledger {
     lane: LaneIndex,
     generation: u64,
-    /// Rows of this generation that left by `advance`.
+    /// Number of rows of this generation that `advance` has removed.
     seq: u64,
-    /// The same, with all rows that were read.
+    /// Number of rows of this generation that were read.
     next_seq: u64,
-    /// Number of the front segment; numbers wrap.
+    /// Number of the front segment. Numbers wrap.
     pub(super) front: u32,
-    /// As far as [`Ledger::gathered`] came.
+    /// Last result of [`Ledger::gathered`].
     gathered: u64,
-    /// Positions of the front segment that left already.
+    /// Number of positions of the front segment that are already removed.
     drained: usize,
     segments: VecDeque<Segment>,
     read: u64,
@@ -145,7 +146,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger that goes on after `resume`, or from the beginning of generation 1.
+    /// Creates a ledger that continues after `resume`, or starts at the beginning of generation 1.
     pub fn new(lane: LaneIndex, resume: Option<&Mark>) -> Self {
         Ledger {
             lane,
@@ -163,7 +164,7 @@ impl Ledger {
         }
     }
 
-    /// Registers rows just read, whose content takes `bytes`; there is at least one. O(1).
+    /// Registers rows that were just read, at least one. Their content takes `bytes`. O(1).
     pub fn open(&mut self, positions: Vec<Position>, bytes: usize) -> Run {
         let segment = self.front.wrapping_add(self.segments.len() as u32);
         let rows = positions.len() as u32;
@@ -176,7 +177,7 @@ impl Ledger {
         Run::whole(self.lane, segment, rows)
     }
 
-    /// Registers a position without a row: settled at birth, it leaves in order like a row. O(1).
+    /// Registers a position without a row. It is settled from the start and leaves in order like a row. O(1).
     pub fn open_progress(&mut self, position: Position) {
         self.opened += 1;
         let owed = Owed::Uniform(0);
@@ -190,8 +191,7 @@ impl Ledger {
         self.segments.get_mut(index).ok_or(Overdrawn { segment })
     }
 
-    /// Notes that the content of a segment takes so many bytes more than was said, since copies of its rows grew. They
-    /// leave with the rest. O(1).
+    /// Adds `bytes` to the size of the segment, because copies of its rows grew. They are freed with the segment. O(1).
     ///
     /// # Errors
     /// The rows are settled already.
@@ -204,10 +204,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes credit back. O(1) if the run covers a segment whose rows owe the same, else O(rows).
+    /// Takes back the credit of a run. O(1) if the run covers a segment whose rows owe the same amount, else O(rows).
     ///
     /// # Errors
-    /// More came back than was given out; nothing was changed.
+    /// More credit came back than was given out. The ledger is unchanged.
     pub fn settle(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
         let (segment, first, rows, credit) = run.spend();
         let overdrawn = Overdrawn { segment };
@@ -241,7 +241,8 @@ impl Ledger {
         Ok(Settlement { rows: newly as usize, bytes })
     }
 
-    /// Tops up a run whose credit is too small to divide: each of its rows owes as much more. O(rows).
+    /// Tops up a run whose credit is too small to divide, and increases the debt of its rows by the same amount.
+    /// O(rows).
     ///
     /// # Errors
     /// The rows are settled already.
@@ -268,12 +269,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes the settled prefix out, also of the front segment. O(rows that leave).
+    /// Removes and returns the settled prefix, including the settled start of the front segment. O(rows removed).
     pub fn advance(&mut self) -> Option<Advance> {
         self.advance_below(u64::MAX)
     }
 
-    /// As [`Ledger::advance`], of the rows below this number: it and those after it count as open.
+    /// Like [`Ledger::advance`], limited to the rows below number `limit`. Rows from `limit` on count as open.
     pub fn advance_below(&mut self, limit: u64) -> Option<Advance> {
         let mut positions = Vec::new();
         while let Some(segment) = self.segments.front_mut() {
@@ -311,26 +312,26 @@ impl Ledger {
         Some(Advance { positions, mark: Mark { generation: self.generation, seq: self.seq, position } })
     }
 
-    /// Whether [`Ledger::advance_below`] would take something out.
+    /// Returns `true` if [`Ledger::advance_below`] would remove a row.
     pub fn advances_below(&self, limit: u64) -> bool {
         self.segments.front().is_some_and(|segment| {
             segment.rows == 0 || segment.base + (self.drained as u64) < limit && segment.owes(self.drained) == 0
         })
     }
 
-    /// Notes that the rows of a run arrived at a destination. O(1) if it covers a segment whose rows have landed
-    /// alike, else O(rows).
+    /// Notes that the rows of a run arrived at a destination. O(1) if the run covers a segment with equal landed credit
+    /// for all rows, else O(rows).
     ///
     /// # Errors
-    /// Its rows are settled already.
+    /// The rows are already settled.
     pub fn land(&mut self, run: &Run) -> Result<(), Overdrawn> {
         self.change_landed(run, u64::checked_add)
     }
 
-    /// The opposite of [`Ledger::land`]: the destination gives the rows of a run away, to be dead-lettered.
+    /// Reverses [`Ledger::land`]: the destination hands the rows of a run over to the dead-letter queue.
     ///
     /// # Errors
-    /// They have not landed.
+    /// The rows have not landed.
     pub fn take_off(&mut self, run: &Run) -> Result<(), Overdrawn> {
         let first = self.segment_mut(run.segment)?.base + u64::from(run.first);
         self.gathered = self.gathered.min(first);
@@ -340,7 +341,7 @@ impl Ledger {
     /// Takes back credit that has landed.
     ///
     /// # Errors
-    /// As [`Ledger::settle`], or it has not landed.
+    /// Those of [`Ledger::settle`]; or the credit has not landed.
     pub fn settle_landed(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
         self.change_landed(&run, u64::checked_sub)?;
         self.settle(run)
@@ -354,9 +355,10 @@ impl Ledger {
         segment.landed.change(first..first + rows, all, |landed| change(landed, credit)).ok_or(overdrawn)
     }
 
-    /// Number of the first row that is not gathered. A row is gathered when all that it owes has landed: no piece of it
-    /// can arrive at a destination any more, and every letter of it is durable, since both would be credit that is
-    /// neither settled nor at a destination. O(rows that it moved by since the last time).
+    /// Returns the number of the first row that is not gathered. A row is gathered when all of the credit that it owes
+    /// has landed. Then no further piece of it can arrive at a destination, and all of its dead letters are durable:
+    /// otherwise some of its credit would be neither settled nor at a destination. O(rows gathered since the last
+    /// call).
     pub fn gathered(&mut self) -> u64 {
         let mut next = self.gathered.max(self.seq);
         let from = self.segments.partition_point(|segment| segment.base + u64::from(segment.rows) <= next);
@@ -378,7 +380,7 @@ impl Ledger {
         next
     }
 
-    /// The mark with which row `seq` is settled and the next one is not; `None` where the row has left already, or
+    /// Returns the mark at which row `seq` is settled and the next row is not. `None` if the row has already left or
     /// was not read yet. O(log segments).
     pub fn mark_at(&self, seq: u64) -> Option<Mark> {
         if seq < self.seq {
@@ -390,55 +392,55 @@ impl Ledger {
         Some(Mark { generation: self.generation, seq: seq + 1, position })
     }
 
-    /// Number, counted from the start of the generation, of the row that row `row` of a run is a copy of: what
-    /// names a dead letter. O(1).
+    /// Returns the number, from the start of the generation, of the source row of row `row` of a run. Dead letters are
+    /// named by it. O(1).
     pub fn seq_of_row(&self, run: &Run, row: usize) -> u64 {
         let index = run.segment.wrapping_sub(self.front) as usize;
         let in_segment = u64::from(run.first) + run.source_offset(row);
         self.segments.get(index).map_or(self.seq, |segment| segment.base + in_segment)
     }
 
-    /// The generation its marks belong to.
+    /// Returns the generation of the marks.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Number of the first row that is not settled, as far as [`Ledger::advance`] has seen.
+    /// Returns the number of the first row that is not settled, as of the last [`Ledger::advance`].
     pub fn watermark(&self) -> u64 {
         self.seq
     }
 
-    /// Rows that were read and are not settled.
+    /// Returns the number of rows that were read and are not settled.
     pub fn in_flight(&self) -> usize {
         (self.read - self.settled) as usize
     }
 
-    /// Rows read since it was made.
+    /// Returns the number of rows read since the ledger was created.
     pub fn read(&self) -> u64 {
         self.read
     }
 
-    /// Rows settled since it was made.
+    /// Returns the number of rows settled since the ledger was created.
     pub fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Notes that so many positions are stored.
+    /// Notes that `positions` positions are stored.
     pub fn persist(&mut self, positions: usize) {
         self.persisted += positions as u64;
     }
 
-    /// Positions that were read and are not stored: what a crash would repeat.
+    /// Returns the number of positions that were read and are not stored. A crash would repeat them.
     pub fn unpersisted(&self) -> usize {
         (self.opened - self.persisted) as usize
     }
 
-    /// Whether nothing waits in it: all is settled and has left by `advance`.
+    /// Returns `true` if all rows are settled and removed by `advance`.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Open rows counted one by one; equals [`Ledger::in_flight`] if credit was conserved. O(segments).
+    /// Counts the open rows one by one. Equals [`Ledger::in_flight`] if credit was conserved. O(segments).
     pub fn open_rows(&self) -> usize {
         self.segments.iter().map(Segment::open_rows).sum()
     }

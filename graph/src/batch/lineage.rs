@@ -1,4 +1,4 @@
-//! Where the rows of a batch came from, and the alarm that rings when that is lost.
+//! Origin of the rows of a batch, and the alarm for a lost origin.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use super::Lend;
 use crate::ack::{Overdrawn, Run};
 use crate::sync::{AtomicBool, AtomicU64, Notify};
 
-/// Rings when a lineage is dropped before it was settled: its rows would never be acknowledged.
+/// Signals that a lineage was dropped unsettled, since its rows would never be acknowledged.
 #[derive(Debug, Default)]
 pub struct Alarm {
     disarmed: AtomicBool,
@@ -18,12 +18,12 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// From now on lineages may be dropped: the run has failed, was killed, or gives up what is left.
+    /// Permits dropping lineages: the run has failed, was killed, or gives up the remaining rows.
     pub fn disarm(&self) {
         self.disarmed.store(true, Ordering::Release);
     }
 
-    /// Rows that were lost.
+    /// Returns the number of lost rows.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Acquire)
     }
@@ -45,7 +45,7 @@ impl Alarm {
 
 /// The runs that the rows of a batch belong to, in the order of the rows.
 ///
-/// Neither copied nor cloned: whoever holds it owes its settlement. Dropping it unsettled rings the [`Alarm`].
+/// Not `Copy` or `Clone`: the holder must settle it. Dropping it unsettled rings the [`Alarm`].
 #[derive(Debug)]
 #[must_use]
 pub struct Lineage {
@@ -62,64 +62,64 @@ impl Drop for Lineage {
 }
 
 impl Lineage {
-    /// No rows.
+    /// Creates a lineage without rows.
     pub fn none(alarm: &Arc<Alarm>) -> Self {
         Lineage { runs: SmallVec::new(), alarm: alarm.clone() }
     }
 
-    /// The rows of one run.
+    /// Creates a lineage with the rows of one run.
     pub fn of(run: Run, alarm: &Arc<Alarm>) -> Self {
         Lineage { runs: SmallVec::from_buf([run]), alarm: alarm.clone() }
     }
 
-    /// Number of rows. O(runs).
+    /// Returns the number of rows. O(runs).
     pub fn rows(&self) -> usize {
         self.runs.iter().map(Run::rows).sum()
     }
 
-    /// Whether there are no rows. O(1).
+    /// Returns `true` if there are no rows. O(1).
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Its runs, in the order of the rows.
+    /// Returns the runs, in the order of the rows.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// Whether a row of a segment that it has rows of is traced. O(runs).
+    /// Returns `true` if a row is traced in a segment that the lineage has rows of. O(runs).
     #[inline]
     pub(crate) fn is_traced(&self) -> bool {
         self.runs.iter().any(Run::is_traced)
     }
 
-    /// A row of it is traced.
+    /// Marks a row of the lineage as traced.
     pub(crate) fn set_traced(&mut self) {
         self.runs.iter_mut().for_each(Run::set_traced);
     }
 
-    /// No rows, under the same alarm.
+    /// Creates a lineage without rows that has the same alarm.
     pub fn sibling(&self) -> Lineage {
         Lineage::none(&self.alarm)
     }
 
-    /// What rings when it is dropped.
+    /// Returns the alarm that rings if the lineage is dropped.
     #[cfg(all(test, feature = "loom"))]
     pub(crate) fn alarm(&self) -> Arc<Alarm> {
         self.alarm.clone()
     }
 
-    /// Moves everything out.
+    /// Moves all rows out and leaves an empty lineage.
     pub fn take(&mut self) -> Lineage {
         Lineage { runs: std::mem::take(&mut self.runs), alarm: self.alarm.clone() }
     }
 
-    /// Hands out the runs to be settled: the duty moves to the caller.
+    /// Returns the runs; the caller must settle them.
     pub(crate) fn settle_runs(mut self) -> SmallVec<[Run; 1]> {
         std::mem::take(&mut self.runs)
     }
 
-    /// Appends another, joining runs where they meet. O(its runs).
+    /// Appends another lineage and joins adjacent runs. O(appended runs).
     pub fn append(&mut self, mut other: Lineage) {
         for run in std::mem::take(&mut other.runs) {
             self.push(run);
@@ -137,7 +137,7 @@ impl Lineage {
         }
     }
 
-    /// Divides the credit of every row among `n` copies: `self` stays one, the others are returned. O(n × runs).
+    /// Divides the credit of every row among `n` copies: `self` becomes one, the others are returned. O(n × runs).
     pub(super) fn divide(&mut self, n: usize, lend: Lend<'_>) -> Result<SmallVec<[Lineage; 1]>, Overdrawn> {
         let mut others: SmallVec<[Lineage; 1]> = (1..n).map(|_| Lineage::none(&self.alarm)).collect();
         if others.is_empty() {
@@ -159,21 +159,21 @@ impl Lineage {
         Ok(others)
     }
 
-    /// The first `rows` rows, and the rest.
+    /// Splits the lineage into the first `rows` rows and the rest.
     pub(crate) fn cut(self, rows: usize) -> (Lineage, Lineage) {
         let rest = self.rows().saturating_sub(rows);
         let mut feed = self.feed();
         (feed.next(rows), feed.next(rest))
     }
 
-    /// To be taken apart from the front.
+    /// Converts the lineage to one that can be consumed from the front.
     pub(super) fn feed(mut self) -> Feed {
         self.runs.reverse();
         Feed { reversed: self }
     }
 }
 
-/// A lineage that is taken apart from the front. What is not taken rings the alarm like the lineage itself.
+/// A lineage that is consumed from the front. Dropping the rest rings the alarm, as for the lineage itself.
 #[derive(Debug)]
 pub(super) struct Feed {
     reversed: Lineage,
@@ -220,7 +220,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The next `rows` rows.
+    /// Removes and returns the next `rows` rows.
     pub(super) fn next(&mut self, rows: usize) -> Lineage {
         let mut lineage = Lineage::none(&self.reversed.alarm);
         self.move_to(rows, &mut lineage);

@@ -5,7 +5,7 @@ use anabranch_record::Record;
 use super::Batch;
 use super::lineage::Feed;
 
-/// The strips of a batch, in order. What is not taken rings the alarm of its lineage.
+/// The strips of a batch, in order. Dropping the rest rings the alarm of the lineage.
 #[derive(Debug)]
 pub struct Strips {
     records: std::vec::IntoIter<Record>,

@@ -1,4 +1,4 @@
-//! Rows that become very many: their pieces are made a strip at a time.
+//! Rows with very many pieces, which are made one strip at a time.
 
 use anabranch_plugin::operator::{Decision, Pieces};
 use anabranch_record::Position;
@@ -6,17 +6,17 @@ use anabranch_record::Position;
 use super::{Batch, Leftover, Lend, Lineage, STRIP_BYTES, STRIP_ROWS, arrange};
 use crate::ack::Overdrawn;
 
-/// A part of a batch after a step, in the order of its rows.
+/// Part of a batch after a processor, in row order.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// Rows that are there.
+    /// Existing rows.
     Rows(Batch),
     /// The pieces of one row.
     Pieces(Unfolding),
 }
 
 impl Part {
-    /// Number of rows that it is or becomes.
+    /// Returns the number of rows, including pieces that are not made yet.
     pub(crate) fn rows(&self) -> usize {
         match self {
             Part::Rows(batch) => batch.rows(),
@@ -25,31 +25,32 @@ impl Part {
     }
 }
 
-/// The pieces of one row that are still to be made, with the duty to settle them.
+/// The remaining pieces of one row, with the obligation to settle them.
 #[derive(Debug)]
 pub(crate) struct Unfolding {
     pieces: Pieces,
     next: usize,
     lineage: Lineage,
     position: Position,
-    /// The bytes of the row that count among those held. The pieces are made of the row: they count until the last one is.
+    /// Bytes of the row that count towards the bytes held. The pieces are made from the row, so the bytes count until
+    /// the last piece is made.
     counted: usize,
 }
 
 impl Unfolding {
-    /// True once all pieces are made.
+    /// Returns `true` when all pieces are made.
     pub(crate) fn is_done(&self) -> bool {
         self.next >= self.pieces.len()
     }
 
-    /// Makes the next pieces: a strip, of which the last one may exceed the bytes of a strip. O(pieces · fields).
+    /// Makes the next strip of pieces. The last piece may exceed the maximum bytes of a strip. O(pieces · fields).
     pub(crate) fn strip(&mut self) -> Batch {
         let mut records = Vec::with_capacity(STRIP_ROWS.min(self.pieces.len() - self.next));
         let mut bytes = 0;
         while records.len() < STRIP_ROWS && bytes < STRIP_BYTES && !self.is_done() {
             let mut piece = self.pieces.make(self.next);
             self.next += 1;
-            // Every piece keeps the position of its row, whatever the operator made of it.
+            // Every piece keeps the position of its row, whatever position the operator gave it.
             if *piece.position() != self.position && !mutant!(PiecesGoAstray) {
                 piece = piece.with_position(self.position.clone());
             }
@@ -64,7 +65,7 @@ impl Unfolding {
 }
 
 impl Batch {
-    /// Applies decisions like [`Batch::apply`], but leaves pieces to be made later. O(rows + new records).
+    /// Applies decisions like [`Batch::apply`], but defers making pieces. O(rows + new records).
     ///
     /// # Errors
     /// Credit could not be lent.

@@ -13,7 +13,7 @@ use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
 
-/// The outcomes in the window are kept in memory, one bit each.
+/// Maximum size of the window, whose outcomes are kept in memory, one bit each.
 pub(super) const MAX_WINDOW: u64 = 1 << 24;
 
 pub(super) fn read_dead_letter_queue(
@@ -55,7 +55,7 @@ pub(super) fn read_dead_letter_queue(
         object.take("settings").map(|entry| read_settings_map(entry, plugin.as_ref(), path.name("settings"), reader));
     queue.settings = match given {
         Some(Ok(Some(settings))) => settings,
-        // The defaults are those of one plugin, which another would refuse.
+        // The default settings belong to the log plugin; another plugin would reject them.
         _ if bare_name(&queue.plugin.value) != "log" => Settings { entries: Vec::new(), span: queue.plugin.span },
         _ => log_settings(queue.plugin.span),
     };
@@ -100,7 +100,7 @@ pub(super) fn read_dead_letter_queue(
     queue
 }
 
-/// What the log plugin gets where the file gives it no settings.
+/// Default settings of the log plugin.
 fn log_settings(span: Span) -> Settings {
     let entries = [("level", "warn"), ("message", "record delivery failed")].map(|(name, value)| Setting {
         name: Spanned::new(name.into(), span),

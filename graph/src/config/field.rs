@@ -1,4 +1,4 @@
-//! Reading the fields of a map: typed, with variables replaced and every mistake reported at its place.
+//! Reads the fields of a map: typed, with variables replaced, and with every error reported at its place.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_saphyr::granit_parser::ScalarStyle;
 use super::interpolate::{Dialect, Interpolated, Resolver};
 use super::yaml::{Entry, Map, Node, Scalar, Value};
 
-/// Proof that something is wrong and has been reported.
+/// Proof that an error has been reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
 
-/// A field that may be absent, or wrong.
+/// Result of reading a field that may be absent or invalid.
 pub(super) type Field<T> = Result<Option<T>, Reported>;
 
-/// Text of the user in a message: quoted, escaped and of bounded length.
+/// Quotes, escapes and truncates text from the file for use in a message.
 pub(super) fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 60;
     match text.char_indices().nth(MAX_CHARS) {
@@ -25,7 +25,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A JSON pointer that is written out only when there is something to report.
+/// A JSON pointer that is formatted only when needed.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -40,17 +40,17 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The pipeline itself.
+    /// Returns the path of the pipeline itself.
     pub(super) const fn root() -> Self {
         Path { parent: None, step: Step::Root }
     }
 
-    /// A field of it.
+    /// Returns the path of a field.
     pub(super) fn name(&'a self, name: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// An item of it.
+    /// Returns the path of a list item.
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
@@ -69,7 +69,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What reading a file needs and gathers.
+/// State of reading files: the current file, the variables and the findings.
 pub(super) struct Reader<'a> {
     pub(super) file: FileId,
     /// Name of the file.
@@ -85,12 +85,12 @@ impl<'a> Reader<'a> {
         Reader { file, name, source, resolver, findings: Diagnostics::new(), errors: 0 }
     }
 
-    /// Goes on with another file.
+    /// Switches to another file.
     pub(super) fn turn_to(&mut self, file: FileId, name: &'a str, source: &'a str) {
         (self.file, self.name, self.source) = (file, name, source);
     }
 
-    /// How many errors were met, those among them that the tree has reported.
+    /// Returns the number of errors, including errors that the YAML parser reported.
     pub(super) fn errors(&self) -> usize {
         self.errors
     }
@@ -102,13 +102,13 @@ impl<'a> Reader<'a> {
         Reported
     }
 
-    /// Counts an error that the tree has reported.
+    /// Counts an error that the YAML parser reported.
     fn met_reported(&mut self) -> Reported {
         self.errors += 1;
         Reported
     }
 
-    /// Opens a map whose fields are `known`.
+    /// Opens a map to read its fields.
     pub(super) fn object<'n>(
         &mut self,
         node: &'n Node,
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The text of a scalar with its variables replaced.
+    /// Returns the text of a scalar with its variables replaced.
     pub(super) fn interpolate(
         &mut self,
         scalar: &Scalar,
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         read
     }
 
-    /// A text; absent where there is no value.
+    /// Reads a text; `None` if the field has no value.
     pub(super) fn text(&mut self, entry: &Entry, path: Path<'_>) -> Field<Written> {
         match &entry.value.value {
             Value::Null => Ok(None),
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text that must be there and hold something.
+    /// Reads a text that must be present and not blank.
     pub(super) fn required(
         &mut self,
         object: &mut Object<'_>,
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole number from 0 to `max`.
+    /// Reads an integer from 0 to `max`.
     pub(super) fn number(&mut self, entry: &Entry, max: u64, path: Path<'_>) -> Field<Spanned<u64>> {
         let scalar = match &entry.value.value {
             Value::Null => return Ok(None),
@@ -283,7 +283,7 @@ impl<'a> Reader<'a> {
         Err(self.report(finding))
     }
 
-    /// Checks that a value is a boolean of ours, and gives its text back.
+    /// Checks that a value is a boolean.
     pub(super) fn check_boolean(&mut self, name: &str, text: &Written, path: Path<'_>) -> Result<(), Reported> {
         match &**text.value() {
             "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Ok(()),
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Refuses texts of more than `max` bytes.
+    /// Rejects texts longer than `max` bytes.
     pub(super) fn check_len(
         &mut self,
         of: &dyn fmt::Display,
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A map that remembers which of its fields were read.
+/// A map that tracks which of its fields were read.
 pub(super) struct Object<'n> {
     map: &'n Map,
     span: Span,
@@ -340,19 +340,19 @@ impl<'n> Object<'n> {
         self.map.entries.iter().position(|entry| entry.key == *name)
     }
 
-    /// The field, without reading it.
+    /// Returns a field without marking it as read.
     pub(super) fn get(&self, name: &str) -> Option<&'n Entry> {
         self.position(name).map(|at| &self.map.entries[at])
     }
 
-    /// Reads a field.
+    /// Returns a field and marks it as read.
     pub(super) fn take(&mut self, name: &str) -> Option<&'n Entry> {
         let at = self.position(name)?;
         self.taken[at] = true;
         Some(&self.map.entries[at])
     }
 
-    /// Reads all fields whose name starts so.
+    /// Returns all fields whose name starts with `prefix`, and marks them as read.
     pub(super) fn take_prefixed(&mut self, prefix: &str) -> Vec<&'n Entry> {
         let entries = self.map.entries.iter().zip(&mut self.taken).filter(|(entry, _)| entry.key.starts_with(prefix));
         entries
@@ -363,29 +363,29 @@ impl<'n> Object<'n> {
             .collect()
     }
 
-    /// The fields that nobody read.
+    /// Returns the fields that were not read.
     pub(super) fn untaken(&self) -> impl Iterator<Item = &'n Entry> {
         self.map.entries.iter().zip(&self.taken).filter(|(_, taken)| !**taken).map(|(entry, _)| entry)
     }
 
-    /// All fields.
+    /// Returns all fields.
     pub(super) fn entries(&self) -> &'n [Entry] {
         &self.map.entries
     }
 
-    /// The whole map.
+    /// Returns the place of the whole map.
     pub(super) fn span(&self) -> Span {
         self.span
     }
 
-    /// The place that stands for the map where one of its fields is missing: its first name.
+    /// Returns the place at which a missing field is reported: the name of the first field.
     pub(super) fn head(&self) -> Span {
         let first = self.map.entries.first().map(|entry| entry.key_span);
         first.unwrap_or(self.span)
     }
 }
 
-/// An integer of YAML 1.2's core schema.
+/// Parses an integer of the YAML 1.2 core schema.
 fn core_integer(text: &str) -> Option<i128> {
     let digits = |text: &str, radix: u32| {
         let valid = !text.is_empty() && text.chars().all(|c| c.is_digit(radix));

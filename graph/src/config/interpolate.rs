@@ -10,19 +10,20 @@ use super::Variables;
 use super::field::quoted;
 use super::literals::Literals;
 
-/// Longest `${...}`; keeps the search for its end, which a script may start anew at every brace, linear.
+/// Maximum length of `${...}` in bytes. Keeps the search for its end linear, since a script may contain many opening
+/// braces.
 const MAX_EXPRESSION_BYTES: usize = 4096;
 
-/// What `${...}` means in a text.
+/// Meaning of `${...}` in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// A variable, or a mistake.
+    /// A variable; anything else is an error.
     Value,
-    /// A variable, or an expression of the script's own language.
+    /// A variable, or an expression in the language of the script.
     Script,
 }
 
-/// Looks variables up, each of them once.
+/// Looks up variables and reads each file once.
 pub(super) struct Resolver<'a> {
     variables: &'a dyn Variables,
     files: HashMap<String, Result<Str, String>>,
@@ -31,7 +32,7 @@ pub(super) struct Resolver<'a> {
 /// A text with its variables replaced.
 pub(super) struct Interpolated {
     pub(super) text: Written,
-    /// Whether the text was one `${...}` and nothing else.
+    /// True if the whole text was a single `${...}`.
     pub(super) whole: bool,
     /// Warnings about text that the author probably did not intend.
     pub(super) warnings: Diagnostics,
@@ -48,14 +49,14 @@ impl<'a> Resolver<'a> {
         Resolver { variables, files: HashMap::new() }
     }
 
-    /// The script that a setting names.
+    /// Returns the script that a setting refers to.
     pub(super) fn script(&self, path: &str, pipeline_file: &str) -> Content {
         self.variables.script(path, pipeline_file)
     }
 
     /// Replaces the variables of a scalar.
     ///
-    /// What replaces a variable is not looked through for further variables.
+    /// Variables within the replacement text are not replaced.
     pub(super) fn interpolate(
         &mut self,
         text: &Str,
@@ -99,7 +100,7 @@ impl<'a> Resolver<'a> {
             let range = open..close + 1;
             let expression = parse(&text[open + 2..close]);
             if dialect == Dialect::Script && matches!(expression, Expression::Foreign) {
-                // Not to the brace: the expression may hold a variable itself.
+                // Continue within the braces, since the expression may contain a variable.
                 rewriting.keep(open..open + 2, value.len());
                 value.push_str("${");
                 kept = open + 2;
@@ -137,7 +138,7 @@ impl<'a> Resolver<'a> {
         Ok(Interpolated { text, whole, warnings })
     }
 
-    /// What an expression stands for, and whether that comes from outside the file.
+    /// Returns the value of an expression, and `true` if the value comes from outside the file.
     fn evaluate(
         &mut self,
         expression: &Expression<'_>,
@@ -146,7 +147,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<(Str, bool), Box<Diagnostic>> {
         let finding = match *expression {
             Expression::Variable { name, default } => {
-                // As in a shell, the default stands in for an empty value too.
+                // As in a shell, the default also replaces an empty value.
                 match (self.variables.variable(name).filter(|value| default.is_none() || !value.is_empty()), default) {
                     (Some(value), _) => return Ok((value.into(), true)),
                     (None, Some(default)) => return Ok((default.into(), false)),
@@ -186,7 +187,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// A variable of the environment where the script's language has expressions of its own, in the same notation.
+/// Warns about an environment variable in a template literal, where the script language uses the same notation for
+/// expressions.
 fn of_environment(written: &str, place: Span) -> Diagnostic {
     let message = format!("`{written}` in a template literal is replaced by the environment, before the script runs");
     Diagnostic::warning("config.variable_in_script", message)
@@ -195,7 +197,7 @@ fn of_environment(written: &str, place: Span) -> Diagnostic {
         .with_fix(place, written, format!("${written}"))
 }
 
-/// Reads what stands between `${` and `}`.
+/// Parses the text between `${` and `}`.
 fn parse(inner: &str) -> Expression<'_> {
     if let Some(path) = inner.strip_prefix("file:") {
         return if path.trim().is_empty() || path.contains("${") {
@@ -210,7 +212,7 @@ fn parse(inner: &str) -> Expression<'_> {
     };
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    // A variable as the default would end at the first brace.
+    // A variable inside the default is not allowed, because it would end at the first brace.
     if is_name && !default.is_some_and(|default| default.contains("${")) {
         Expression::Variable { name, default }
     } else {
@@ -218,7 +220,7 @@ fn parse(inner: &str) -> Expression<'_> {
     }
 }
 
-/// Files of credentials usually end in a line break that is no part of the credential.
+/// Removes a final line break, which files of credentials usually have and which is not part of the credential.
 fn without_final_line_break(content: &str) -> &str {
     let content = content.strip_suffix('\n').unwrap_or(content);
     content.strip_suffix('\r').unwrap_or(content)

@@ -1,4 +1,4 @@
-//! What pipelines, connectors and processors have in common: they stand in lists, and have ids, names and plugins.
+//! Common parts of pipelines, connectors and processors: lists, ids, names and plugins.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use super::field::{Object, Path, Reader, Reported, quoted};
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
 
-/// One of several pipelines, connectors or processors.
+/// An item in a list of pipelines, connectors or processors.
 pub(super) struct Item<'n> {
     pub(super) id: Option<(&'n Str, Span)>,
     pub(super) node: &'n Node,
     pub(super) span: Span,
 }
 
-/// How an item is called in messages: by its id, by its place in the list without one.
+/// Name of an item in messages: its id, or its place in the list if it has no id.
 pub(super) struct Name<'a> {
     pub(super) kind: &'static str,
     pub(super) id: Option<&'a Written>,
@@ -35,7 +35,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// The items of a list, or of a map by id before version 2.
+/// Returns the items of a list or, before version 2, of a map by id.
 pub(super) fn items<'n>(
     entry: &'n Entry,
     version: Version,
@@ -81,8 +81,8 @@ pub(super) fn items<'n>(
     }
 }
 
-/// The id of the only part of a map, and what makes it an item of a list: a dash before its `id`, or its key as the
-/// `id`, where the fields below stand as deep as that.
+/// Returns the id of the only entry of a map, and the edit that turns the entry into a list item: a dash before its
+/// `id`, or its key as `id`. `None` if the indentation does not permit the edit.
 fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (Span, String, String))> {
     let Value::Map(map) = &entry.value.value else { return None };
     let first = map.entries.first().filter(|_| !maps)?;
@@ -99,7 +99,7 @@ fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (
             let field = fields.entries.first()?;
             (column(field.key_span) == column(first.key_span) + 2).then_some(())?;
             let (span, was) = (first.key_span, source.get(first.key_span.start as usize..first.key_span.end as usize)?);
-            // The colon behind the key goes.
+            // The replacement includes the colon after the key.
             let span = Span { end: span.end + 1, ..span };
             let whole = source.get(span.start as usize..span.end as usize).filter(|whole| whole.ends_with(':'))?;
             Some((&first.key, (span, whole.to_owned(), format!("- id: {was}"))))
@@ -108,7 +108,7 @@ fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (
     }
 }
 
-/// The id: the key of the item before version 2, a field since.
+/// Reads the id: the key of the item before version 2, a field from version 2 on.
 pub(super) fn read_id(
     item: &Item<'_>,
     object: &mut Object<'_>,
@@ -127,7 +127,7 @@ pub(super) fn read_id(
     }
 }
 
-/// Ids that are part of log lines and of keys of the state.
+/// Rejects ids with control characters, since ids are part of log lines and state keys.
 pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
@@ -174,7 +174,7 @@ pub(super) fn read_text(
     (!text.value().is_empty()).then_some(text)
 }
 
-/// A text that must be one of a few; gives the index of the one it is.
+/// Checks that a text is one of two words and returns its index.
 pub(super) fn one_of(
     text: &Written,
     field: &str,
@@ -204,7 +204,7 @@ pub(super) fn one_of(
     Err(reader.report(finding))
 }
 
-/// The word that other tools have another word for.
+/// Returns our word for a word of other tools.
 fn elsewhere(word: &str) -> Option<&'static str> {
     match word.to_ascii_lowercase().as_str() {
         "sink" | "output" | "out" | "target" | "writer" | "consumer" => Some("destination"),

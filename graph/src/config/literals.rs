@@ -1,20 +1,20 @@
-//! Template literals of a script: there `${` begins an expression of the script's own language.
+//! Template literals in a script, where `${` begins an expression in the language of the script.
 
 /// The kind of token around a byte of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Code,
-    /// Text between quotes of this kind.
+    /// Text in quotes of this kind.
     Quoted(u8),
     Template,
-    /// A comment to the end of the line.
+    /// A comment up to the end of the line.
     Line,
     /// A comment up to its end mark.
     Block,
 }
 
-/// Follows a script from its beginning. It does not know regular expressions, which are told from a division only by a
-/// parser: quotes in one may mislead it.
+/// Scans a script from its beginning. Regular expressions are not recognized, since only a parser can distinguish them
+/// from a division; quotes in one may cause wrong results.
 pub(super) struct Literals<'t> {
     text: &'t [u8],
     at: usize,
@@ -26,7 +26,8 @@ impl<'t> Literals<'t> {
         Literals { text: script.as_bytes(), at: 0, modes: vec![Mode::Code] }
     }
 
-    /// True if byte `at` is in the text of a template literal. Call it with ascending places; all calls together cost O(n).
+    /// Returns `true` if byte `at` is in the text of a template literal. Calls must have ascending `at`; all calls
+    /// together are O(n).
     pub(super) fn holds(&mut self, at: usize) -> bool {
         while self.at < at {
             let rest = &self.text[self.at..];
@@ -35,7 +36,7 @@ impl<'t> Literals<'t> {
         self.modes.last() == Some(&Mode::Template)
     }
 
-    /// Takes what begins here, and gives its length.
+    /// Consumes the token at the current place and returns its length.
     fn step(&mut self, rest: &[u8]) -> usize {
         let mode = self.modes.last().copied().unwrap_or(Mode::Code);
         match (mode, rest) {

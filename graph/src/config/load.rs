@@ -1,4 +1,4 @@
-//! From the texts of pipeline files to pipelines, with all that is wrong with them.
+//! Reads the texts of pipeline files as pipelines, with all findings.
 
 use std::collections::HashMap;
 
@@ -15,71 +15,71 @@ use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
 
-/// Longest text of a pipeline file, in bytes; a longer one is refused unread. Who reads files need not read more
-/// than one byte beyond it.
+/// Maximum size of a pipeline file in bytes; larger files are rejected without parsing. Callers need not read more than
+/// one byte beyond it.
 pub const MAX_FILE_BYTES: usize = 8 << 20;
 
-/// Most findings shown of one file.
+/// Maximum number of displayed findings per file.
 const MAX_FINDINGS: usize = 1000;
 
-/// Most places shown for one id that several pipelines have.
+/// Maximum number of displayed places of a duplicate id.
 const MAX_PLACES: usize = 8;
 
-/// Where the values behind `${...}` come from.
+/// Source of the values of `${...}`.
 pub trait Variables {
-    /// The value of `${NAME}`; `None` where it is not set.
+    /// Returns the value of `${NAME}`; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The content behind `${file:PATH}`; one line break at its end is not part of the value. Asked once per path.
+    /// Returns the content for `${file:PATH}`; one final line break is not part of the value. Called once per path.
     ///
     /// # Errors
-    /// Why there is none, as a phrase: `permission denied`.
+    /// A phrase with the reason, such as `permission denied`.
     fn file(&self, path: &str) -> Result<String, String>;
 
-    /// The script behind `script.path`, named in the pipeline file of this name. Who reads no files refuses.
+    /// Returns the script at `script.path`, as given in the named pipeline file. The default implementation returns an
+    /// error.
     fn script(&self, path: &str, pipeline_file: &str) -> Content {
         let _ = pipeline_file;
         Content { path: path.into(), text: Err("files are not read here".into()), hint: None }
     }
 }
 
-/// The value of a setting as it is written in a file; `None` where a variable in it has no value now.
+/// Returns the value of a setting from its text in the file; `None` if a variable in it has no value.
 pub fn value_of(written: &Str, variables: &dyn Variables) -> Option<Written> {
     let resolved = Resolver::new(variables).interpolate(written, Span::default(), None, Dialect::Value);
     resolved.ok().map(|resolved| resolved.text)
 }
 
-/// What the pipeline files say.
+/// Result of loading pipeline files.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Pipelines without errors, in the order of files, documents and lists.
     pub pipelines: Vec<PipelineConfig>,
     /// Pipelines with errors, in the same order.
     pub invalid: Vec<InvalidPipeline>,
-    /// Files of which it is not known which pipelines they declare: a document did not parse, or a pipeline has no
-    /// id. The stored state of pipelines that came from them must be left alone.
+    /// Files whose pipelines are not completely known: a document did not parse, or a pipeline has no id. The stored
+    /// state of pipelines from these files must not be changed.
     pub broken: Vec<FileId>,
-    /// All findings in all files, in the order of files and lines.
+    /// All findings, in the order of files and lines.
     pub diagnostics: Diagnostics,
 }
 
-/// A pipeline that could be told apart from the others, but has errors.
+/// A pipeline with errors that is distinguishable from other pipelines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InvalidPipeline {
-    /// Its id, where it has one.
+    /// Id, if it is known.
     pub id: Option<Str>,
-    /// Its list item.
+    /// Place of its list item.
     pub span: Span,
-    /// The connectors and processors that are without errors, so that their plugins and settings can be checked in the
-    /// same go. It is no pipeline to be run: other parts are missing, perhaps every source or destination.
+    /// The valid connectors and processors, so that their plugins and settings can be checked in the same pass. It must
+    /// not be run: other parts are missing, possibly every source or destination.
     pub sound_parts: Option<Box<PipelineConfig>>,
 }
 
-/// Reads pipeline files, replaces variables and validates. All problems of all files are found in one pass.
+/// Reads pipeline files, replaces variables and validates. Reports all problems in all files.
 ///
-/// Takes time linear in the size of the files and of what variables hold, with [`MAX_FILE_BYTES`] and limits on
-/// nesting and aliases against texts that grow. Ids, names and plugins are shown with their variables replaced;
-/// credentials belong into settings.
+/// Linear in the size of the files and of variable values; [`MAX_FILE_BYTES`] and limits on nesting and aliases prevent
+/// expansion attacks. Ids, names and plugins are displayed with variables replaced, so credentials belong in settings.
 pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
@@ -114,7 +114,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
         }
     }
     findings.0.sort_by_key(|finding| (finding.label.as_ref().map(|label| label.span), finding.code));
-    // What an anchor holds is read again with each of its aliases.
+    // The content of an anchor is read again for each alias.
     findings.0.dedup_by(|a, b| a.code == b.code && a.label == b.label && a.message == b.message);
     loaded.diagnostics = Diagnostics(findings.0.chunk_by(in_same_file).flat_map(first_of_file).collect());
     loaded
@@ -125,7 +125,7 @@ fn in_same_file(a: &Diagnostic, b: &Diagnostic) -> bool {
     file(a) == file(b)
 }
 
-/// The findings of one file, cut where nobody reads on.
+/// Returns the first findings of a file, with a note on the number left out.
 fn first_of_file(findings: &[Diagnostic]) -> Vec<Diagnostic> {
     let (shown, rest) = findings.split_at(findings.len().min(MAX_FINDINGS));
     let mut shown = shown.to_vec();
@@ -141,7 +141,7 @@ fn first_of_file(findings: &[Diagnostic]) -> Vec<Diagnostic> {
     shown
 }
 
-/// Why a text is not to be parsed.
+/// Returns the reason why a file cannot be parsed.
 fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     let at = |byte: usize| Span { file: id, start: byte as u32, end: byte as u32 };
     if file.text.len() > MAX_FILE_BYTES {
@@ -157,7 +157,7 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     })
 }
 
-/// Whether it is known which pipelines the file declares.
+/// Reads a file. Returns `true` if all pipelines that it declares are known.
 fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
@@ -166,7 +166,7 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<S
     for document in documents {
         let (errors, first) = (reader.errors(), drafts.len());
         let read = document.root.as_ref().map(|root| read_document(root, reader, drafts, items)).unwrap_or_default();
-        // A mistake in a part that belongs to no pipeline, as far as can be seen.
+        // The error is in a part that cannot be attributed to a pipeline.
         let hidden = document.flawed && reader.errors() == errors;
         complete &= read.complete && !hidden;
         if hidden || read.errors > 0 {
@@ -179,9 +179,9 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<S
 /// Result of reading a document.
 #[derive(Default)]
 struct ReadDocument {
-    /// Whether it is known which pipelines it declares.
+    /// True if all pipelines that the document declares are known.
     complete: bool,
-    /// Errors in it that are in no pipeline: they keep all of its pipelines from running.
+    /// Number of errors outside of pipelines. They prevent all pipelines of the document from running.
     errors: usize,
 }
 
@@ -200,8 +200,8 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, 
     ReadDocument { complete, errors: reader.errors() - errors - inside }
 }
 
-/// Gives each pipeline of a document to `read`, which says whether its id is known. Whether it is known which pipelines
-/// the document declares.
+/// Calls `read` for each pipeline of a document; it returns `true` if the id is known. Returns `true` if all pipelines
+/// that the document declares are known.
 fn read_pipelines<'a>(
     root: &Node,
     reader: &mut Reader<'a>,
@@ -218,7 +218,7 @@ fn read_pipelines<'a>(
     let version = Version::read(&mut document, reader);
     let pipelines = document.take("pipelines");
     for entry in document.entries() {
-        // Room for anchors.
+        // Fields for anchors.
         if entry.key.starts_with("x-") {
             document.take(&entry.key);
         }
@@ -233,14 +233,15 @@ fn read_pipelines<'a>(
     complete
 }
 
-/// The part of a span on its first line.
+/// Returns the part of a span on its first line.
 fn first_line(span: Span, source: &str) -> Span {
     let text = source.get(span.start as usize..span.end as usize).unwrap_or_default();
     Span { end: span.start + text.lines().next().map_or(0, str::len) as u32, ..span }
 }
 
-/// A misplaced or misspelt block beside the pipelines of a file keeps all of them from running: it may decide where their
-/// records go, and a file may be cut into documents around it. `items`: the items of the lists of pipelines.
+/// Marks all pipelines of a file as invalid if a misplaced or misspelt block is outside of them. The block may decide
+/// where their records go, and document separators may divide the file around it. `items` are the places of the list
+/// items of pipelines.
 fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
     let is_block = |finding: &&Diagnostic| {
         finding.severity == Severity::Error
@@ -257,7 +258,7 @@ fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnos
     }
 }
 
-/// Which of several pipelines with one id is meant cannot be known, so none of them is used.
+/// Marks all pipelines with a duplicate id as invalid, since it is unknown which one is meant.
 fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
     let mut by_id: HashMap<Str, Vec<usize>> = HashMap::new();
     for (index, draft) in drafts.iter().enumerate() {
@@ -288,7 +289,7 @@ fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
     }
 }
 
-/// Names tell pipelines apart in metrics; the first one keeps its name.
+/// Rejects duplicate names, since names identify pipelines in metrics. The first pipeline keeps its name.
 fn refuse_duplicate_names(drafts: &mut [Draft], findings: &mut Diagnostics) {
     let mut by_name: HashMap<Str, usize> = HashMap::new();
     for index in 0..drafts.len() {

@@ -1,4 +1,4 @@
-//! Metadata keys by the names they have elsewhere.
+//! Metadata keys under the names of other services.
 
 use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_plugin::written::Written;
@@ -8,13 +8,13 @@ use super::field::{Path, Reader};
 
 const CODE: &str = "config.metadata_renamed";
 
-/// A text in quotes that may be a metadata key by a name that it has elsewhere.
+/// A quoted text that may be a metadata key under the name of another service.
 struct Found<'t> {
-    /// Where it is in the text.
+    /// Offset in the text.
     at: usize,
     name: &'t str,
     own: String,
-    /// True if the text is certainly a key. Any other text may stand for itself.
+    /// True if the text is certainly a key. Otherwise it may be ordinary text.
     is_key: bool,
 }
 
@@ -35,7 +35,7 @@ impl Found<'_> {
     }
 }
 
-/// Looks for them in a condition, a template, a reference or a script.
+/// Finds such keys in a condition, a template, a reference or a script.
 fn foreign_keys(text: &str) -> impl Iterator<Item = Found<'_>> {
     FOREIGN_PREFIXES.into_iter().flat_map(move |(foreign, own)| {
         text.match_indices(foreign).filter_map(move |(at, _)| {
@@ -55,14 +55,14 @@ fn foreign_keys(text: &str) -> impl Iterator<Item = Found<'_>> {
     })
 }
 
-/// Notes metadata keys by the names they have elsewhere, in a text that may name some: a condition, a template, a
-/// reference, a script. They mean our own.
+/// Warns about metadata keys under the names of other services in a condition, a template, a reference or a script.
+/// They are read as our own keys.
 pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
     for found in foreign_keys(text.value()) {
         let span = text.place(found.at, found.name.len());
         let place = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
         if !place.contains(found.name) {
-            // It came out of a variable, and what those hold is not shown.
+            // The name comes from a variable, whose value must not be displayed.
             continue;
         }
         let mut finding = Diagnostic::warning(CODE, found.message())
@@ -76,7 +76,7 @@ pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Rea
     }
 }
 
-/// The same in the file of a script, which a setting names.
+/// Like [`warn_foreign_keys`], for the script file that a setting refers to.
 pub(super) fn warn_foreign_keys_of_file(setting: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
     let Some(content) = setting.content() else { return };
     let Ok(text) = &content.text else { return };

@@ -1,4 +1,4 @@
-//! Settings that are maps or lists: names with dots and texts with commas are meant.
+//! Settings that are maps or lists. Settings use names with dots and texts with commas instead.
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 
@@ -21,7 +21,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
     let (start, end) = (entry.key_span.start, entry.value.span.end);
     let was = reader.source.get(start as usize..end as usize).unwrap_or_default().trim_end();
     let span = Span { start, end: start + was.len() as u32, ..entry.key_span };
-    // A comment among the values would be lost.
+    // The fix would drop a comment among the values.
     let fits = !was.contains('#');
     let finding = match (text, value) {
         (Some(text), _) => {
@@ -29,7 +29,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
             let finding = finding.with_hint(format!("write `{becomes}`"));
             if fits { finding.with_fix(span, was, becomes) } else { finding }
         }
-        // None of these has settings below it.
+        // None of these settings has nested settings.
         (None, Value::Map(_)) if matches!(&*entry.key, "value" | "field" | "path" | "script" | "condition" | "url") => {
             finding.with_hint(format!("write it as a text, in quotes: `{}: '{{\"a\": 1}}'`", entry.key))
         }
@@ -48,7 +48,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
     reader.report(finding);
 }
 
-/// True if a text can be an item of a list in single quotes, separated by commas.
+/// Returns `true` if a text can be a list item in single quotes, separated by commas.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains(['\'', ',', '\n'])
 }
@@ -58,14 +58,14 @@ fn pair(entry: &Entry) -> Option<String> {
     (is_plain(&entry.key) && is_plain(&scalar.text)).then(|| format!("{}:{}", entry.key, scalar.text))
 }
 
-/// References with what belongs to each: `.Payload.After.a: b`. No name of a setting begins with a dot.
+/// Returns a map of references as text, for example `.Payload.After.a: b`. Setting names do not begin with a dot.
 fn pairs(map: &Map) -> Option<String> {
     let pairs = map.entries.iter().map(|entry| pair(entry).filter(|_| entry.key.starts_with('.')));
     let pairs: Vec<String> = pairs.collect::<Option<_>>()?;
     (!pairs.is_empty()).then(|| pairs.join(","))
 }
 
-/// Texts, or maps of one entry each.
+/// Returns the items as text if each is a text, or a map of one entry.
 fn listed(items: &[std::rc::Rc<Node>]) -> Option<String> {
     let item = |item: &std::rc::Rc<Node>| match &item.value {
         Value::Scalar(scalar) => Some(scalar.text.to_string()).filter(|text| is_plain(text)),
@@ -79,8 +79,8 @@ fn listed(items: &[std::rc::Rc<Node>]) -> Option<String> {
     (!items.is_empty()).then(|| items.join(","))
 }
 
-/// The values of a map, each with the names that lead to it, as they stand in the file. `false` where one of them cannot
-/// stand in a single line as it is.
+/// Collects the values of a map with their full names, as written in the file. Returns `false` if a value cannot be
+/// written on a single line.
 fn flatten(name: &str, map: &Map, within: Span, source: &str, leaves: &mut Vec<(String, String)>) -> bool {
     let mut flat = !map.entries.is_empty() && !map.flawed;
     for entry in &map.entries {
@@ -110,7 +110,7 @@ fn flatten(name: &str, map: &Map, within: Span, source: &str, leaves: &mut Vec<(
     flat
 }
 
-/// The values as entries of the map that the setting stands in: on lines of their own, or between braces.
+/// Formats the values as entries of the map around the setting: on separate lines, or separated by commas.
 fn joined(leaves: &[(String, String)], start: usize, source: &str) -> String {
     let line = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let indent = &source[line..start];

@@ -1,4 +1,4 @@
-//! Trees read as pipelines.
+//! Reads YAML trees as pipelines.
 
 use std::collections::HashMap;
 
@@ -19,23 +19,23 @@ use super::{ConnectorConfig, DesiredStatus, PipelineConfig};
 pub(super) const MAX_PIPELINE_ID_BYTES: usize = 128;
 pub(super) const MAX_PIPELINE_NAME_BYTES: usize = 128;
 pub(super) const MAX_DESCRIPTION_BYTES: usize = 8192;
-/// Of `pipeline:connector`.
+/// Maximum length of `pipeline:connector`.
 const MAX_CONNECTOR_ID_BYTES: usize = 256;
 const MAX_CONNECTOR_NAME_BYTES: usize = 256;
 
-/// A pipeline as far as it could be read.
+/// The valid part of a pipeline.
 pub(super) struct Draft {
-    /// Its sound parts; all of it where `sound`.
+    /// The valid parts; complete if `sound`.
     pub(super) config: PipelineConfig,
-    /// The id as written, where there is one.
+    /// Id, if there is one.
     pub(super) id: Option<Written>,
-    /// The name as written.
+    /// Name.
     pub(super) name: Option<Written>,
-    /// Whether nothing is wrong with it.
+    /// True if the pipeline has no errors.
     pub(super) sound: bool,
 }
 
-/// The pipelines of a document.
+/// Reads a pipeline of a document.
 pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut Reader<'_>) -> Option<Draft> {
     let errors = reader.errors();
     let path = Path::root();
@@ -91,7 +91,7 @@ fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut
                 .with_path(path.name("id").to_string()),
         );
     }
-    // The error is counted; there is nothing else to do about it here.
+    // The error is already counted.
     let _ = reader.check_len(name, "id", id, MAX_PIPELINE_ID_BYTES, path);
 }
 
@@ -108,7 +108,7 @@ fn read_status(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>)
     }
 }
 
-/// Adds the sound connectors to `connectors`, and gives the roles of all; `None` where some could not be read.
+/// Adds the valid connectors to `connectors` and returns the roles of all; `None` if some could not be read.
 fn read_connectors(
     object: &mut Object<'_>,
     pipeline: &Spanned<Str>,
@@ -138,7 +138,7 @@ fn read_connectors(
     roles
 }
 
-/// `None` where the role is unknown.
+/// Reads a connector; `None` if its role is unknown.
 fn read_connector(
     item: &Item<'_>,
     index: usize,

@@ -15,10 +15,10 @@ use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
 
-/// Every worker is a task with its own copy of the processor.
+/// Maximum number of workers; each is a task with its own copy of the processor.
 pub(super) const MAX_WORKERS: u64 = 1024;
 
-/// The sound ones among the processors of a pipeline or connector.
+/// Reads the valid processors of a pipeline or connector.
 pub(super) fn read_processors(
     object: &mut Object<'_>,
     version: Version,
@@ -76,7 +76,7 @@ fn read_processor(
     })
 }
 
-/// The field `plugin`, or `type` as it was called before version 2.2.
+/// Reads the field `plugin`, called `type` before version 2.2.
 fn read_processor_plugin(
     object: &mut Object<'_>,
     name: &Name<'_>,

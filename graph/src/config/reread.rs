@@ -1,4 +1,4 @@
-//! Values that come out of files, read again.
+//! Refreshes the values that come from files.
 
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::written::Written;
@@ -9,20 +9,20 @@ use super::{ConnectorConfig, PipelineConfig, ProcessorConfig};
 /// Prefix of a reference to a file.
 const FILE: &str = "${file:";
 
-/// A file that a value comes from cannot be read, or holds no value any more.
+/// A file that a value comes from cannot be read, or is empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{written} has no value any more: the file cannot be read")]
 pub struct Unreadable {
-    /// The value as the pipeline file has it.
+    /// The value as written in the pipeline file.
     pub written: String,
 }
 
 impl PipelineConfig {
-    /// The same pipeline with the values that files have now (`${file:PATH}`). `None`: they are as they were. Variables
-    /// of the process do not change and are not looked at.
+    /// Returns the pipeline with the current contents of files (`${file:PATH}`); `None` if no value has changed.
+    /// Environment variables are fixed for the lifetime of the process and are not read again.
     ///
     /// # Errors
-    /// A value has no file any more.
+    /// The file of a value cannot be read.
     pub fn read_again(&self, variables: &dyn Variables) -> Result<Option<PipelineConfig>, Unreadable> {
         let mut config = self.clone();
         let mut changed = false;
@@ -37,7 +37,7 @@ impl PipelineConfig {
         Ok(changed.then_some(config))
     }
 
-    /// Whether a value of it comes out of a file.
+    /// Returns `true` if a value comes from a file.
     pub fn has_values_of_files(&self) -> bool {
         let of_settings = |settings: &Settings| settings.entries.iter().any(|setting| is_of_file(&setting.value));
         let of_processor = |processor: &ProcessorConfig| {
@@ -51,7 +51,7 @@ impl PipelineConfig {
             || of_settings(&self.dead_letter_queue.settings)
     }
 
-    /// All values of settings, and conditions.
+    /// Returns all values of settings, and the conditions.
     fn values_mut(&mut self) -> impl Iterator<Item = &mut Written> {
         let connectors = self.connectors.iter_mut().flat_map(|connector| {
             of_settings(&mut connector.settings).chain(connector.processors.iter_mut().flat_map(of_processor))

@@ -1,7 +1,7 @@
-//! The JSON Schema of pipeline files, from the declarations of the plugins.
+//! The JSON Schema of pipeline files, generated from the declarations of the plugins.
 //!
-//! It is a promise in one direction: what the schema refuses, loading or compiling refuses or warns of too. The
-//! reverse cannot hold: what a variable holds, references between parts and templates are beyond a schema.
+//! Everything that the schema rejects also gets an error or a warning from loading or compiling. The reverse does not
+//! hold: a schema cannot check the values of variables, references between parts, or templates.
 
 mod known;
 
@@ -15,12 +15,12 @@ use super::pipeline::{MAX_DESCRIPTION_BYTES, MAX_PIPELINE_ID_BYTES, MAX_PIPELINE
 use super::processor::MAX_WORKERS;
 use known::Known;
 
-/// A text with a variable in it can be anything.
+/// Matches a variable. A text with a variable can have any value.
 const VARIABLE: &str = r"\$\{";
 const BLANK: &str = r"^\s*$";
 
-/// The JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`: what editors
-/// complete and check with. O(parameters of all plugins).
+/// Returns the JSON Schema (draft 2020-12) of one document of a pipeline file, for the plugins of `registry`. Editors
+/// use it for completion and checks. O(parameters of all plugins).
 pub fn json_schema(registry: &Registry) -> Value {
     let sources = known::sources(registry);
     let (destinations, queues) = (known::destinations(registry, false), known::destinations(registry, true));
@@ -76,9 +76,9 @@ pub fn json_schema(registry: &Registry) -> Value {
             },
             "pipelines": { "description": "The pipelines." },
         },
-        "patternProperties": { "^x-": { "description": "Room for anchors." } },
+        "patternProperties": { "^x-": { "description": "Fields for YAML anchors." } },
         "additionalProperties": false,
-        // Before version 2, parts stood in maps by id. A keyword for texts says nothing of numbers, and the reverse.
+        // Before version 2, parts are in maps by id. `pattern` ignores numbers, and `exclusiveMaximum` ignores texts.
         "if": { "properties": { "version": { "pattern": r"^\s*1", "exclusiveMaximum": 2 } }, "required": ["version"] },
         "then": { "properties": { "pipelines": Shape::Map.of("pipeline") } },
         "else": { "properties": { "pipelines": Shape::List.of("pipeline") } },
@@ -86,7 +86,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     })
 }
 
-/// How parts of the same kind are held.
+/// Representation of several parts of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// A list of parts with ids.
@@ -113,7 +113,7 @@ impl Shape {
         }
     }
 
-    /// An object with these fields and an id, where the id is not its key.
+    /// Returns the schema of an object with these fields, and with an id unless its key is the id.
     fn object(self, description: &str, mut fields: Map<String, Value>, id: Value, required: &[&str]) -> Value {
         let mut required: Vec<&str> = required.to_vec();
         if self == Shape::List {
@@ -149,7 +149,7 @@ fn text_up_to(max: usize, description: &str) -> Value {
     json!({ "description": description, "type": ["string", "number", "boolean", "null"], "maxLength": max })
 }
 
-/// One of some words, or what a variable holds.
+/// Returns the schema of a word out of several, or a text with a variable.
 fn word(words: &[&str], pattern: &str, description: &str) -> Value {
     let other = json!({ "type": ["string", "null"], "pattern": pattern });
     json!({ "description": description, "anyOf": [{ "enum": words }, other] })
@@ -170,7 +170,7 @@ fn pipeline(shape: Shape) -> Value {
     let mut connectors = shape.of("connector");
     connectors["description"] = json!("Sources and destinations: at least one of each.");
     if shape == Shape::List {
-        // What is neither, a misspelt type for instance, is refused where it stands, and not as a missing one too.
+        // A connector with an invalid type is reported at its place only, not also as a missing source or destination.
         let one_that_is_no = |role: &str| json!({ "contains": { "not": { "properties": { "type": { "const": role } }, "required": ["type"] } } });
         connectors["type"] = json!("array");
         connectors["allOf"] = json!([one_that_is_no("source"), one_that_is_no("destination")]);
@@ -178,18 +178,18 @@ fn pipeline(shape: Shape) -> Value {
     let mut processors = shape.of("processor");
     processors["description"] = json!("Processors between all sources and all destinations, in order.");
     let id = json!({
-        "description": "Identifies the pipeline over restarts.",
+        "description": "Id of the pipeline. Its state is stored under this id.",
         "type": ["string", "number"],
         "pattern": format!("^[A-Za-z0-9._:-]+$|{VARIABLE}"),
         "maxLength": MAX_PIPELINE_ID_BYTES,
     });
     let of = fields(json!({
-        "name": text_up_to(MAX_PIPELINE_NAME_BYTES, "Shown name; the id where none is given."),
-        "description": text_up_to(MAX_DESCRIPTION_BYTES, "Free text."),
+        "name": text_up_to(MAX_PIPELINE_NAME_BYTES, "Displayed name; defaults to the id."),
+        "description": text_up_to(MAX_DESCRIPTION_BYTES, "Free-text description."),
         "status": word(
             &["running", "stopped"],
             &format!("^$|{VARIABLE}"),
-            "Whether the pipeline is started with the service. Default: running.",
+            "Whether the service starts the pipeline. Default: running.",
         ),
         "connectors": connectors,
         "processors": processors,
@@ -202,7 +202,7 @@ fn required_text(description: &str) -> Value {
     json!({ "description": description, "type": ["string", "number", "boolean"], "pattern": r"\S" })
 }
 
-/// Settings of a plugin that is not known before variables are.
+/// Returns the schema for the settings of an unknown plugin, for example one named by a variable.
 fn any_settings() -> Value {
     json!({
         "description": "Settings of the plugin.",
@@ -211,7 +211,7 @@ fn any_settings() -> Value {
     })
 }
 
-/// Settings that are accepted beside `plugin`.
+/// Returns the schema of the settings that are accepted next to `plugin`.
 fn beside() -> Value {
     json!({ r"^sdk\.schema\.": { "type": ["string", "number", "boolean", "null"] } })
 }
@@ -219,18 +219,18 @@ fn beside() -> Value {
 fn connector(shape: Shape) -> Value {
     let mut processors = shape.of("processor");
     processors["description"] =
-        json!("Processors on this connector alone: after a source, before a destination, in order.");
+        json!("Processors of this connector only, in order: after a source, before a destination.");
     let of = fields(json!({
         "type": {
-            "description": "Whether records come from it or go to it.",
+            "description": "Role of the connector.",
             "anyOf": [{ "enum": ["source", "destination"] }, { "type": "string", "pattern": VARIABLE }],
         },
-        "plugin": required_text("The plugin: its name, with `builtin:` or `standalone:` before it and `@version` after it where that matters."),
-        "name": text("Shown name; the id where none is given."),
+        "plugin": required_text("Name of the plugin, optionally with the prefix `builtin:` or `standalone:` and the suffix `@version`."),
+        "name": text("Displayed name; defaults to the id."),
         "settings": any_settings(),
         "processors": processors,
     }));
-    let id = required_text("Unique in the pipeline. The position in the source is stored under it.");
+    let id = required_text("Id, unique within the pipeline. Source positions are stored under this id.");
     let mut schema = shape.object("A source or a destination.", of, id, &["type", "plugin"]);
     schema["patternProperties"] = beside();
     schema["allOf"] = json!([reference("connector.settings")]);
@@ -240,15 +240,15 @@ fn connector(shape: Shape) -> Value {
 fn processor(shape: Shape) -> Value {
     let mut old = reference("processor.plugin");
     old["deprecated"] = json!(true);
-    old["description"] = json!("The plugin, as the field was called before version 2.2.");
+    old["description"] = json!("Old name of `plugin`, from before version 2.2.");
     let of = fields(json!({
         "plugin": reference("processor.plugin"),
         "type": old,
-        "condition": text("A template: the processor is applied to the records for which it gives true, the others pass unchanged."),
-        "workers": number(MAX_WORKERS, 1, "How many run in parallel; the order of records is kept."),
+        "condition": text("A template. The processor applies to records for which its output is `true`; other records pass unchanged."),
+        "workers": number(MAX_WORKERS, 1, "Number of parallel workers. The order of records is preserved."),
         "settings": any_settings(),
     }));
-    let mut schema = shape.object("A processor.", of, required_text("Unique among its siblings."), &[]);
+    let mut schema = shape.object("A processor.", of, required_text("Id, unique among its siblings."), &[]);
     schema["patternProperties"] = beside();
     schema["anyOf"] = json!([{ "required": ["plugin"] }, { "required": ["type"] }]);
     schema["allOf"] = json!([reference("processor.settings")]);
@@ -259,7 +259,7 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
     let mut plugin = reference("queue.plugin");
     plugin["default"] = json!("builtin:log");
     json!({
-        "description": "Where failed records go. Default: the log.",
+        "description": "Dead-letter queue for failed records. Default: the log.",
         "type": ["object", "null"],
         "properties": {
             "plugin": { "anyOf": [plugin, { "type": "null" }], "description": "The destination plugin." },
@@ -267,12 +267,12 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
             "window-size": number(
                 MAX_WINDOW,
                 1,
-                "How many of the latest records are looked at; 0 = no number of failures stops the pipeline.",
+                "Number of latest records in the window; 0 = failures never stop the pipeline.",
             ),
             "window-nack-threshold": number(
                 MAX_WINDOW,
                 0,
-                "The pipeline stops when more than this many of them failed.",
+                "Maximum number of failed records in the window; one more stops the pipeline.",
             ),
         },
         "additionalProperties": false,
@@ -280,7 +280,7 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
     })
 }
 
-/// The plugins of a role, by name.
+/// Returns the schema for the plugin names of a role.
 fn plugins(role: &str, known: &[Known<'_>]) -> Value {
     let named =
         known.iter().map(|known| json!({ "const": known.name, "description": known.specification.summary.as_str() }));
@@ -293,7 +293,7 @@ fn plugins(role: &str, known: &[Known<'_>]) -> Value {
     })
 }
 
-/// The settings a part must have if it names this plugin.
+/// Returns the schema that applies to the settings of a part that uses this plugin.
 fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
     let named = json!({ "type": "string", "pattern": known.pattern });
     let condition = match (role, of_type) {
@@ -316,12 +316,12 @@ fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
     json!({ "if": condition, "then": then })
 }
 
-/// Whether a file has to give it.
+/// Returns `true` if the file must set the parameter.
 fn is_mandatory(parameter: &Parameter) -> bool {
     parameter.is_required() && parameter.default.is_none() && !parameter.name.contains('*')
 }
 
-/// The settings of a plugin.
+/// Returns the schema for the settings of a plugin.
 fn settings(specification: &Specification) -> Value {
     let mut properties = Map::new();
     let mut patterns = Map::new();
@@ -365,12 +365,13 @@ fn settings(specification: &Specification) -> Value {
     schema
 }
 
-/// The names that belong to a parameter with `*`: those that fit it and no parameter that goes before it.
+/// Returns a pattern for the names that belong to a parameter with `*`: names that match it and no parameter with
+/// precedence over it.
 fn name_pattern(name: &Str, specification: &Specification) -> String {
     let overlaps = |other: &str| {
         let part = |(a, b): (&str, &str)| a == b || a == "*" || b == "*";
         let (parts, others) = (name.split('.').count(), other.split('.').count());
-        // A last `*` takes all that is left.
+        // A `*` at the end matches all remaining parts.
         let long_enough = |name: &str, parts, others| parts >= others || name == "*" || name.ends_with(".*");
         long_enough(name, parts, others)
             && long_enough(other, others, parts)
@@ -388,7 +389,8 @@ fn name_pattern(name: &Str, specification: &Specification) -> String {
     format!("^{}{}", before.collect::<String>(), as_pattern(name))
 }
 
-/// The value of a parameter as YAML may hold it: settings are texts, and a number or a boolean is one too.
+/// Returns the schema for the YAML values of a parameter. Settings are texts; numbers and booleans are accepted as
+/// texts.
 fn value(parameter: &Parameter) -> Value {
     let mandatory = is_mandatory(parameter);
     let mut schema = match parameter.kind {
@@ -451,7 +453,7 @@ fn value(parameter: &Parameter) -> Value {
     schema
 }
 
-/// A value of some types, or a text that fits a pattern. A blank value counts as none.
+/// Returns the schema of a value of these types, or of a text that matches a pattern. A blank value counts as absent.
 fn typed(types: &[&str], pattern: Option<&str>, mandatory: bool) -> Value {
     let mut types = types.to_vec();
     types.push("string");
@@ -480,13 +482,13 @@ fn text_value(parameter: &Parameter, mandatory: bool) -> Value {
             return typed(SCALARS, Some(&format!(r"^\s*({any})\s*(,\s*({any})\s*)*$")), mandatory);
         }
         let other = typed(&[], Some(&format!("^({any})$")), mandatory);
-        // A word may look like a number or a boolean.
+        // A word may be a valid number or boolean.
         let scalars = words.iter().filter_map(|word| serde_json::from_str::<Value>(word).ok());
         let known: Vec<Value> = strings(words).into_iter().chain(scalars.filter(|value| !value.is_string())).collect();
         return json!({ "anyOf": [{ "enum": known }, other] });
     }
     let pattern = parameter.validations.iter().find_map(|validation| match validation {
-        // Groups with flags are written differently where the schema is read.
+        // JSON Schema uses a different syntax for groups with flags.
         Validation::Matches(pattern) if !pattern.contains("(?") && !pattern.contains(r"\z") => Some(pattern.as_str()),
         _ => None,
     });
@@ -506,7 +508,7 @@ fn reference_pattern(parameter: &Parameter) -> String {
     match roots {
         Some(roots) => {
             let roots = roots.iter().map(|root| regex::escape(root)).collect::<Vec<_>>().join("|");
-            // A payload has two sides and nothing else.
+            // A payload has only the parts `Before` and `After`.
             format!(r#"^\s*(?!\.Payload[.\[]"?(?![Bb]efore|[Aa]fter))({roots}){below}\s*$"#)
         }
         None => {

@@ -12,13 +12,13 @@ use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::nested;
 use super::yaml::{Entry, Scalar, Value};
 
-/// Settings accepted beside `plugin` as well.
+/// Prefix of settings that are also accepted next to `plugin`.
 const SCHEMA_PREFIX: &str = "sdk.schema.";
 
-/// Names a file that is read together with the pipeline's.
+/// Setting that refers to a script file, which is read together with the pipeline file.
 pub const SCRIPT_PATH: &str = "script.path";
 
-/// The settings of a plugin, with those that stand beside it.
+/// Reads the settings of a plugin, including those next to `plugin`.
 pub(super) fn read_settings(
     object: &mut Object<'_>,
     plugin: Option<&Written>,
@@ -54,7 +54,7 @@ pub(super) fn read_settings(
     settings
 }
 
-/// Warns of what a number sign before it makes a comment, though it looks like the end of the text: `no #{{ .Key }}`,
+/// Warns about a comment that looks like the end of a text, because a number sign follows a blank: `no #{{ .Key }}`,
 /// `out #1.ndjson`.
 fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) {
     let end = entry.value.span.end as usize;
@@ -144,7 +144,8 @@ pub(super) fn read_settings_map(
     Ok(Some(settings))
 }
 
-/// A text in place of settings. Which of them is meant is known only with the plugin: it gets no name.
+/// Reads a text in place of a map of settings. It belongs to a setting that only the plugin can determine, so it gets
+/// no name.
 fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) -> Field<Settings> {
     let span = entry.value.span;
     let written = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
@@ -165,7 +166,7 @@ fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Rea
     Ok(Some(Settings { entries: vec![unnamed], span }))
 }
 
-/// A plugin reference without prefix and version: `file` of `builtin:file@v0.1.0`.
+/// Returns a plugin reference without prefix and version: `file` for `builtin:file@v0.1.0`.
 pub fn bare_name(reference: &str) -> &str {
     let name = reference.split_once(':').map_or(reference, |(_, name)| name);
     name.split_once('@').map_or(name, |(name, _)| name)

@@ -1,4 +1,4 @@
-//! Why a text is not YAML: at the cause, which is often before the place where the parser gives up.
+//! Finds the cause of a YAML syntax error, which is often before the place where the parser stops.
 
 mod line;
 
@@ -7,10 +7,10 @@ use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 use anabranch_plugin::diagnostic::{Diagnostic, FileId, Span};
 use line::{flow_text, indent_of, unclosed, unclosed_bracket, without_comment};
 
-/// Lines that are looked at around the place of an error.
+/// Maximum number of lines examined around the place of an error.
 const MOST_LINES: usize = 256;
 
-/// The finding about a syntax error.
+/// Returns the finding for a syntax error.
 pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: usize) -> Diagnostic {
     let mut at = error.marker().byte_offset().unwrap_or(0).min(text.len());
     while !text.is_char_boundary(at) {
@@ -58,7 +58,7 @@ impl<'t> Place<'t> {
         self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// The line that starts at a byte, without its end.
+    /// Returns the line that starts at a byte, without its line break.
     fn line_at(&self, start: usize) -> &'t str {
         self.text[start..].lines().next().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl<'t> Place<'t> {
         (start, self.line_at(start))
     }
 
-    /// The lines before this one that hold something, the nearest first.
+    /// Yields the preceding lines that are not blank or comments, nearest first.
     fn before(&self, start: usize) -> impl Iterator<Item = (usize, &'t str)> {
         let mut start = start;
         std::iter::from_fn(move || {
@@ -79,7 +79,7 @@ impl<'t> Place<'t> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
     }
 
-    /// A template without quotes around it.
+    /// Finds a template without quotes.
     fn template(&self) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let (before, _) = line.split_once("{{").filter(|(before, _)| before.trim_end().ends_with([':', '-']))?;
@@ -95,7 +95,7 @@ impl<'t> Place<'t> {
         })
     }
 
-    /// A variable without quotes between braces.
+    /// Finds an unquoted variable between braces or brackets.
     fn variable(&self) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let (before, rest) = line.split_once("${")?;
@@ -110,7 +110,7 @@ impl<'t> Place<'t> {
         })
     }
 
-    /// A tab where only spaces indent. The parser may have stopped on the line before it.
+    /// Finds a tab in the indentation. The parser may have stopped on the line before it.
     fn tab(&self, error: &ScanError) -> Option<Diagnostic> {
         let told = matches!(
             error.kind(),
@@ -137,7 +137,7 @@ impl<'t> Place<'t> {
         })
     }
 
-    /// The indentation of the preceding lines, in columns.
+    /// Returns the expected indentation in columns, according to the preceding lines.
     fn expected_indent(&self, start: usize, line: &str) -> Option<usize> {
         let (_, before) = self.before(start).next()?;
         let indent = indent_of(before)?;
@@ -150,7 +150,7 @@ impl<'t> Place<'t> {
         }
     }
 
-    /// A quoted text that is not closed on its line.
+    /// Finds a quoted text that is not closed on its line.
     fn quote(&self, error: &ScanError) -> Option<Diagnostic> {
         let told = matches!(error.kind(), ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent)
             || error.info().contains("quoted");
@@ -159,7 +159,7 @@ impl<'t> Place<'t> {
         }
         let here = self.line();
         let lines = std::iter::once(here).chain(self.before(here.0));
-        // The nearest line with a quote that opens a value and is not closed.
+        // The nearest line with an unclosed quote that opens a value.
         let (start, line, at) =
             lines.take(MOST_LINES).find_map(|(start, line)| Some((start, line, unclosed(line)?)))?;
         let mark = line[at..].chars().next()?;
@@ -173,7 +173,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// `path: a: b`.
+    /// Finds an unquoted value with a colon: `path: a: b`.
     fn value_in_value(&self, error: &ScanError) -> Option<Diagnostic> {
         matches!(error.kind(), ErrorKind::MappingValueNotAllowed).then_some(())?;
         let (start, line) = self.line();
@@ -191,7 +191,7 @@ impl<'t> Place<'t> {
         Some(found.with_fix(self.span(from, from + value.len()), value, quoted))
     }
 
-    /// A line that is indented deeper than its neighbours: what stands on it belongs to the value before.
+    /// Finds a line that is indented deeper than its neighbours, so that it belongs to the value before it.
     fn indentation(&self, error: &ScanError) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let told = matches!(error.kind(), ErrorKind::MappingValueNotAllowed)
@@ -225,7 +225,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// `plugin:file`.
+    /// Finds a colon without a blank after it: `plugin:file`.
     fn missing_blank(&self) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let content = line.trim_start().trim_start_matches("- ");
@@ -244,7 +244,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// `settings` without its colon.
+    /// Finds a name without its colon: `settings`.
     fn missing_colon(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let content = line.trim();
@@ -262,7 +262,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// An item that is indented as the fields of the one before it are.
+    /// Finds a list item that is indented like the fields of the item before it.
     fn deeper_item(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let indent = indent_of(line)?;
@@ -281,7 +281,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// The item that begins on a line, and the same with another indentation.
+    /// Returns the item that begins on a line, its text, and the same text with another indentation.
     fn shifted(&self, start: usize, indent: usize, wanted: usize) -> (Span, &'t str, String) {
         let mut end = start;
         let mut moved = String::new();
@@ -299,7 +299,7 @@ impl<'t> Place<'t> {
         (self.span(start, end), &self.text[start..end], moved)
     }
 
-    /// An item of a list among the fields of a map.
+    /// Finds a list item among the fields of a map.
     fn dash(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let content = line.trim_start();
@@ -311,7 +311,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// A bracket or brace that is not closed, where it is opened.
+    /// Finds an unclosed bracket or brace, at the place where it is opened.
     fn bracket(&self, message: &str) -> Option<Diagnostic> {
         if !message.contains("flow") && !message.contains("did not find expected") {
             return None;
@@ -330,7 +330,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// A quote inside a quoted text, which ends it.
+    /// Finds a quote inside a quoted text, which ends the text.
     fn inner_quote(&self, message: &str) -> Option<Diagnostic> {
         message.contains("trailing content after").then_some(())?;
         let (mark, hint) = match message.contains("double-quoted") {
@@ -359,7 +359,7 @@ impl<'t> Place<'t> {
         Some(finding.with_fix(self.span(start + open, start + close + 1), &line[open..=close], becomes))
     }
 
-    /// `-id: a`, here or on the line before.
+    /// Finds a dash without a blank after it, such as `-id: a`, on this line or the line before it.
     fn glued_dash(&self) -> Option<Diagnostic> {
         let here = self.line();
         let (start, line, rest) =
@@ -376,7 +376,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// An item that is indented otherwise than those before it.
+    /// Finds a list item whose indentation differs from the items before it.
     fn item_indentation(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let indent = indent_of(line)?;
@@ -392,7 +392,7 @@ impl<'t> Place<'t> {
         )
     }
 
-    /// A text with a template behind its beginning, between braces and without quotes.
+    /// Finds an unquoted text between braces that contains a template after its beginning.
     fn template_between_braces(&self, message: &str) -> Option<Diagnostic> {
         let (start, line) = self.line();
         let (before, _) = line.split_once("{{").filter(|(before, _)| before.contains(['{', '[']))?;
@@ -409,7 +409,7 @@ impl<'t> Place<'t> {
         })
     }
 
-    /// The message of the parser, at the place that the parser names.
+    /// Returns the message of the parser at the place that the parser reports.
     fn plain(&self, error: &ScanError, most_depth: usize) -> Diagnostic {
         let len = self.text[self.at..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
         let (message, hint) = match error.kind() {

@@ -1,4 +1,4 @@
-//! Fields that a map does not have: slips, fields of other maps, and those that nobody knows.
+//! Fields that a map does not have: misspelt, misplaced and unknown fields.
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 use anabranch_record::near::{did_you_mean, slip};
@@ -6,7 +6,7 @@ use anabranch_record::near::{did_you_mean, slip};
 use super::field::{Object, Path, Reader, quoted};
 use super::yaml::{Entry, Value};
 
-/// The kind of a map, and its fields.
+/// The kind of a map, which determines its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Document,
@@ -39,7 +39,7 @@ impl Part {
         }
     }
 
-    /// Names that fields have in other tools.
+    /// Returns the field for a name that other tools use.
     fn elsewhere(self, key: &str) -> Option<&'static str> {
         match (self, key) {
             (Part::Document, "pipeline") => Some("pipelines"),
@@ -55,11 +55,11 @@ impl Part {
 }
 
 impl Reader<'_> {
-    /// Reports the fields that nobody took. One that stands in the wrong place, or is misspelt, is an error: what it
-    /// says would not be done. Others are ignored with a warning.
+    /// Reports the fields that were not read. A misplaced or misspelt field is an error, because it would have no
+    /// effect. Other fields are ignored with a warning.
     pub(super) fn report_unknown(&mut self, object: &Object<'_>, part: Part, path: Path<'_>) {
         let known = part.fields();
-        // A name that is given already cannot be what another was meant to be.
+        // A name that is already given cannot be the correction.
         let free: Vec<&str> = known.iter().copied().filter(|name| object.get(name).is_none()).collect();
         let empty_settings = object.get("settings").filter(|settings| matches!(settings.value.value, Value::Null));
         for entry in object.untaken() {
@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 }
 
-/// The field that is meant: the same letters, one letter away, or its name elsewhere.
+/// Returns the field that is probably meant: the same letters, one letter different, or the name of another tool.
 fn meant<'a>(part: Part, key: &str, free: &[&'a str]) -> Option<&'a str> {
     let letters =
         |text: &str| text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
@@ -107,14 +107,15 @@ fn meant<'a>(part: Part, key: &str, free: &[&'a str]) -> Option<&'a str> {
     })
 }
 
-/// The name that is meant by a longer one with a few wrong letters. Between short names that is chance.
+/// Returns the name that is probably meant by a longer name with a few wrong letters. Similarity of short names is
+/// coincidental.
 fn near<'a>(key: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONG: usize = 6;
     let long = |name: &str| name.chars().count() >= LONG;
     did_you_mean(key, names.into_iter().filter(|name| long(name))).filter(|_| long(key))
 }
 
-/// A switch of another tool that says whether a pipeline runs, or a part of it is used.
+/// Reports a switch of another tool that starts or stops a pipeline, or disables a part of it.
 fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
     let Value::Scalar(scalar) = &entry.value.value else { return None };
     let is_yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
@@ -143,7 +144,7 @@ fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
     })
 }
 
-/// A field by which another tool says where records go. Here that is the order of the file.
+/// Reports a field by which other tools route records. Here, the order in the file determines the route.
 fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
     let letters = entry.key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
     let hint = match (part, letters.as_str()) {
@@ -164,7 +165,7 @@ fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
     Some(Diagnostic::error("config.field_misspelt", message).with_hint(hint))
 }
 
-/// A field behind `settings:` without anything below it: it is indented too little.
+/// Reports a field after an empty `settings:`, which is probably indented too little.
 fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
     let behind = entry.key_span.start > settings.key_span.start;
     (behind && matches!(entry.value.value, Value::Scalar(_))).then(|| {
@@ -177,18 +178,18 @@ fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
     })
 }
 
-/// A field of another part.
+/// Reports a field that belongs to another part.
 fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
     let written = entry.key.as_str();
     let owners = |key: &str| -> Vec<&str> {
         let others = Part::ALL.iter().filter(|other| **other != part && other.fields().contains(&key));
         others.map(|other| other.name()).collect()
     };
-    // Beside `pipelines:`, a block that is misspelt as well is still a block of a pipeline.
+    // A misspelt block at the top level is still a block of a pipeline.
     let is_misspelt = part == Part::Document && owners(written).is_empty();
     let others = || Part::ALL.iter().flat_map(|other| other.fields().iter().copied());
     let elsewhere = match part {
-        // A destination that is to get some of the records.
+        // A destination with a condition is meant to receive only some records.
         Part::Connector => Part::Processor.elsewhere(written),
         Part::Document => Part::Pipeline.elsewhere(written),
         _ => None,

@@ -1,4 +1,4 @@
-//! Versions of the file format and what each of them brought.
+//! Versions of the file format, and the fields that each introduced.
 
 use std::fmt;
 
@@ -18,10 +18,11 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// The newest.
+    /// The newest version.
     const LATEST: Version = Version::V2_2;
 
-    /// Reads the field `version` of a document; says which version stands in where it is not one of ours.
+    /// Reads the field `version` of a document. Returns a substitute if the version is missing or unknown but close to
+    /// a supported one.
     pub(super) fn read(document: &mut Object<'_>, reader: &mut Reader<'_>) -> Result<Version, Reported> {
         let path = Path::root();
         let entry = document.take("version");
@@ -80,12 +81,12 @@ impl Version {
         Ok(stand_in)
     }
 
-    /// Whether pipelines, connectors and processors are maps by id rather than lists.
+    /// Returns `true` if pipelines, connectors and processors are maps by id instead of lists.
     pub(super) fn has_maps(self) -> bool {
         self < Version::V2_0
     }
 
-    /// Warns of a field that only a later version has. It is read nevertheless.
+    /// Warns about a field that only a later version has. The field is read nevertheless.
     pub(super) fn introduced(self, since: Version, entry: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
         if self < since {
             let key = &entry.key;
@@ -101,7 +102,7 @@ impl Version {
         }
     }
 
-    /// Warns that version 1 promises no order of processors.
+    /// Warns that version 1 does not define the order of processors.
     pub(super) fn ordered(self, processors: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
         if self.has_maps() {
             reader.report(
@@ -117,7 +118,7 @@ impl Version {
     }
 }
 
-/// What stands before a byte on its line, if that is nothing but spaces.
+/// Returns the text before a byte on its line if it consists only of spaces.
 fn indentation(source: &str, at: usize) -> Option<&str> {
     let before = source.get(..at)?;
     let line = &before[before.rfind('\n').map_or(0, |newline| newline + 1)..];

@@ -1,8 +1,8 @@
-//! YAML documents as trees that know where each node stands.
+//! YAML documents as trees whose nodes have a place in the file.
 //!
-//! A serde model would lose what the checks need: the source text of scalars (`0123`, `1.50`, `on`), the places of
-//! keys and of *valid* values, and everything behind the first mistake. So the tree is built from the parser's events.
-//! Anchors are shared, merge keys are applied, and work is bounded whatever the text.
+//! A serde model would lose information that the checks need: the source text of scalars (`0123`, `1.50`, `on`), the
+//! places of keys and of *valid* values, and everything after the first error. Therefore the tree is built from parser
+//! events. Anchors are shared, merge keys are applied, and the work is limited for any input.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,43 +14,43 @@ use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, Span as R
 use super::field::quoted;
 use super::syntax;
 
-/// Deepest nesting of lists and maps, aliases included.
+/// Maximum nesting of lists and maps, including aliases.
 const MAX_DEPTH: usize = 64;
 
-/// Most bytes that the aliases of one file may stand for together. A file of ordinary size cannot reach it,
-/// a file that multiplies itself is refused before it costs anything.
+/// Maximum total number of bytes that the aliases of a file expand to. An ordinary file cannot reach it; a file with an
+/// expansion attack is rejected early.
 const MAX_ALIASED_BYTES: usize = 4 << 20;
 
-/// What a node costs beyond its text when it is counted against [`MAX_ALIASED_BYTES`].
+/// Cost of a node in addition to its text, counted towards [`MAX_ALIASED_BYTES`].
 const NODE_BYTES: usize = 16;
 
-/// A node and where it stands.
+/// A node with its place in the file.
 #[derive(Debug)]
 pub struct Node {
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
-    /// What it holds.
+    /// Content of the node.
     pub value: Value,
     bytes: usize,
     depth: usize,
 }
 
-/// What a node holds.
+/// Content of a node.
 #[derive(Debug)]
 pub enum Value {
-    /// Nothing, `~` or `null`.
+    /// Empty, `~` or `null`.
     Null,
-    /// A scalar, not yet typed.
+    /// An untyped scalar.
     Scalar(Scalar),
     /// A list.
     List(Vec<Rc<Node>>),
     /// A map.
     Map(Map),
-    /// Something that has been reported already.
+    /// A node with an error that is already reported.
     Broken,
 }
 
-/// A scalar's text after escapes and line folding.
+/// A scalar, after unescaping and line folding.
 #[derive(Debug)]
 pub struct Scalar {
     /// The text.
@@ -59,7 +59,7 @@ pub struct Scalar {
 }
 
 impl Scalar {
-    /// Whether it stands there without quotes and not as a block, so that it may be a number or a boolean.
+    /// Returns `true` if the scalar is not quoted and not a block, so that it may be a number or a boolean.
     pub fn is_plain(&self) -> bool {
         self.style == ScalarStyle::Plain
     }
@@ -68,11 +68,11 @@ impl Scalar {
 /// A map without duplicate keys.
 #[derive(Debug, Default)]
 pub struct Map {
-    /// In the order of the file.
+    /// Entries in file order.
     pub entries: Vec<Entry>,
-    /// Whether an entry was refused, and reported.
+    /// True if an entry was rejected and reported.
     pub flawed: bool,
-    /// Whether it looks like `{{ ... }}`, a template that is not quoted.
+    /// True if the map looks like `{{ ... }}`, an unquoted template.
     pub like_template: bool,
 }
 
@@ -81,29 +81,29 @@ pub struct Map {
 pub struct Entry {
     /// The key.
     pub key: Str,
-    /// Where the key stands.
+    /// Place of the key.
     pub key_span: Span,
     /// The value.
     pub value: Rc<Node>,
 }
 
 impl Entry {
-    /// Where the value stands; the key where there is nothing to point at.
+    /// Returns the place of the value, or that of the key if the value is empty.
     pub fn value_span(&self) -> Span {
         let span = self.value.span;
         if span.start == span.end { self.key_span } else { span }
     }
 }
 
-/// One document of a file.
+/// A document of a file.
 pub struct Document {
-    /// Its content, where it did parse.
+    /// Content, if the document was parsed.
     pub root: Option<Rc<Node>>,
-    /// Whether errors were found in it.
+    /// True if the document has errors.
     pub flawed: bool,
 }
 
-/// Reads all documents of a file, of any kind: linear in its size, with limits on nesting and aliases.
+/// Parses all documents of a file, without a schema. Linear in its size, with limits on nesting and aliases.
 pub fn parse(file: FileId, text: &str, findings: &mut Diagnostics) -> Vec<Document> {
     let mut options = Options::default();
     options.set_emit_comments(false);
@@ -172,7 +172,7 @@ struct OpenMap {
     flow: bool,
     index: HashMap<Str, Span>,
     key: Option<Key>,
-    /// A dash is missing before an item: the keys that come again are its own.
+    /// True if a dash before a list item is missing. The following duplicate keys belong to that item.
     second_item: bool,
     merged: Vec<Rc<Node>>,
 }
@@ -266,14 +266,14 @@ impl Builder<'_> {
         let empty = span.start == span.end;
         let value = match text {
             "~" | "" | "null" | "Null" | "NULL" if style == ScalarStyle::Plain && !is_text => Value::Null,
-            // An empty plain scalar is reported as `~`.
+            // The parser reports an empty plain scalar as `~`.
             "~" if empty => Value::Scalar(Scalar { text: Str::default(), style }),
             _ => Value::Scalar(Scalar { text: text.into(), style }),
         };
         Node { span: self.trimmed(span), value, bytes: NODE_BYTES + text.len(), depth: 0 }
     }
 
-    /// Without the line breaks that end a block scalar.
+    /// Returns the span without the line breaks at the end of a block scalar.
     fn trimmed(&self, span: Span) -> Span {
         let text = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
         Span { end: span.start + text.trim_end().len() as u32, ..span }
@@ -283,7 +283,7 @@ impl Builder<'_> {
         let start = frame.start;
         match frame.content {
             Content::List(items) => {
-                // A block list ends where the next token starts: behind blank lines and comments.
+                // The parser ends a block list at the next token, after blank lines and comments.
                 let flow = end.end > end.start;
                 let last = items.iter().map(|item| item.span.end).filter(|end| *end > start.start).max();
                 Node {
@@ -330,7 +330,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Tags other than YAML's own have no meaning here. `text` is the scalar that it stands before.
+    /// Warns about tags other than the standard YAML tags, which have no effect. `text` is the scalar after the tag.
     fn check_tag(&self, tag: Option<&Tag>, text: &str, range: Range, findings: &mut Diagnostics) {
         if let Some(tag) = tag.filter(|tag| tag.core_suffix().is_none()) {
             let span = range.tag_span().map_or_else(|| self.span(range), |range| self.span(range));
@@ -347,8 +347,8 @@ impl Builder<'_> {
     }
 }
 
-/// How a value is written here that a tag of other programs fetches from elsewhere, as `!env DATABASE_URL` does. What
-/// may be the value itself is not repeated.
+/// Returns a hint on how to write a value that other programs fetch with a tag, such as `!env DATABASE_URL`. A text
+/// that may be a secret value itself is not repeated.
 fn variable(tag: &str, text: &str) -> Option<String> {
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let name = if !text.is_empty() && text.chars().all(is_name) { text } else { "NAME" };
@@ -377,7 +377,7 @@ impl OpenMap {
                 return Key::Refused;
             }
             Value::Map(_) if self.flow && self.map.entries.is_empty() => {
-                // Reported where the map is used, by its place.
+                // Reported where the map is used, with its path.
                 self.map.like_template = true;
                 self.map.flawed = true;
                 return Key::Refused;
@@ -415,7 +415,7 @@ impl OpenMap {
     }
 }
 
-/// The name with a dash before it that takes the place of two spaces: where, what stands there, and what is to.
+/// Returns the edit that replaces two spaces before a name by a dash: its place, the old text and the new text.
 pub(super) fn with_dash(text: &str, name: Span) -> Option<(Span, String, String)> {
     let start = name.start.checked_sub(2)?;
     let span = Span { start, ..name };
@@ -424,7 +424,7 @@ pub(super) fn with_dash(text: &str, name: Span) -> Option<(Span, String, String)
     Some((span, was.to_owned(), format!("- {rest}")))
 }
 
-/// Adds the entries of a merged map, or of a list of them, that the map does not have.
+/// Adds the missing entries of a merged map, or of a list of maps.
 fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &mut Diagnostics) {
     match &node.value {
         Value::Map(from) => {

@@ -1,4 +1,4 @@
-//! Whether a run moves: told from its counters when somebody asks, without a timer.
+//! Activity of a run, derived from its counters on request, without a timer.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -9,37 +9,37 @@ use super::meter::Meter;
 use super::progress::{PATIENCE, Progress, Role};
 use super::tap::Station;
 
-/// What a run is doing.
+/// Activity of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Connectors and processors are being opened.
     Opening,
-    /// Rows move, or did a moment ago.
+    /// Rows are moving, or moved recently.
     Moving,
-    /// There is nothing to do: everything that was read is settled, and nothing was read for a while.
+    /// There is no work: everything that was read is settled, and nothing was read for some time.
     Idle {
-        /// When rows moved last, or everything was open.
+        /// Time of the last movement of rows, or of the opening.
         since: SystemTime,
     },
-    /// Rows are on their way, and none has moved for longer than the node that holds them is known to take.
+    /// Rows are in flight, and none has moved for longer than the node that holds them is expected to take.
     Stalled {
-        /// Id of the connector or processor that holds them; [`STATE_STORE`] where positions cannot be stored.
+        /// Id of the connector or processor that holds them; [`STATE_STORE`] if positions cannot be stored.
         node: Str,
-        /// The kind of the node; `None` for [`STATE_STORE`].
+        /// Kind of the node; `None` for [`STATE_STORE`].
         station: Option<Station>,
-        /// When rows moved last.
+        /// Time of the last movement of rows.
         since: SystemTime,
     },
 }
 
-/// What [`Activity::Stalled`] names where positions cannot be stored.
+/// Node of [`Activity::Stalled`] if positions cannot be stored.
 pub const STATE_STORE: Str = Str::from_static("state-store");
 
-/// A run in which nothing is on its way counts as idle so long after the last row.
+/// Time after the last movement when a run without rows in flight counts as idle.
 const IDLE: Duration = Duration::from_secs(5);
 
 impl Progress {
-    /// What the run is doing. O(nodes + lanes).
+    /// Returns the activity of the run. O(nodes + lanes).
     pub fn activity(&self) -> Activity {
         let opened = self.opened_at();
         if opened == 0 {
@@ -63,11 +63,11 @@ impl Progress {
         if quiet >= patience { Activity::Stalled { node, station, since } } else { Activity::Moving }
     }
 
-    /// Who holds the rows that are on their way, and how long it may.
+    /// Returns the node that holds the rows in flight, and the time that it is expected to take at most.
     fn holder(&self) -> Option<(Str, Option<Station>, Duration)> {
         let of = |meter: &Meter| (meter.node.clone(), Some(meter.station), meter.patience);
         let holds = |meter: &&Meter| meter.count().held > 0;
-        // Nothing is flushed, stored or acknowledged while this hangs.
+        // Flushing, storing and acknowledging all stop while this hangs.
         let storing = self.storing.load(Ordering::Relaxed);
         if storing > 0
             && self.clock.now().saturating_sub(storing) >= u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX)
@@ -78,8 +78,8 @@ impl Progress {
         if self.letters.count().held > 0 {
             return Some(of(&self.letters));
         }
-        // A step has only rows of a call that is under way: it waits for nobody else. Nor does a destination, except one
-        // that writes whole rows and waits for their other pieces.
+        // A step holds only rows of a running call and does not wait for other nodes. The same holds for a destination,
+        // unless it writes whole rows and waits for their other pieces.
         let of_role = |wanted: fn(Role) -> bool| {
             let stages = self.stages.iter().rev().filter(move |stage| wanted(stage.kind));
             stages.flat_map(|stage| stage.steps.iter().rev()).find(holds)

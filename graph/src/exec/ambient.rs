@@ -1,4 +1,4 @@
-//! The pipeline that a thread works for at the moment: lines of the log that do not name one are about it.
+//! The pipeline that a thread currently works for. Log lines without a pipeline are about it.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ thread_local! {
     static PIPELINE: RefCell<Option<Str>> = const { RefCell::new(None) };
 }
 
-/// The pipeline for which this thread runs a task of the executor, or an operator, now.
+/// Returns the pipeline for which this thread currently runs a task of the executor, or an operator.
 pub fn pipeline() -> Option<Str> {
     PIPELINE.with(|pipeline| pipeline.try_borrow().ok()?.clone())
 }
 
-/// This thread works for a pipeline from here on.
+/// Sets the pipeline that this thread works for.
 pub(super) fn work_for(pipeline: &Str) {
     PIPELINE.set(Some(pipeline.clone()));
 }
 
-/// A task for a pipeline. Two moves of a pointer per poll.
+/// A task of a pipeline. Costs two pointer swaps per poll.
 pub(super) struct Within<F> {
     pipeline: Option<Str>,
     task: Pin<Box<F>>,
@@ -36,7 +36,7 @@ impl<F: Future> Future for Within<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        /// Puts back what was there, also where the task panics.
+        /// Restores the previous pipeline, also if the task panics.
         struct Turn<'a>(&'a mut Option<Str>);
 
         impl Drop for Turn<'_> {

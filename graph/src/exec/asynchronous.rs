@@ -1,4 +1,4 @@
-//! A step that waits for the outside world: several strips in flight, their output in the order of the input.
+//! An asynchronous step: several strips in flight, with output in the order of the input.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS, arrange};
 
-/// Rounds in which an operator may make no progress.
+/// Number of consecutive calls without any verdict after which the run fails.
 const STALLS: u32 = 3;
 
 pub(super) struct Asynchronous {
@@ -31,25 +31,26 @@ pub(super) struct Asynchronous {
     pub(super) operator: Arc<dyn AsyncOperator>,
     /// True if the operator may change records or make several of one.
     pub(super) changes: bool,
-    /// Most strips in flight; more, if it is not 1, as long as all of them together are less than one full strip.
+    /// Maximum number of strips in flight. If it is not 1, more are allowed as long as their total is less than a full
+    /// strip.
     pub(super) in_flight: usize,
     pub(super) tap: Arc<Tap>,
     pub(super) tracer: Option<NodeTracer>,
 }
 
-/// A strip whose call is under way.
+/// A strip whose call is running.
 struct InFlight {
     batch: Batch,
     selected: Vec<usize>,
     condition_failed: Vec<(usize, Fault)>,
     call: Option<Call>,
-    /// Where a row of it is traced.
+    /// Times of the call, if a row of the strip is traced.
     timing: Option<Timing>,
 }
 
-/// When a call was made and answered: by its turn to go on, other strips may have kept it waiting.
+/// Times of the start and the answer of a call. The strip may wait for others before it leaves the stage.
 struct Timing {
-    /// Whether the step has a condition.
+    /// True if the step has a condition.
     conditional: bool,
     from: Instant,
     answered: Arc<OnceLock<Instant>>,
@@ -61,7 +62,7 @@ impl Timing {
     }
 }
 
-/// A call under way; dropping it aborts it. It goes on while the stage waits for room further down.
+/// A running call. It continues while the stage waits for room downstream; dropping it aborts it.
 struct Call(JoinHandle<Result<Vec<Verdict>, Fault>>);
 
 impl Drop for Call {
@@ -113,7 +114,8 @@ impl Asynchronous {
         Ok(())
     }
 
-    /// A source that trickles makes strips of a row: a few of those must not keep all others waiting.
+    /// Returns `true` if another strip can start. A slow source makes strips of one row; a few of those must not block
+    /// all others.
     fn has_room(&self, flying: &VecDeque<InFlight>) -> bool {
         let total = |of: fn(&Batch) -> usize| flying.iter().map(|flown| of(&flown.batch)).sum::<usize>();
         flying.len() < self.in_flight.max(1)
@@ -160,7 +162,7 @@ impl Asynchronous {
         InFlight { batch, selected, condition_failed, call, timing }
     }
 
-    /// Applies the verdicts on a strip: gives what is to be sent on, and what is to be put aside before that.
+    /// Applies the verdicts on a strip. Returns the rows to emit, and the rows to put aside before that.
     fn land(
         &self,
         flown: InFlight,
@@ -191,7 +193,7 @@ impl Asynchronous {
                     batch.weigh();
                 }
             }
-            // The rows fail as they entered: the call had copies of them.
+            // The rows fail with their original content, since the call has copies of them.
             Err(error) => {
                 let what = match error.try_into_panic() {
                     Ok(panic) => format!("the processor panicked: {}", super::chain::text(&*panic)),
@@ -221,13 +223,13 @@ impl Asynchronous {
     }
 }
 
-/// The outcome of the oldest call; `None` when there is none.
+/// Returns the outcome of the oldest call; `None` if there is no call.
 async fn front(flying: &mut VecDeque<InFlight>) -> Option<Result<Result<Vec<Verdict>, Fault>, JoinError>> {
     let next = if mutant!(CallsLandInReverse) { flying.back_mut() } else { flying.front_mut() };
     Some(next?.finished().await)
 }
 
-/// Calls until there is a verdict on every row.
+/// Repeats the call until every row has a verdict.
 async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Result<Vec<Verdict>, Fault> {
     let mut verdicts = Vec::with_capacity(rows.len());
     let mut stalls = 0;

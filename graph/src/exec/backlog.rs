@@ -1,4 +1,4 @@
-//! What sources have not read yet: when they are asked, and what they answered.
+//! Backlogs of sources: when a source is asked, and its answers.
 
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
@@ -11,25 +11,25 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::meter::StageMeters;
 use super::progress::{Progress, Role};
 
-/// Shortest time between two questions.
+/// Minimum time between two questions.
 const EVERY: Duration = Duration::from_secs(1);
-/// Longest time that an answer may take: the source does not read meanwhile.
+/// Maximum time for an answer, during which the source does not read.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The latest answer of a source; `None` = it does not know.
+/// Latest answer of a source; `None` = unknown.
 pub(super) type Answer = Mutex<Option<Backlog>>;
 
 /// The backlog of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceBacklog {
-    /// Id of its connector.
+    /// Id of the connector.
     pub connector: Str,
-    /// The last answer of the source.
+    /// Latest answer of the source.
     pub backlog: Backlog,
 }
 
 impl SourceBacklog {
-    /// Age of the next record to read, at least; zero where nothing waits, `None` where that is unknown.
+    /// Returns the minimum age of the next record to read: zero if the backlog is empty, `None` if unknown.
     pub fn age(&self) -> Option<Duration> {
         match self.backlog.since {
             Some(since) => Some(SystemTime::now().duration_since(since).unwrap_or_default()),
@@ -38,13 +38,13 @@ impl SourceBacklog {
     }
 }
 
-/// When a source is asked.
+/// Schedule for asking a source for its backlog.
 pub(super) struct Questions {
-    /// Elapses when it may be asked again.
+    /// Elapses when the source may be asked again.
     timer: Pin<Box<Sleep>>,
-    /// Whether it knew the answer the last time.
+    /// True if the source knew the answer the last time.
     knows: bool,
-    /// Whether another answer is to be expected although nothing is read: something was left, or was read since.
+    /// True if the answer may change without a read: the backlog was not empty, or records were read since.
     open: bool,
 }
 
@@ -53,17 +53,18 @@ impl Questions {
         Questions { timer: Box::pin(sleep(Duration::ZERO)), knows: false, open: true }
     }
 
-    /// Notes that something was read.
+    /// Notes that records were read.
     pub(super) fn reopen(&mut self) {
         self.open = true;
     }
 
-    /// Whether it may be asked.
+    /// Returns `true` if the source may be asked.
     pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.timer.deadline()
     }
 
-    /// Ends when a read that waits is to be dropped for a question: never where that would wake a source at rest.
+    /// Completes when a waiting read is to be interrupted for a question. Never completes if the question would wake an
+    /// idle source.
     pub(super) async fn beside_read(&mut self) {
         if !self.knows || !self.open {
             std::future::pending::<()>().await;
@@ -71,7 +72,7 @@ impl Questions {
         self.timer.as_mut().await;
     }
 
-    /// Asks, and keeps the answer. One that does not come in time is no answer: the one before it stays.
+    /// Asks the source and stores the answer. If the answer takes too long, the previous one stays.
     pub(super) async fn ask(&mut self, reader: &mut dyn Reader, meters: &StageMeters) {
         if let Ok(answer) = timeout(PATIENCE, reader.backlog()).await {
             self.knows = answer.is_some();
@@ -81,7 +82,7 @@ impl Questions {
         self.timer.as_mut().reset(Instant::now() + EVERY);
     }
 
-    /// Waits for something else than a read, and asks a source that knows meanwhile.
+    /// Waits for `work`, and meanwhile asks a source that can answer.
     pub(super) async fn beside<T>(
         &mut self,
         reader: &mut dyn Reader,
@@ -106,7 +107,7 @@ impl Questions {
         self.ask(reader, meters).await;
     }
 
-    /// Notes that the source said that there is nothing more to read.
+    /// Notes that the source has nothing more to read.
     pub(super) fn caught_up(&mut self, meters: &StageMeters) {
         meters.empty_backlog();
         self.open = false;
@@ -114,7 +115,7 @@ impl Questions {
 }
 
 impl Progress {
-    /// What each source has not read yet, of those that know. In the order of the plan.
+    /// Returns the known backlogs of sources, in plan order.
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let reads = self.stages.iter().filter(|stage| stage.kind == Role::Read);
         let known = reads.filter_map(|stage| {

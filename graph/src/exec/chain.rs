@@ -24,12 +24,12 @@ use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, Lend, Part, Unfolding, arrange};
 use crate::plan::stage::{StepCondition, StepSpec};
 
-/// A chain gives other tasks a turn after so much work.
+/// Maximum working time of a chain before it yields to other tasks.
 const SLICE: Duration = Duration::from_micros(500);
-/// A call that takes longer is worth a line in the log.
+/// Duration from which a call is logged.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// For which rows a step is applied.
+/// Rows that a step is applied to.
 enum Selection {
     All,
     If(Box<dyn Condition>),
@@ -48,23 +48,23 @@ struct Step<O: ?Sized> {
     tracer: Option<NodeTracer>,
 }
 
-/// The steps of a chain. A row that was split goes on in pieces no larger than a strip, each to the end of the chain
-/// before the next one. Where the operator leaves it to the chain to make the pieces, it makes a strip of them when the
-/// one before has left.
+/// The steps of a chain. A row that was split continues in parts no larger than a strip; each part passes the whole
+/// chain before the next one. If the operator leaves the making of pieces to the chain, the chain makes the next strip
+/// after the previous one has left.
 pub(super) struct Steps<O: ?Sized> {
     steps: Vec<Step<O>>,
-    /// Rows on their way, with the step they are to enter; the last ones go on first.
+    /// Parts in flight, with the index of the step that they enter next; the last one continues first.
     waiting: Vec<(usize, Part)>,
     mask: Mask,
-    /// Whether `mask` holds the selection of the step before; otherwise that was all rows.
+    /// True if `mask` holds the selection of the step before; otherwise all rows were selected.
     masked: bool,
     decisions: Vec<(usize, Decision)>,
     condition_failed: Vec<(usize, Fault)>,
-    /// Whether a step that may change records was given some of the strip.
+    /// True if a step that may change records was applied to rows of the strip.
     changed: bool,
-    /// Steps that panicked end the chain only where that is not repaired by building them anew.
+    /// True if the chain can be rebuilt after a panic. Otherwise a second panic ends it.
     repairable: bool,
-    /// Where what the steps do is counted.
+    /// Counters of the steps.
     meters: StageMeters,
 }
 
@@ -101,19 +101,20 @@ impl<O: Operator + ?Sized> Steps<O> {
         }
     }
 
-    /// Whether a step panicked: its state cannot be trusted.
+    /// Returns `true` if a step panicked, so that its state cannot be trusted.
     pub(super) fn panicked(&self) -> bool {
         self.steps.iter().any(|step| step.panicked)
     }
 
-    /// Takes a strip.
+    /// Adds a strip.
     pub(super) fn push(&mut self, batch: Batch) {
         self.changed = false;
         self.waiting.push((0, Part::Rows(batch)));
     }
 
-    /// The next piece that reached the end of the chain; rows that did not are in `left`. An empty piece is a strip
-    /// of which nothing reached it: the caller may let others have a turn. A piece that may have been changed is weighed.
+    /// Returns the next part that reached the end of the chain; rows that did not reach it are in `left`. An empty part
+    /// means that no row of a strip reached the end; the caller may then yield. A part that may have changed is weighed
+    /// again.
     pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
         while let Some((step, part)) = self.waiting.pop() {
             let mut batch = match part {
@@ -133,7 +134,7 @@ impl<O: Operator + ?Sized> Steps<O> {
                     continue;
                 }
                 Err(fault) => {
-                    // Dropped with the chain, when the run knows why.
+                    // It is dropped with the chain, after the run has recorded the fault.
                     self.waiting.push((step, Part::Rows(batch)));
                     return Err(fault);
                 }
@@ -153,7 +154,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         Ok(None)
     }
 
-    /// Makes the next strip of pieces, which are to enter `step`; the others wait below it.
+    /// Makes the next strip of pieces, which enters `step`. The remaining pieces stay in `waiting`, below it.
     fn make(&mut self, step: usize, mut unfolding: Unfolding) -> Batch {
         let batch = unfolding.strip();
         let made_by = step.checked_sub(1).and_then(|at| self.steps.get(at));
@@ -166,7 +167,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         batch
     }
 
-    /// Has what a step made wait for `step`, the first part on top.
+    /// Adds the output of a step to `waiting` for `step`, the first part on top.
     fn put_off(&mut self, step: usize, parts: Vec<Part>) {
         for part in parts.into_iter().rev() {
             match part {
@@ -180,7 +181,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         }
     }
 
-    /// Runs one step on a batch. Where pieces of rows are yet to be made, the batch is taken apart.
+    /// Runs one step on a batch. Returns the batch in parts if pieces of rows are to be made later.
     fn step(
         &mut self,
         at: usize,
@@ -227,7 +228,8 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
             match decision {
                 Decision::Fail(fault) => *fault = fault.clone().at(&step.node),
-                // A mask is carried to the whole strip at once. The compiler shares none with a step that multiplies.
+                // A mask is carried over to the whole strip at once. The compiler shares no mask after a step that
+                // multiplies rows.
                 Decision::Pieces(_) => unfolds = !shared,
                 Decision::Keep | Decision::Split(_) | Decision::Filter => {}
             }
@@ -271,7 +273,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         Ok(None)
     }
 
-    /// Closes the operators. What cannot be released is logged.
+    /// Closes the operators. Failures are logged.
     pub(super) fn close(&mut self, context: &Context) {
         for step in &mut self.steps {
             let closed = catch_unwind(AssertUnwindSafe(|| step.operator.close()));
@@ -284,9 +286,9 @@ impl<O: Operator + ?Sized> Steps<O> {
     }
 }
 
-/// Has a step process the selected rows. Where it panics at a row, that row fails, what was done before stays done,
-/// and the rows after it are processed by another call, unless the operator is to be built anew: then they fail too.
-/// Where it is not known at which row, all rows of the call fail.
+/// Processes the selected rows with a step. If the step panics at a known row, that row fails, earlier rows keep their
+/// results, and another call processes the rows after it; if the operator is to be rebuilt, these rows fail too. If the
+/// row is unknown, all rows of the call fail.
 fn call<O: Operator + ?Sized>(
     step: &mut Step<O>,
     batch: &mut Batch,
@@ -340,7 +342,7 @@ fn multiplied(records: usize) -> Fault {
     Fault::record("needs_arch_v2", text)
 }
 
-/// The selection of the rows that stay, after decisions on them.
+/// Computes the selection of the remaining rows after decisions on them.
 fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
     let mut counts = vec![1usize; before.len()];
     for (row, decision) in decisions {
@@ -361,7 +363,7 @@ fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
     }
 }
 
-/// Selects rows of a batch. Where the condition panics, all rows fail.
+/// Selects rows of a batch. If the condition panics, all rows fail.
 pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
     let selected = catch_unwind(AssertUnwindSafe(|| condition.select(batch.records(), mask, failed)));
     if let Err(panic) = selected {
@@ -372,7 +374,7 @@ pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Ma
     }
 }
 
-/// What a task said when it panicked, without the number of the task, which differs from run to run.
+/// Returns the panic message of a task, without the task number, which differs between runs.
 pub(super) fn said(error: JoinError) -> String {
     match error.try_into_panic() {
         Ok(panic) => text(&*panic).to_owned(),
@@ -380,7 +382,7 @@ pub(super) fn said(error: JoinError) -> String {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -1,4 +1,4 @@
-//! What all tasks of a run share: lanes, signals, the first fault, and the one place where tasks are spawned.
+//! State shared by all tasks of a run: lanes, signals, the first fault, and the only place where tasks are spawned.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,14 +24,14 @@ use super::{RunOptions, Services};
 use crate::batch::Alarm;
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
 
-/// Why a stage ended before its input did.
+/// Reason why a stage ended before its input.
 #[derive(Debug)]
 pub(super) enum Interrupt {
-    /// It failed.
+    /// The stage failed.
     Fault(Fault),
-    /// The stage it feeds is gone.
+    /// The next stage has ended.
     Gone,
-    /// The run is being stopped and its budget is used up.
+    /// The run is stopping and its time limit has passed.
     GaveUp,
 }
 
@@ -41,7 +41,7 @@ impl From<Fault> for Interrupt {
     }
 }
 
-/// When a stop was asked for, and how long it may take.
+/// A request to stop, with its time and time limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StopOrder {
     pub(super) since: Instant,
@@ -49,7 +49,7 @@ pub(super) struct StopOrder {
 }
 
 impl StopOrder {
-    /// When a share of the budget is used up.
+    /// Returns the time at which this percentage of the budget is used up.
     pub(super) fn at(&self, percent: u32) -> Option<Instant> {
         Some(self.since + self.budget? * percent / 100)
     }
@@ -62,21 +62,21 @@ pub(super) struct Context {
     pub(super) options: RunOptions,
     pub(super) progress: Arc<Progress>,
     pub(super) lanes: Lanes,
-    /// What the transactional destinations have.
+    /// Marks confirmed by transactional destinations.
     pub(super) confirmed: Confirmed,
     pub(super) alarm: Arc<Alarm>,
     pub(super) traces: Option<Arc<Traces>>,
     /// Sources stop reading.
     pub(super) stopping: Signal,
-    /// Failed writes are not repeated any more.
+    /// Failed writes are not retried.
     pub(super) retries_over: Signal,
-    /// Stages give up what they have.
+    /// Stages give up the rows they hold.
     pub(super) writes_over: Signal,
-    /// Every stage has ended: what is settled now is all there will be.
+    /// Every stage has ended, so no more rows will be settled.
     pub(super) drained: Signal,
-    /// The run has failed or was killed: every task ends where it stands.
+    /// The run has failed or was killed; every task ends immediately.
     pub(super) halt: Signal,
-    /// As `halt`, and not even a commit under way is waited for.
+    /// Like `halt`, and the run does not even wait for a running commit.
     pub(super) killed: Signal,
     stop: watch::Sender<Option<StopOrder>>,
     fault: Mutex<Option<Fault>>,
@@ -88,7 +88,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Faults that are the consequence of another one, which may be noticed later.
+/// Returns `true` for faults that are the consequence of another fault, which may be noticed later.
 fn is_secondary(fault: &Fault) -> bool {
     matches!(fault.code(), "lost" | "downstream_gone")
 }
@@ -125,7 +125,7 @@ impl Context {
         }
     }
 
-    /// What an operator, source or destination may reach.
+    /// Returns the services for an operator, source or destination.
     pub(super) fn host(&self, node: &Str) -> Host {
         Host {
             pipeline: self.pipeline.clone(),
@@ -137,7 +137,7 @@ impl Context {
         }
     }
 
-    /// Counts a thread among the tasks that `join` waits for.
+    /// Registers a thread among the tasks that `join` waits for.
     pub(super) fn alive(&self) -> Alive {
         Live::enter(&self.live)
     }
@@ -156,12 +156,12 @@ impl Context {
         })
     }
 
-    /// Waits until no task and no thread is left.
+    /// Waits until all tasks and threads have ended.
     pub(super) async fn all_ended(&self) {
         self.live.all_ended().await;
     }
 
-    /// Spawns a stage. When it ends other than by the end of its input, the run is told.
+    /// Spawns a stage. If it ends before its input, the run is informed.
     pub(super) fn spawn_stage(self: &Arc<Self>, Stage { name, idle, task }: Stage) -> JoinHandle<()> {
         let context = self.clone();
         self.spawn(async move {
@@ -182,8 +182,7 @@ impl Context {
         })
     }
 
-    /// Ends the run with a fault, unless it has one already. Of a run that was killed parts are missed by others: that
-    /// is no fault.
+    /// Ends the run with a fault, unless it already has one. After a kill, faults caused by missing parts are ignored.
     pub(super) fn fail(&self, fault: Fault) {
         if self.killed.is_set() && is_secondary(&fault) {
             return;
@@ -197,7 +196,7 @@ impl Context {
         self.halt.set();
     }
 
-    /// The fault that ended the run, with secrets masked.
+    /// Returns the fault that ended the run, with secrets masked.
     pub(super) fn fault(&self) -> Option<Fault> {
         let fault = locked(&self.fault).clone()?;
         let message = fault.message();
@@ -212,19 +211,19 @@ impl Context {
         })
     }
 
-    /// The text with every secret replaced.
+    /// Returns the text with every secret masked.
     pub(super) fn mask(&self, text: &str) -> String {
         mask(text, &self.options.mask)
     }
 
-    /// Drops everything where it stands.
+    /// Drops everything immediately.
     pub(super) fn kill(&self) {
         self.alarm.disarm();
         self.killed.set();
         self.halt.set();
     }
 
-    /// Stops reading; of two orders the one that ends earlier counts.
+    /// Stops reading. If there are two orders, the one that ends earlier applies.
     pub(super) fn order_stop(&self, budget: Option<Duration>) {
         let order = StopOrder { since: Instant::now(), budget };
         self.stop.send_if_modified(|current| match current {
@@ -242,38 +241,38 @@ impl Context {
         self.stop.subscribe()
     }
 
-    /// A line in the log about something that does not end the run, with secrets masked.
+    /// Logs a warning about a fault that does not end the run, with secrets masked.
     pub(super) fn warn(&self, node: &Str, what: &str, fault: &Fault) {
         tracing::warn!(pipeline = %self.pipeline, %node, fault = self.mask(&fault.message()), "{what}");
     }
 
-    /// As [`Context::warn`], for what is tried again.
+    /// Logs a fault that is retried, at debug level.
     pub(super) fn note(&self, what: &str, fault: &Fault) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             tracing::debug!(pipeline = %self.pipeline, fault = self.mask(&fault.to_string()), "{what}");
         }
     }
 
-    /// As [`Context::note`], for what has been tried for a while.
+    /// Logs a fault that has been retried for some time, as a warning.
     pub(super) fn complain(&self, what: &str, fault: &Fault) {
         tracing::warn!(pipeline = %self.pipeline, error = self.mask(&fault.to_string()), "{what}");
     }
 
-    /// Whether the ledgers and the store can be trusted although the run has failed: then what is settled may still
-    /// be stored, so that less is repeated.
+    /// Returns `true` if the ledgers and the store can be trusted although the run has failed. Then settled rows may
+    /// still be stored, so that fewer rows are repeated.
     pub(super) fn may_still_commit(&self) -> bool {
         let unsound = ["lost", "credit_overdrawn", "not_conserved", "engine_panicked"];
         let fault = locked(&self.fault);
         !self.killed.is_set() && fault.as_ref().is_some_and(|fault| !unsound.contains(&fault.code()))
     }
 
-    /// The run gives up: lineages may be dropped from now on, their rows are replayed.
+    /// Gives up: lineages may be dropped from here on, and their rows are replayed.
     pub(super) fn give_up(&self, signal: &Signal) {
         self.alarm.disarm();
         signal.set();
     }
 
-    /// Notes that something did not get done in time.
+    /// Notes that a stage did not finish in time.
     pub(super) fn leave(&self, name: &Str) {
         self.alarm.disarm();
         let mut left = locked(&self.left);
@@ -282,13 +281,14 @@ impl Context {
         }
     }
 
-    /// What did not get done in time.
+    /// Returns the stages that did not finish in time.
     pub(super) fn left(&self) -> Vec<Str> {
         locked(&self.left).clone()
     }
 }
 
-/// A transient fault that outlived its retries while the run was being stopped: rows are left, nothing is broken.
+/// Returns `true` for a transient fault that outlasted its retries during a stop: rows are left over, but nothing is
+/// broken.
 pub(super) fn is_left_over(fault: &Fault) -> bool {
     fault.class() == FaultClass::Transient
 }

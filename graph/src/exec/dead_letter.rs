@@ -1,4 +1,4 @@
-//! The dead-letter queue: how many failures are too many, and the letters.
+//! The dead-letter queue: the failure threshold and the dead letters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,28 +28,28 @@ use crate::ack::LaneIndex;
 use crate::batch::{Batch, Failed};
 use crate::plan::stage::{DeadLetterSpec, StagePlan};
 
-/// The latest failures of a lane. Which rows are the latest goes by their number in the lane, not by when they
-/// failed or were delivered: the same rows fail the same way in every run. O(threshold) memory, nothing per success.
+/// The latest failures of a lane. The order is that of row numbers in the lane, not of the times of failure or
+/// delivery, so that the same rows fail the same way in every run. O(threshold) memory; successes use none.
 #[derive(Default)]
 struct Window {
-    /// Which lane it is of, see [`Origin::opened`].
+    /// Identifies the lane, see [`Origin::opened`].
     opened: u64,
     latest: u64,
-    /// Failed copies by row, and their sum.
+    /// Number of failed copies by row, and their sum.
     failures: BTreeMap<u64, u64>,
     failed: u64,
-    /// How often a row failed under the same name: tells apart pieces that nothing else tells apart.
+    /// Number of failures of a row under the same name, to distinguish pieces that are otherwise indistinguishable.
     ordinals: HashMap<Str, (u64, u32)>,
-    /// Number of names at which those of old rows are forgotten.
+    /// Number of names at which those of old rows are removed.
     most_names: usize,
-    /// Names looked at to forget old ones, over all failures.
+    /// Total number of names visited when removing old ones.
     #[cfg(test)]
     visited: usize,
 }
 
 impl Window {
-    /// Notes that a copy of a row failed; says whether there are too many among the latest `size` rows now.
-    /// O(log threshold), amortized.
+    /// Notes the failure of a copy of a row. Returns `true` if more than `threshold` of the latest `size` rows have
+    /// failed. O(log threshold), amortized.
     fn exceeded(&mut self, row: u64, size: u64, threshold: u64) -> bool {
         if size == 0 {
             return false;
@@ -65,8 +65,9 @@ impl Window {
         self.failed > threshold + u64::from(mutant!(ThresholdOffByOne))
     }
 
-    /// How often this name was asked for before. Names of rows that left the replay window are forgotten, when there are
-    /// twice as many as were left the last time: O(1) amortized, however many copies of one row fail.
+    /// Returns the number of earlier calls with this name. Names of rows outside of the replay window are removed
+    /// whenever the number of names has doubled since the last removal: O(1) amortized, however many copies of one row
+    /// fail.
     fn ordinal(&mut self, name: &Str, seq: u64, replay_rows: usize) -> u32 {
         if self.ordinals.len() >= self.most_names.max(2 * replay_rows.max(1024)) {
             #[cfg(test)]
@@ -85,23 +86,23 @@ impl Window {
 /// Rows that failed together.
 struct Part {
     batch: Batch,
-    /// Spans of traced rows by index, and when writing began.
+    /// Indices of traced rows with their spans, and the start time of writing.
     spans: Option<(Vec<(usize, SpanContext)>, Instant)>,
-    /// Index of the letter of the first row.
+    /// Index of the dead letter of the first row.
     first: usize,
 }
 
-/// Where letters go.
+/// Target of dead letters.
 pub(super) enum Outlet {
-    /// To a destination, as records.
+    /// A destination, which gets dead letters as records.
     Destination(Delivery),
-    /// To the state store.
+    /// The state store.
     Store(LetterBounds),
-    /// Nowhere: the log names them, and that is all.
+    /// The log only; dead letters are not stored.
     Log,
 }
 
-/// A failure of the dead-letter queue is fatal: the rows are neither delivered nor kept.
+/// Returns the fault for a failed dead-letter queue. It is fatal, since the rows are neither delivered nor stored.
 fn failed(node: &Str, fault: &Fault) -> Fault {
     let what = format!("the dead-letter queue failed: {}", fault.message());
     Fault::fatal("dead_letter_failed", what).at(node)
@@ -118,7 +119,8 @@ pub(super) struct DeadLetters {
     failures: Failures,
     tap: Arc<Tap>,
     tracer: Option<NodeTracer>,
-    /// By lane: a partition that comes back has its rows read again in another one, with the same names.
+    /// Windows by lane. After a partition is lost and assigned again, its rows are read in another lane, with the same
+    /// names.
     windows: BTreeMap<LaneIndex, Window>,
 }
 
@@ -149,7 +151,7 @@ impl DeadLetters {
         &self.context
     }
 
-    /// Writes letters until the last stage has ended. Letters that wait are written together.
+    /// Writes dead letters until the last stage has ended. Waiting dead letters are written together.
     pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>, idle: Idle) -> Result<(), Interrupt> {
         let ended = self.write_all(&mut failures, &idle).await;
         self.failures.count(&self.context, true);
@@ -191,14 +193,14 @@ impl DeadLetters {
         }
     }
 
-    /// Writes the letters of rows that failed, and settles the rows. Where one is one too many, or does not fit into the
-    /// queue, those before it are written and settled all the same.
+    /// Writes the dead letters of failed rows and settles the rows. If one exceeds the threshold or does not fit into
+    /// the queue, the ones before it are still written and settled.
     async fn write(&mut self, failed: Vec<Failed>) -> Result<(), Interrupt> {
         let mut letters = Vec::new();
         let mut parts = Vec::with_capacity(failed.len());
         let mut too_many = None;
-        // Rows behind the one that is one too many are held until the fault is told: a lineage that is dropped before is
-        // taken for lost.
+        // Rows after the one that exceeds the threshold are held until the fault is recorded. If their lineage were
+        // dropped earlier, the rows would count as lost.
         let mut failed = failed.into_iter();
         for failed in failed.by_ref() {
             let (part, stop) = self.letters(failed, &mut letters);
@@ -246,7 +248,7 @@ impl DeadLetters {
         }
     }
 
-    /// Adds the letters of rows that failed to `letters`, up to the one that is one too many.
+    /// Adds the dead letters of failed rows to `letters`, up to the row that exceeds the threshold.
     fn letters(&mut self, failed: Failed, letters: &mut Vec<Letter>) -> (Part, Option<Fault>) {
         let Failed { batch, faults } = failed;
         let origins = self.context().lanes.origins(batch.lineage());
@@ -269,7 +271,7 @@ impl DeadLetters {
         (Part { batch, spans, first }, too_many)
     }
 
-    /// The queue takes no further letter: the rows stay unsettled, so that they are read again when there is room.
+    /// Returns the fault for a full queue. The rows stay unsettled, so that they are read again when there is room.
     fn full(&self, FullQueue { bound, count, bytes }: FullQueue, failure: Option<&str>) -> Fault {
         let pipeline = &self.context.pipeline;
         let letters = format!("{count} {}", plural(count, "letter"));
@@ -291,7 +293,7 @@ impl DeadLetters {
         let pipeline = &self.context.pipeline;
         let delivery = match &mut self.outlet {
             Outlet::Store(bounds) => {
-                // A store that is away is waited for, as it is for marks: the pipeline recovers.
+                // If the store is unavailable, the fault is transient, as for marks: the pipeline recovers.
                 let kept = self.context.services.store.keep_letters(pipeline, letters.to_vec(), bounds).await;
                 return kept.map_err(|error| store_fault(error).at(&self.node).into());
             }
@@ -320,7 +322,7 @@ impl DeadLetters {
         Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() })
     }
 
-    /// The window of a lane. The index of a lane that is gone is given to another one, which begins with nothing.
+    /// Returns the window of a lane. If the index is reused for another lane, its window starts empty.
     fn window(&mut self, origin: &Origin) -> &mut Window {
         let window = self.windows.entry(origin.lane).or_default();
         if window.opened != origin.opened {
@@ -329,7 +331,7 @@ impl DeadLetters {
         window
     }
 
-    /// Counts a failure in the window of its lane.
+    /// Counts a failure in the window of its lane. Returns the fault that stops the run if the threshold is exceeded.
     fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
         let (size, threshold) = (self.window_size, self.threshold);
         let window = self.window(origin);
@@ -351,8 +353,8 @@ impl DeadLetters {
         Err(fault.node().map_or(stop.clone(), |node| stop.at(node)))
     }
 
-    /// The record as it entered the step that failed, and why it failed. Its name is that of the copy, so that a replay
-    /// overwrites the letter instead of doubling it.
+    /// Returns the dead letter of a record as it entered the failed step, with the reason. Its name identifies the
+    /// copy, so that a repeated failure overwrites the dead letter instead of duplicating it.
     fn letter(&mut self, record: &Record, origin: &Origin, fault: &Fault) -> Letter {
         let node = fault.node().cloned().unwrap_or_default();
         let path =

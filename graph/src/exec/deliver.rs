@@ -1,4 +1,4 @@
-//! One delivery: rows through a writer, repeated where that is allowed, and halved around a record that fails it.
+//! Delivery of rows through a writer, with retries where allowed, and bisection around a record that fails the write.
 
 mod transaction;
 
@@ -15,17 +15,17 @@ use super::context::Context;
 
 pub(super) use transaction::{Known, Transacted};
 
-/// Waits between attempts: 100 ms doubling to 5 s, about 11 s in all. After that the pipeline recovers.
+/// Waits between attempts: 100 ms, doubling to 5 s, about 11 s in total. After that the pipeline recovers.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const ATTEMPTS: u32 = 8;
-/// Failures in a row after which the user is told, 0.7 s after the first: it is more than a hiccup.
+/// Number of consecutive failures after which a warning is logged, 0.7 s after the first.
 const WARNED_AT: u32 = 4;
 
-/// How often in a row something may fail before it is given up.
+/// Counts consecutive failures and waits between attempts.
 pub(super) struct Backoff {
     failures: u32,
-    /// The stage that it is about; `None` = the dead-letter queue.
+    /// The stage of the failures; `None` = the dead-letter queue.
     stage: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Backoff {
     /// Waits before the next attempt.
     ///
     /// # Errors
-    /// The fault, when there were enough attempts; `GaveUp` when the run is being stopped and has no time for more.
+    /// The fault, if there were enough attempts; `GaveUp` if the run is stopping and there is no time for more.
     pub(super) async fn wait(&mut self, context: &Context, fault: Fault) -> Result<(), Interrupt> {
         self.failures += 1;
         context.progress.note_fault(self.stage, &fault);
@@ -60,33 +60,33 @@ impl Backoff {
     }
 }
 
-/// A writer with the rules of its destination.
+/// A writer with the policy of its destination.
 pub(super) struct Delivery {
     pub(super) context: Arc<Context>,
-    /// The stage that writes; `None` = the dead-letter queue.
+    /// The writing stage; `None` = the dead-letter queue.
     pub(super) stage: Option<usize>,
     pub(super) writer: Box<dyn Writer>,
     pub(super) retry: Retry,
-    /// What is known of the marks of a transactional destination.
+    /// Known marks of a transactional destination.
     pub(super) known: Known,
 }
 
-/// What became of rows.
+/// Outcome of writing rows.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The same of all.
+    /// The same for all rows.
     All(Delivered),
-    /// By index; as many as there were rows.
+    /// By index; one per row.
     Each(Vec<Result<Delivered, Fault>>),
 }
 
 impl Delivery {
-    /// Writes rows in order and says what became of each. Transient failures were retried, and are not among the
-    /// verdicts.
+    /// Writes rows in order and returns the outcome of each. Transient failures are retried and do not appear in the
+    /// outcome.
     pub(super) async fn write(&mut self, rows: &[Record]) -> Result<Outcome, Interrupt> {
         let mut backoff = Backoff::new(self.stage);
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
-        // Ranges still to be written, the next one last.
+        // Ranges that are not written yet, the next one last.
         let all = 0..rows.len();
         let mut todo: Vec<Range<usize>> = Vec::from([all]);
         while let Some(range) = todo.pop() {
@@ -103,7 +103,7 @@ impl Delivery {
                     for (row, fault) in checked(refused, range.len())? {
                         verdicts[range.start + row] = Some(Err(fault));
                     }
-                    // The others are written as before, each stretch of them in one call.
+                    // The other rows are written again, each contiguous range in one call.
                     let mut rest: Vec<Range<usize>> = Vec::new();
                     for row in range.filter(|row| verdicts[*row].is_none()) {
                         match rest.last_mut().filter(|stretch| stretch.end == row) {
@@ -177,7 +177,8 @@ impl Delivery {
     }
 }
 
-/// Refusals of a call, if they are of rows of it, at least one, each once, and of the rows themselves; in their order.
+/// Checks the rejections of a call: at least one, each of a row of the call, each row once, and each caused by the
+/// record. Returns them in row order.
 fn checked(mut refused: Vec<(usize, Fault)>, rows: usize) -> Result<Vec<(usize, Fault)>, Fault> {
     if let Some((_, fault)) = refused.iter().find(|(_, fault)| fault.class() != FaultClass::Record) {
         return Err(fault.clone());

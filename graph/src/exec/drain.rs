@@ -1,5 +1,5 @@
-//! The way back: destinations are flushed, the settled prefix of every lane is stored in one commit, and then
-//! acknowledged to its source. In this order, and never twice at a time.
+//! The return path: flushes destinations, stores the settled prefix of every lane in one commit, and then acknowledges
+//! it to the sources. Always in this order, and never two at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,15 @@ use super::lanes::{Due, Settled};
 use super::meter::StageMeters;
 use super::write::gate::FlushGate;
 
-/// How long a settled row waits for others, so that they are stored together.
+/// Time that a settled row waits for other rows to be stored with it.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How long a commit waits for a destination to flush. What it makes durable later is in the next one.
+/// Maximum time that a commit waits for a destination to flush. Rows that become durable later are part of the next
+/// commit.
 const FLUSH: Duration = Duration::from_millis(250);
 /// Attempts of an acknowledgement, with waits of 10 ms doubling to 500 ms.
 const ACK_ATTEMPTS: u32 = 12;
 
-/// Who is told of stored positions, for one source.
+/// Acknowledger of a source.
 pub(super) struct Acknowledging {
     pub(super) connector: Str,
     pub(super) acker: Box<dyn Acker>,
@@ -39,7 +40,7 @@ pub(super) struct Drain {
     pub(super) gates: Vec<Arc<FlushGate>>,
 }
 
-/// What a failure of the store means for the run.
+/// Converts a failure of the store to a fault of the run.
 pub(super) fn store_fault(error: StoreError) -> Fault {
     match error {
         StoreError::Fenced { .. } => Fault::fatal("fenced", error),
@@ -50,7 +51,7 @@ pub(super) fn store_fault(error: StoreError) -> Fault {
 }
 
 impl Drain {
-    /// Commits and acknowledges until everything has drained or the run has failed.
+    /// Commits and acknowledges until the run has drained or failed.
     pub(super) async fn run(mut self) {
         let result = self.commit_until_drained().await;
         if let Err(fault) = result {
@@ -92,13 +93,13 @@ impl Drain {
         if mutant!(NoLastCommit) {
             return Ok(());
         }
-        // Every writer has flushed and ended: one commit takes all that is settled.
+        // Every writer has flushed and ended, so one commit includes all settled rows.
         context.lanes.begin_commit();
         self.commit().await
     }
 
-    /// The run has failed. What was settled before is stored all the same: the next run repeats so much less. A stage
-    /// drops what it holds before it says why it failed, so the fault is known when all have ended.
+    /// Stores the settled rows of a failed run, so that the next run repeats fewer rows. A stage drops its rows before
+    /// it reports its fault, so the fault is known only when all stages have ended.
     async fn last_commit(&mut self) -> Result<(), Fault> {
         self.context.drained.wait().await;
         if self.context.may_still_commit() { self.commit().await } else { Ok(()) }
@@ -118,7 +119,7 @@ impl Drain {
         progress.set_storing(true);
         self.store_and_tell(settled).await?;
         progress.set_storing(false);
-        // First: afterwards a lane may be replaced, and its place taken.
+        // Must come before `told`, after which a lane may be replaced and its index reused.
         if let Some(traces) = &self.context.traces {
             lanes.iter().zip(below).for_each(|(lane, below)| traces.acknowledged(*lane, below));
         }
@@ -145,7 +146,7 @@ impl Drain {
         self.acknowledge(settled).await
     }
 
-    /// Tells every source what is stored: sources at the same time, the lanes of one source one after the other.
+    /// Acknowledges stored positions to every source. Sources run concurrently, the lanes of one source sequentially.
     async fn acknowledge(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
         let mut per_source: Vec<Vec<(Partition, Vec<Position>)>> = self.sources.iter().map(|_| Vec::new()).collect();
         for lane in settled {
@@ -165,7 +166,7 @@ impl Drain {
     }
 }
 
-/// Waits for the first settled row, then for others to join it.
+/// Waits for the first settled row, and then for others to join it.
 async fn wait_until_due(context: &Context, earliest: Instant) {
     let lanes = &context.lanes;
     let mut due = lanes.due(Due::Never).await;
@@ -187,14 +188,14 @@ async fn wait_until_due(context: &Context, earliest: Instant) {
     }
 }
 
-/// Has every destination flush that has something to flush.
+/// Flushes every destination that has rows to flush.
 async fn flush(gates: &[Arc<FlushGate>]) {
     if mutant!(CommitWithoutFlush) {
         return;
     }
     let asked: Vec<&Arc<FlushGate>> = gates.iter().filter(|gate| gate.request()).collect();
     if !asked.is_empty() {
-        // A destination that takes longer does not hold up the others.
+        // A slower destination does not delay the others.
         let _ = timeout(FLUSH, join_all(asked.into_iter().map(|gate| gate.finished()))).await;
     }
 }
@@ -217,7 +218,8 @@ impl Acknowledging {
                     context.note("the source could not be told, will try again", &fault);
                     tokio::select! {
                         () = sleep(wait) => {}
-                        // It is stored, and the source sees that on the next start. Nothing after it is acknowledged.
+                        // The position is stored, and the source reads it on the next start. Nothing after it is
+                        // acknowledged.
                         () = context.halt.wait() => return Err(fault),
                     }
                 }

@@ -1,5 +1,5 @@
-//! What the log says of records that fail: the first of each kind in full, then once a minute how many more there were.
-//! Never what is in them: where a record is found is enough to look, and logs are read by many.
+//! Log lines about failed records: the first failure of each kind in full, then once a minute the number of further
+//! ones. The lines name the place of a record but not its content, because logs have many readers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::lanes::Origin;
 use crate::plan::Located;
 use crate::plan::stage::{StageKind, StagePlan};
 
-/// How often failures of one kind are counted in the log.
+/// Interval of the log lines that count failures of one kind.
 const EVERY: Duration = Duration::from_secs(60);
-/// Most characters of a key or a position.
+/// Maximum number of characters of a key or position.
 const MOST: usize = 120;
 
-/// A line of the log at a level that is known only at run time.
+/// Writes a log line at a level that is known only at run time.
 macro_rules! line {
     ($level:expr, $($fields:tt)*) => {
         match $level {
@@ -41,22 +41,22 @@ pub(super) struct Failures {
     level: LogLevel,
     message: Str,
     located: Option<Arc<Located>>,
-    /// By connector: they know what their positions mean.
+    /// Sources by connector, to explain their positions.
     sources: HashMap<Str, Arc<dyn Source>>,
-    /// By the step and the stable code of the failure: no more than the plan and its plugins have.
+    /// Kinds of failure by step and stable code. Bounded by the plan and its plugins.
     kinds: HashMap<(Str, &'static str), Kind>,
 }
 
-/// Failures of one kind since the log had a line about them.
+/// Failures of one kind since the last log line about them.
 struct Kind {
-    /// When it is counted.
+    /// Time of the next count.
     due: Instant,
     more: u64,
-    /// The latest of them.
+    /// The latest failure.
     latest: Option<Line>,
 }
 
-/// What is said of a failure.
+/// Content of a log line about a failure.
 struct Line {
     source: Str,
     position: String,
@@ -65,7 +65,8 @@ struct Line {
 }
 
 impl Failures {
-    /// The log of failures for a run of this plan. `level` and `message`: of the first line of each kind.
+    /// Creates the log of failures for a run of this plan. `level` and `message` are those of the first line of each
+    /// kind.
     pub(super) fn new(plan: &StagePlan, level: LogLevel, message: Str) -> Self {
         let sources = plan.stages.iter().filter_map(|stage| match &stage.kind {
             StageKind::Read(read) => Some((read.connector.clone(), read.source.clone())),
@@ -74,7 +75,7 @@ impl Failures {
         Failures { level, message, located: plan.located.clone(), sources: sources.collect(), kinds: HashMap::new() }
     }
 
-    /// A failure in words, with the place of the template or condition that failed.
+    /// Describes a failure, with the place of the template or condition that failed.
     pub(super) fn said(&self, fault: &Fault) -> String {
         let message = fault.message();
         match self.located.as_ref().and_then(|located| located.of(fault)) {
@@ -83,7 +84,7 @@ impl Failures {
         }
     }
 
-    /// Notes that a record failed: a line in the log where it is the first of its kind.
+    /// Notes a failure, and logs it if it is the first of its kind.
     pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &Origin, fault: &Fault) {
         let step = fault.node().cloned().unwrap_or_default();
         let line = self.line(context, record, origin, fault);
@@ -101,12 +102,12 @@ impl Failures {
         self.kinds.insert((step, fault.code()), kind);
     }
 
-    /// When a count is due next; `None` = nothing is to be counted.
+    /// Returns the time of the next count; `None` if there is nothing to count.
     pub(super) fn due(&self) -> Option<Instant> {
         self.kinds.values().filter(|kind| kind.more > 0).map(|kind| kind.due).min()
     }
 
-    /// Writes the counts that are due: all of them at the end of the run.
+    /// Logs the counts that are due, or all of them at the end of the run.
     pub(super) fn count(&mut self, context: &Context, at_end: bool) {
         let now = Instant::now();
         for ((step, code), kind) in self.kinds.iter_mut().filter(|(_, kind)| at_end || kind.due <= now) {
@@ -134,7 +135,8 @@ impl Failures {
     }
 }
 
-/// A position that its source does not explain: where it is text, and which record of its partition it is.
+/// Describes a position that its source does not explain: its text, if it is text, and the number of the record in its
+/// partition.
 fn readable(position: &Position, origin: &Origin) -> String {
     let partition = match &*origin.id.partition.0 {
         "" => String::new(),

@@ -1,4 +1,5 @@
-//! The way out of a stage: strips to its successors, filtered rows to the ledger, failed rows to the dead letters.
+//! The output of a stage: strips go to its successors, filtered rows to the ledger, failed rows to the dead-letter
+//! queue.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::trace::NodeTracer;
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
 
-/// The outputs of one stage.
+/// The outputs of a stage.
 #[derive(Clone)]
 pub(super) struct Output {
     pub(super) context: Arc<Context>,
@@ -30,42 +31,42 @@ impl Output {
         Output { context: context.clone(), stage, next, dead }
     }
 
-    /// The same for a worker of the stage: it lends and counts, but sends nothing on.
+    /// Returns the outputs for a worker of the stage, which lends and counts, but does not emit.
     pub(super) fn for_worker(&self) -> Self {
         Output { next: Vec::new(), ..self.clone() }
     }
 
-    /// Where the stage is measured.
+    /// Returns the meters of the stage.
     pub(super) fn meters(&self) -> StageMeters {
         StageMeters::new(self.context.progress.clone(), self.stage)
     }
 
-    /// The taps of the pipeline.
+    /// Returns the taps of the pipeline.
     pub(super) fn taps(&self) -> &Taps {
         &self.context.options.taps
     }
 
-    /// The tap of a node of the stage.
+    /// Returns the tap of a node of the stage.
     pub(super) fn tap(&self, station: Station, node: &Str) -> Arc<Tap> {
         self.taps().at(station, node)
     }
 
-    /// Who makes the spans of a node of the stage, where the run is traced.
+    /// Returns the tracer of a node of the stage, if the run is traced.
     pub(super) fn tracer(&self, node: &Str, plugin: &Str, kind: SpanKind) -> Option<NodeTracer> {
         self.context.traces.as_ref().map(|traces| NodeTracer::new(traces, node, plugin, kind))
     }
 
-    /// Tops up the credit of a run.
+    /// Returns a function that tops up the credit of a run.
     pub(super) fn lend(&self) -> impl FnMut(&mut Run) -> Result<(), Overdrawn> + '_ {
         |run| self.context.lanes.lend(run)
     }
 
-    /// Nothing left over yet.
+    /// Returns an empty leftover.
     pub(super) fn leftover(&self) -> Leftover {
         Leftover::new(&self.context.alarm)
     }
 
-    /// Counts what the records of a batch weigh more than what counts already among the bytes that are held.
+    /// Adds the growth of the records of a batch to the bytes held.
     pub(super) fn count(&self, batch: &mut Batch) -> Result<(), Fault> {
         match batch.count() {
             0 => Ok(()),
@@ -73,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Gives every row to every successor, in pieces no larger than a strip. Payloads are shared.
+    /// Sends every row to every successor, in strips. Payloads are shared.
     pub(super) async fn emit(&self, batch: Batch) -> Result<(), Interrupt> {
         for strip in batch.strips() {
             if let [only] = &self.next[..] {
@@ -90,8 +91,8 @@ impl Output {
         Ok(())
     }
 
-    /// Settles what was filtered, and sends what failed to the dead letters. Failures that are not of their
-    /// records end the run.
+    /// Settles filtered rows, and sends failed rows to the dead-letter queue. Faults that are not caused by a record
+    /// end the run.
     pub(super) async fn put_aside(&self, left: Leftover) -> Result<(), Interrupt> {
         let Leftover { filtered, failed, born } = left;
         self.context.progress.add_born(born);
@@ -104,7 +105,7 @@ impl Output {
         self.fail(failed).await
     }
 
-    /// Sends rows to the dead letters. Failures that are not of their records end the run.
+    /// Sends rows to the dead-letter queue. Faults that are not caused by a record end the run.
     pub(super) async fn fail(&self, failed: Failed) -> Result<(), Interrupt> {
         if failed.faults.is_empty() {
             return Ok(());

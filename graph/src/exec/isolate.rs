@@ -1,4 +1,4 @@
-//! Chains with a thread of their own, for operators that are bound to one.
+//! Chains on a thread of their own, for operators that cannot leave their thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::open::{build, check_conditions, wrong_class};
 use super::parallel::{Desk, Reply, Worker, advance, worker};
 use crate::plan::stage::StepSpec;
 
-/// Interpreters recurse. Of a stack only what was used takes memory.
+/// Stack size of a thread. Interpreters recurse deeply, and only the used part of a stack takes memory.
 const STACK: usize = 64 << 20;
 
 type Said = oneshot::Sender<Result<(), Fault>>;
 
-/// What a thread needs to begin, and what it hands to the next one when it cannot be trusted any more.
+/// State of a thread, which passes to a new thread if its operators cannot be trusted after a panic.
 struct Isolate {
     context: Arc<Context>,
     steps: Arc<[StepSpec]>,
@@ -32,7 +32,7 @@ struct Isolate {
     runtime: Handle,
 }
 
-/// Starts a worker as a thread; waits until its operators are open.
+/// Starts a worker as a thread, and waits until its operators are open.
 pub(super) async fn spawn(
     context: &Arc<Context>,
     steps: Arc<[StepSpec]>,
@@ -75,7 +75,7 @@ impl Isolate {
         Ok(Steps::new(built, true, &self.output))
     }
 
-    /// The life of the thread.
+    /// Runs the thread until its input ends.
     fn live(mut self, said: Option<Said>) {
         let runtime = self.runtime.clone();
         let _entered = runtime.enter();
@@ -103,7 +103,7 @@ impl Isolate {
                 return;
             }
             if steps.panicked() {
-                // Its rows have failed; the state of its operators is not to be trusted, nor that they can be dropped.
+                // The rows have failed. The state of the operators cannot be trusted, and dropping them may panic.
                 let _ = catch_unwind(AssertUnwindSafe(move || drop(steps)));
                 let replies = self.desk.replies.clone();
                 if let Err(fault) = self.launch(None) {
@@ -115,7 +115,7 @@ impl Isolate {
         steps.close(&self.context);
     }
 
-    /// Works until the strip is done; says whether the stage is still there and the chain can go on.
+    /// Processes the strip to its end. Returns `true` if the stage still exists and the chain can continue.
     fn finish(&self, steps: &mut Steps<dyn Operator>) -> bool {
         loop {
             let (left, piece) = match advance(steps, &self.output) {

@@ -1,4 +1,4 @@
-//! The lanes of a pipeline: their ledgers behind one lock, what readers wait for, and when a commit is due.
+//! The lanes of a pipeline: their ledgers behind one lock, notifications for readers, and the schedule of commits.
 
 mod landing;
 mod unstored;
@@ -21,78 +21,81 @@ use crate::sync::{Mutex, MutexGuard, Notify};
 pub(super) use landing::Place;
 use unstored::Unstored;
 
-/// How soon the settled prefix should be stored.
+/// Urgency of storing the settled prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// Nothing was settled since the last time.
+    /// Nothing was settled since the last commit.
     Never,
-    /// Within the commit interval.
+    /// A commit is due within the commit interval.
     Soon,
-    /// A source has nothing more to read now: as soon as the interval since the last commit allows.
+    /// A source has nothing more to read at present: a commit is due after the minimum interval since the last one.
     Idle,
-    /// Half of a window is used: at once.
+    /// Half of a window is used: a commit is due immediately.
     Now,
 }
 
-/// Whose a lane is.
+/// Ownership of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
-    /// Its rows are delivered, stored and acknowledged. So are for a while those of a partition that was revoked.
+    /// The run owns the lane: its rows are delivered, stored and acknowledged. This also holds for a limited time after
+    /// the partition is revoked.
     Ours,
-    /// Somebody else's by now: nothing of it is written in a transaction, stored or acknowledged.
+    /// Another instance owns the partition: the run does not write its rows in a transaction, store its positions or
+    /// acknowledge them.
     Abandoned,
-    /// The partition comes back: nothing of it is written in a transaction, what was settled is stored and acknowledged.
+    /// The partition is being assigned again: rows are not written in a transaction; settled rows are stored and
+    /// acknowledged.
     Returning,
-    /// The partition came back, and goes on in another lane.
+    /// The partition was assigned again and continues in another lane.
     Replaced,
 }
 
 struct Lane {
-    /// How many lanes of the run were opened with it.
+    /// Number of lanes opened by the run, up to and including this one. Identifies the lane.
     opened: u64,
     id: LaneId,
     source: usize,
-    /// Whether its source replays exactly.
+    /// True if the source replays exactly.
     exact: bool,
     ledger: Ledger,
-    /// Its source has nothing more to read now.
+    /// True if the source has nothing more to read at present.
     idle: bool,
     hold: Hold,
-    /// Transactions under way that hold rows of it.
+    /// Number of running transactions with rows of the lane.
     writing: usize,
-    /// Writers that may still ask for it although its rows are settled.
+    /// Number of writers that may still refer to the lane although its rows are settled.
     pins: usize,
-    /// Bytes of the positions that were read and are not stored, as far as they count among those that are held.
+    /// Bytes of positions that were read and are not stored, as far as they count towards the bytes held.
     positions: usize,
-    /// A part of it is being stored and acknowledged.
+    /// True while a part of the lane is being stored and acknowledged.
     committing: bool,
-    /// Number of the first row that was given up: settled, and not written. It and those after it are never stored.
+    /// Number of the first abandoned row: settled but not written. This row and later rows are never stored.
     given_up: u64,
     stored: Option<Mark>,
-    /// Since when positions wait to be stored.
+    /// Read times of the positions that are not stored.
     unstored: Unstored,
     progress: Arc<LaneProgress>,
 }
 
-/// Bytes of positions.
+/// Returns the total size of positions in bytes.
 fn weight(positions: &[Position]) -> usize {
     positions.iter().map(|position| position.0.len()).sum()
 }
 
 impl Lane {
-    /// Whether nothing refers to it any more, so that another lane may take its place.
+    /// Returns `true` if nothing refers to the lane, so that its index can be reused.
     fn is_gone(&self) -> bool {
         self.hold == Hold::Replaced && self.ledger.is_empty() && self.pins == 0 && self.writing == 0 && !self.committing
     }
 
-    /// Takes bytes of positions out of those that are held: at most as many as it has among them.
+    /// Removes up to `bytes` bytes of positions from the bytes held, and returns the number removed.
     fn release(&mut self, bytes: usize) -> usize {
         let released = bytes.min(self.positions);
         self.positions -= released;
         released
     }
 
-    /// Shows since when positions wait to be stored.
+    /// Publishes the read time of the oldest position that is not stored.
     fn show_unstored(&self) {
         let since = if self.hold == Hold::Ours { self.unstored.since() } else { 0 };
         self.progress.unstored_since.store(since, Ordering::Relaxed);
@@ -101,16 +104,16 @@ impl Lane {
 
 struct State {
     lanes: Vec<Lane>,
-    /// Places in `lanes` that may be taken.
+    /// Indices in `lanes` that can be reused.
     free: Vec<LaneIndex>,
-    /// Lanes that were opened.
+    /// Number of lanes opened so far.
     opened: u64,
-    /// Bytes of the segments that have open rows, and of the positions that are not stored.
+    /// Bytes of segments with open rows, and of positions that are not stored.
     held: usize,
     due: Due,
 }
 
-/// The settled prefix of one lane, to be stored and acknowledged.
+/// The settled prefix of a lane, to be stored and acknowledged.
 pub(super) struct Settled {
     pub(super) lane: LaneIndex,
     pub(super) id: LaneId,
@@ -118,10 +121,10 @@ pub(super) struct Settled {
     pub(super) advance: Advance,
 }
 
-/// What names a copy that failed.
+/// Identification of a failed copy of a row.
 pub(super) struct Origin {
     pub(super) lane: LaneIndex,
-    /// Tells the lane from one that had its index before.
+    /// Distinguishes the lane from earlier lanes with the same index.
     pub(super) opened: u64,
     pub(super) id: LaneId,
     pub(super) generation: u64,
@@ -133,9 +136,9 @@ pub(super) struct Lanes {
     state: Mutex<State>,
     commit: Notify,
     room: Notify,
-    /// Whether it is noted which rows are at a destination: where one is transactional.
+    /// True if the ledgers track which rows are at a destination, that is, if a destination is transactional.
     landing: bool,
-    /// More rows may be gathered.
+    /// Notified when more rows may be gathered.
     gathered: Notify,
     replay_rows: usize,
     held_bytes: usize,
@@ -182,7 +185,7 @@ impl State {
         Ok(LaneIndex(index))
     }
 
-    /// Removes settled rows of a replaced lane without storing their positions. Frees the place of a lane without rows.
+    /// Removes settled rows of a replaced lane without storing their positions. Frees the index of a lane without rows.
     fn clear_replaced(&mut self, index: LaneIndex) {
         let lane = &mut self.lanes[usize::from(index.0)];
         if lane.hold != Hold::Replaced {
@@ -228,7 +231,7 @@ impl Lanes {
         }
     }
 
-    /// Adds a lane that goes on after `resume`; `exact`: its source replays exactly.
+    /// Adds a lane that continues after `resume`. `exact` is `true` if its source replays exactly.
     pub(super) fn add(
         &self,
         source: usize,
@@ -240,7 +243,7 @@ impl Lanes {
         self.lock().add(source, id, resume.cloned(), exact, progress)
     }
 
-    /// Opens one segment per strip, under one lock. The bytes of a strip are those of its records with their positions.
+    /// Opens one segment per strip, under one lock. The bytes of a strip include those of its positions.
     pub(super) fn open(
         &self,
         lane: LaneIndex,
@@ -254,7 +257,8 @@ impl Lanes {
         lane.idle = false;
         for (positions, bytes) in strips {
             lane.unstored.add(positions.len() as u64, now);
-            // The content goes when the rows are settled, the positions when they are stored.
+            // The bytes of the content are released when the rows are settled, those of the positions when they are
+            // stored.
             let of_positions = weight(&positions);
             let content = bytes.saturating_sub(of_positions);
             lane.positions += of_positions;
@@ -265,7 +269,7 @@ impl Lanes {
         lane.show_unstored();
     }
 
-    /// Notes a position that moved without a record.
+    /// Registers a position that moved without a record.
     pub(super) fn progress(&self, lane: LaneIndex, position: Position) {
         let now = self.progress.clock.now();
         let mut state = self.lock();
@@ -279,7 +283,7 @@ impl Lanes {
         self.raise(&mut state, Due::Soon);
     }
 
-    /// The source has nothing more to read now.
+    /// Notes that the source has nothing more to read at present.
     pub(super) fn caught_up(&self, source: usize) {
         let mut state = self.lock();
         let mut waiting = false;
@@ -292,8 +296,8 @@ impl Lanes {
         }
     }
 
-    /// Counts bytes that rows grew by among those that are held, until the segments of the rows are settled. They are
-    /// not waited for: the rows are there, and only a source can be made to wait.
+    /// Adds the growth of rows to the bytes held, until the segments of the rows are settled. Does not wait for room:
+    /// the rows already exist, and only a source can be made to wait.
     pub(super) fn grow(&self, lineage: &Lineage, bytes: usize) -> Result<(), Fault> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -308,7 +312,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Gives back all credit of a lineage: its copies were filtered or dead-lettered.
+    /// Takes back all credit of a lineage whose copies were filtered or dead-lettered.
     pub(super) fn settle(&self, lineage: Lineage) -> Result<(), Fault> {
         self.take_back(lineage, Ledger::settle)
     }
@@ -357,7 +361,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Notes rows that a destination accepted and will make durable when it is flushed.
+    /// Registers rows that a destination accepted and will make durable when it is flushed.
     pub(super) fn accepted(&self, lineage: &Lineage) {
         let mut state = self.lock();
         let mut due = Due::Soon;
@@ -377,7 +381,7 @@ impl Lanes {
         self.lock().lanes[usize::from(run.lane().0)].ledger.lend(run)
     }
 
-    /// Where every row of a lineage came from.
+    /// Returns the origin of every row of a lineage.
     pub(super) fn origins(&self, lineage: &Lineage) -> Vec<Origin> {
         let state = self.lock();
         let mut origins = Vec::with_capacity(lineage.rows());
@@ -394,14 +398,14 @@ impl Lanes {
         origins
     }
 
-    /// Number of the first row of a lineage in its lane.
+    /// Returns the number of the first row of a lineage in its lane.
     pub(super) fn first_row(&self, lineage: &Lineage) -> u64 {
         let state = self.lock();
         let first = lineage.runs().first();
         first.map_or(0, |run| state.lanes[usize::from(run.lane().0)].ledger.seq_of_row(run, 0))
     }
 
-    /// What the source may read now; waits until that is something.
+    /// Waits for room, and returns how much the source may read.
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {
             let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
@@ -416,7 +420,7 @@ impl Lanes {
         .await
     }
 
-    /// Waits until the window of a lane has room for so many rows; an empty one takes any number.
+    /// Waits until the window of a lane has room for this many rows. An empty window accepts any number.
     pub(super) async fn lane_room(&self, lane: LaneIndex, rows: usize) {
         self.when_room(|state| {
             let unpersisted = state.lanes[usize::from(lane.0)].ledger.unpersisted();
@@ -436,7 +440,7 @@ impl Lanes {
         }
     }
 
-    /// Waits until a commit is due, or more urgently due than `than`.
+    /// Waits until a commit is due with a higher urgency than `than`, and returns the urgency.
     pub(super) async fn due(&self, than: Due) -> Due {
         loop {
             let due = self.lock().due;
@@ -447,12 +451,12 @@ impl Lanes {
         }
     }
 
-    /// From now on settled rows make the next commit due.
+    /// Resets the urgency, so that rows settled from here on make the next commit due.
     pub(super) fn begin_commit(&self) {
         self.lock().due = Due::Never;
     }
 
-    /// Takes the settled prefix of every lane.
+    /// Removes and returns the settled prefix of every lane.
     pub(super) fn advance(&self) -> Vec<Settled> {
         let mut state = self.lock();
         let held = |lane: &Lane| matches!(lane.hold, Hold::Ours | Hold::Returning);
@@ -466,7 +470,7 @@ impl Lanes {
             .collect()
     }
 
-    /// Notes that these are stored, which makes room for as many rows.
+    /// Notes that these prefixes are stored, which makes room for the same number of rows.
     pub(super) fn persisted(&self, settled: &[Settled]) {
         let now = self.progress.clock.now();
         self.progress.note_stored(now);
@@ -487,7 +491,7 @@ impl Lanes {
         self.room.notify_waiters();
     }
 
-    /// Notes that the sources were told what is stored of these lanes.
+    /// Notes that the stored positions of these lanes are acknowledged.
     pub(super) fn told(&self, lanes: &[LaneIndex]) {
         let mut state = self.lock();
         for lane in lanes {
@@ -497,7 +501,7 @@ impl Lanes {
         self.room.notify_waiters();
     }
 
-    /// Gives up what is open in a lane that is somebody else's.
+    /// Abandons the open rows of a lane whose partition another instance owns.
     pub(super) fn abandon(&self, lane: LaneIndex) {
         if !mutant!(RevokedLingers) {
             let mut guard = self.lock();
@@ -505,16 +509,16 @@ impl Lanes {
             let lane = &mut state.lanes[usize::from(lane.0)];
             lane.hold = Hold::Abandoned;
             lane.show_unstored();
-            // They wait for the partition to come back, however long that is: nobody else is to wait for them.
+            // The rows may wait for a new assignment indefinitely, so they must not count towards the bytes held.
             state.held -= lane.release(usize::MAX);
         }
         self.room.notify_waiters();
         self.gathered.notify_waiters();
     }
 
-    /// A partition comes back: its lane, or the one that takes its place, and the mark after which it goes on. Before
-    /// that no transaction holds rows of it any more, and everything that was settled is stored and acknowledged. What
-    /// is open then is given up: it will be read again.
+    /// Reopens the lane of a partition that is assigned again. Returns the lane, or the lane that replaces it, and the
+    /// mark after which it continues. Waits until no transaction holds rows of the lane, and all settled rows are
+    /// stored and acknowledged. Rows that are still open are abandoned and will be read again.
     pub(super) async fn renew(&self, lane: LaneIndex) -> Result<(LaneIndex, Option<Mark>), Fault> {
         let index = usize::from(lane.0);
         self.lock().lanes[index].hold = Hold::Returning;
@@ -544,14 +548,14 @@ impl Lanes {
         .await
     }
 
-    /// Whether everything that was read in a lane is settled and stored.
+    /// Returns `true` if everything read in a lane is settled and stored.
     pub(super) fn is_stored(&self, lane: LaneIndex) -> bool {
         let state = self.lock();
         let ledger = &state.lanes[usize::from(lane.0)].ledger;
         ledger.is_empty() && ledger.unpersisted() == 0
     }
 
-    /// Connectors of the lanes that still have open or unstored rows.
+    /// Returns the connectors of the lanes with open or unstored rows.
     pub(super) fn left(&self) -> Vec<anabranch_record::text::Str> {
         let state = self.lock();
         let open = |lane: &&Lane| lane.hold == Hold::Ours && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
@@ -561,23 +565,23 @@ impl Lanes {
         left
     }
 
-    /// Whether any lane was given up with rows still open.
+    /// Returns `true` if a lane was abandoned with open rows.
     pub(super) fn any_abandoned(&self) -> bool {
         self.lock().lanes.iter().any(|lane| lane.hold != Hold::Ours && !lane.ledger.is_empty())
     }
 
-    /// Whether the counters of every ledger agree with its open rows. O(segments).
+    /// Returns `true` if the counters of every ledger match its open rows. O(segments).
     pub(super) fn conserved(&self) -> bool {
         self.lock().lanes.iter().all(|lane| lane.ledger.in_flight() == lane.ledger.open_rows())
     }
 
-    /// How many lanes there were at most at a time.
+    /// Returns the maximum number of lanes at a time.
     #[cfg(test)]
     pub(super) fn places_taken(&self) -> usize {
         self.lock().lanes.len()
     }
 
-    /// The lane of a partition of a connector, by its id.
+    /// Returns the lane id of a partition of a connector.
     pub(super) fn lane_id(connector: &anabranch_record::text::Str, partition: &Partition) -> LaneId {
         LaneId { connector: connector.clone(), partition: partition.clone() }
     }

@@ -1,4 +1,4 @@
-//! What of a run still lives.
+//! Tracks the running tasks and threads of a run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,17 +12,17 @@ pub(super) struct Live {
     changed: Notify,
 }
 
-/// Held by a task or thread as long as it lives.
+/// Guard that a task or thread holds until it ends.
 pub(super) struct Alive(Arc<Live>);
 
 impl Live {
-    /// Counts one more.
+    /// Registers a task or thread.
     pub(super) fn enter(live: &Arc<Live>) -> Alive {
         live.count.fetch_add(1, Ordering::AcqRel);
         Alive(live.clone())
     }
 
-    /// Waits until none is left. What they did before they ended is seen by whoever waited.
+    /// Waits until all have ended. The caller sees the effects of everything that they did.
     pub(super) async fn all_ended(&self) {
         while self.count.load(Ordering::Acquire) > 0 {
             self.changed.notified().await;

@@ -1,5 +1,6 @@
-//! All interleavings of what the tasks of a run share, as far as `loom` can tell them apart: no wake-up is lost (a model
-//! in which everybody waits ends the test process as a deadlock), and what one side did before it told another is seen there.
+//! Checks all interleavings of the state shared by the tasks of a run, as far as `loom` can distinguish them. No
+//! wake-up is lost (a model in which every thread waits aborts the test process as a deadlock), and the effects before
+//! a notification are visible to its receiver.
 //!
 //! ```sh
 //! cargo test -p anabranch-graph --features loom --lib exec::loom
@@ -28,15 +29,15 @@ use crate::batch::{Alarm, Lineage};
 use crate::sync::{AtomicBool, AtomicU64};
 use crate::testing::Pipeline;
 
-/// Checks all interleavings with at most `preemptions` switches that no wait forces. Each more costs about ten times as
-/// much; two have found nearly all known bugs of this kind (Musuvathi and Qadeer, 2007).
+/// Checks all interleavings with at most `preemptions` switches that no wait forces. Each additional one costs about
+/// ten times as much; two find nearly all known bugs of this kind (Musuvathi and Qadeer, 2007).
 fn model(preemptions: usize, check: impl Fn() + Send + Sync + 'static) {
     let mut builder = ::loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(check);
 }
 
-/// One lane, whose window is what is read of it at once: `rows` rows, in one strip.
+/// Returns a lane with `rows` rows in one strip, which fill its window.
 fn lane(rows: u64, transactional: bool) -> (Arc<Lanes>, LaneIndex, Lineage) {
     let letters = Arc::new(Shelf::new("letters", &Journal::default()));
     let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan(), Arc::new([])));
@@ -50,7 +51,7 @@ fn lane(rows: u64, transactional: bool) -> (Arc<Lanes>, LaneIndex, Lineage) {
     (lanes, index, lineage)
 }
 
-/// Stores what is settled; how many positions that was.
+/// Stores the settled prefix and returns the number of positions.
 fn commit(lanes: &Lanes) -> usize {
     let settled = lanes.advance();
     lanes.persisted(&settled);
@@ -123,7 +124,7 @@ fn a_flush_that_was_asked_for_is_waited_for() {
                 durable.store(1, Relaxed);
                 gate.flushed();
                 gate.done(request);
-                // Nobody asks again: it has nothing.
+                // The loop does not ask again, since the writer has no rows.
                 assert!(!gate.is_wanted());
             })
         };
@@ -278,7 +279,7 @@ fn a_stop_stores_all_that_was_settled_before_the_last_stage_ended() {
     });
 }
 
-/// A signal as it must not be: seeing it does not mean to see what was done before.
+/// A signal with an ordering that is too weak: seeing it does not imply seeing the effects before it.
 #[test]
 #[should_panic(expected = "seen")]
 fn an_ordering_that_is_too_weak_would_be_found() {

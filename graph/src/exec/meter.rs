@@ -1,4 +1,4 @@
-//! What every node of a run does and takes, counted per strip.
+//! Counters and times of every node of a run, updated once per strip.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,32 +15,32 @@ use super::tap::Station;
 use crate::batch::Leftover;
 use crate::plan::StepCount;
 
-/// The counters of one node, shared by its workers: a step, reading, writing, or the dead-letter queue.
+/// The counters of a node, shared by its workers: a step, a source, a destination or the dead-letter queue.
 #[derive(Debug)]
 pub(super) struct Meter {
     /// Id of the connector or processor.
     pub(super) node: Str,
-    /// The kind of the node: a connector and a processor may have the same id.
+    /// Kind of the node. A connector and a processor may have the same id.
     pub(super) station: Station,
-    /// How long rows may rest in it before it counts as stalled.
+    /// Time that rows may stay in the node before it counts as stalled.
     pub(super) patience: Duration,
     rows_in: AtomicU64,
-    /// Of those, the ones that its condition does not hold for.
+    /// Entered rows that do not satisfy the condition of the node.
     skipped: AtomicU64,
     rows_out: AtomicU64,
     filtered: AtomicU64,
-    /// Made in addition.
+    /// Rows added by splitting.
     born: AtomicU64,
     failed: AtomicU64,
     nanos: AtomicU64,
-    /// When rows left it last, by the clock of the run; 0 = never.
+    /// Time when rows last left the node, by the clock of the run; 0 = never.
     moved: AtomicU64,
-    /// A source that is being told what is stored.
+    /// True while stored positions are being acknowledged to the source.
     acknowledging: AtomicBool,
     last_fault: Mutex<Option<(u64, Fault)>>,
 }
 
-/// What became of rows that were in a node.
+/// Outcome of the rows in a node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
     pub(super) out: usize,
@@ -49,7 +49,7 @@ pub(super) struct Passed {
     pub(super) failed: usize,
 }
 
-/// What had left a strip before a step, to tell what the step makes leave it.
+/// State of a strip before a step, to compute the outcome of the step.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     rows: usize,
@@ -62,7 +62,7 @@ impl Before {
         Before { rows, born: left.born, failed: left.failed.faults.len() }
     }
 
-    /// What became of its rows, of which `out` are there still.
+    /// Returns the outcome of the rows, of which `out` are left.
     pub(super) fn passed(self, out: usize, left: &Leftover) -> Passed {
         let (born, failed) = (left.born - self.born, left.failed.faults.len() - self.failed);
         Passed { out, filtered: (self.rows + born).saturating_sub(out + failed), born, failed }
@@ -94,17 +94,17 @@ impl Meter {
         }
     }
 
-    /// Rows came in.
+    /// Counts rows that entered.
     pub(super) fn enter(&self, rows: usize) {
         add(&self.rows_in, rows);
     }
 
-    /// Of the rows that came in, the condition does not hold for these.
+    /// Counts entered rows that do not satisfy the condition.
     pub(super) fn skip(&self, rows: usize) {
         add(&self.skipped, rows);
     }
 
-    /// Rows left, now.
+    /// Counts rows that left at time `now`.
     pub(super) fn leave(&self, passed: Passed, now: u64) {
         add(&self.rows_out, passed.out);
         add(&self.filtered, passed.filtered);
@@ -113,7 +113,7 @@ impl Meter {
         self.moved.store(now, Ordering::Relaxed);
     }
 
-    /// Time was spent in it.
+    /// Adds time spent in the node.
     pub(super) fn took(&self, time: Duration) {
         self.nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -144,7 +144,8 @@ impl Meter {
 
     pub(super) fn count(&self) -> StepCount {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        // What leaves is read before what enters: a difference is never too small by what moves meanwhile.
+        // Counters of leaving rows are read before those of entering rows, so that concurrent movement never makes the
+        // difference too small.
         let (rows_out, filtered, failed) = (read(&self.rows_out), read(&self.filtered), read(&self.failed));
         let (born, skipped, rows_in) = (read(&self.born), read(&self.skipped), read(&self.rows_in));
         StepCount {
@@ -159,7 +160,7 @@ impl Meter {
     }
 }
 
-/// The meters of one stage.
+/// The meters of a stage.
 #[derive(Clone)]
 pub(super) struct StageMeters {
     progress: Arc<Progress>,
@@ -171,28 +172,28 @@ impl StageMeters {
         StageMeters { progress, stage }
     }
 
-    /// The meter of a step; reading and writing are one step.
+    /// Returns the meter of a step. Sources and destinations have a single step.
     pub(super) fn step(&self, step: usize) -> &Meter {
         &self.progress.stages[self.stage].steps[step]
     }
 
-    /// The latest backlog of the source that the stage reads.
+    /// Returns the latest backlog of the source that the stage reads.
     pub(super) fn backlog(&self) -> &Answer {
         &self.progress.stages[self.stage].backlog
     }
 
-    /// The time by the clock of the run.
+    /// Returns the current time by the clock of the run.
     pub(super) fn now(&self) -> u64 {
         self.progress.clock.now()
     }
 
-    /// The same, of a time that was read already.
+    /// Converts an instant to the clock of the run.
     pub(super) fn at(&self, instant: Instant) -> u64 {
         self.progress.clock.at(instant)
     }
 }
 
-/// A call of a stage's only step; its time is counted, unless it is dropped.
+/// Awaits a call of the only step of a stage and counts its time, unless it is dropped.
 pub(super) async fn timed<T>(call: impl Future<Output = T>, meters: &StageMeters) -> T {
     let since = Instant::now();
     let made = call.await;

@@ -1,4 +1,4 @@
-//! Opening a plan: first what takes records, then what processes them, sources last.
+//! Opens a plan: first destinations, then processors, sources last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,25 +31,25 @@ use super::write::gate::FlushGate;
 use crate::batch::Failed;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 
-/// Failed batches between the stages and the dead letters.
+/// Number of failed batches in the queue to the dead letters.
 const DEAD_QUEUE: usize = 8;
 
 type Task = std::pin::Pin<Box<dyn Future<Output = Result<(), Interrupt>> + Send>>;
 
-/// A stage ready to run.
+/// A stage that is ready to run.
 pub(super) struct Stage {
     pub(super) name: Str,
     pub(super) idle: Idle,
     pub(super) task: Task,
 }
 
-/// Everything open, nothing running yet.
+/// All opened parts, before the start.
 pub(super) struct Opened {
     pub(super) stages: Vec<Stage>,
     pub(super) drain: Drain,
 }
 
-/// The ends of the queues of each stage.
+/// The two ends of the queues of each stage.
 struct Wiring {
     inputs: Vec<Option<Receiver>>,
     outputs: Vec<Vec<Sender>>,
@@ -81,7 +81,7 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
     Ok(Wiring { inputs, outputs, gauges })
 }
 
-/// Claims the pipeline, loads its marks and opens everything.
+/// Claims the pipeline, loads its marks and opens all parts.
 pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Opened, Fault> {
     let store = &context.services.store;
     let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
@@ -224,7 +224,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
 async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
     let destination = &plan.dead_letter.destination;
     if let Some(bounds) = destination.keeps_letters() {
-        // What is too old goes, and a store that keeps no letters is found out before a record needs one.
+        // Removes expired dead letters, and detects a store without dead letters before a record fails.
         let kept = context.services.store.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
         let kept = kept.map_err(|error| store_fault(error).at(node))?;
         context.progress.add_letters_evicted(kept.evicted);
@@ -244,7 +244,7 @@ async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option
     destination.open(&host).await.map(Some).map_err(|fault| fault.at(connector))
 }
 
-/// What the transactional destinations have, by stage.
+/// Reads the marks of the transactional destinations, by stage.
 async fn read_marks(
     plan: &StagePlan,
     writers: &mut [Option<Box<dyn Writer>>],
@@ -272,7 +272,7 @@ async fn open_source(
     let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
     let resume: BTreeMap<Partition, Mark> = ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
     let host = context.host(&spec.connector);
-    // A lane that was told to start anew has a generation and nothing that was read of it.
+    // A lane that was reset has a generation but no position.
     let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
     let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
     let (reader, acker) = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
@@ -304,7 +304,7 @@ pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result
     step.operator.build(worker, &host).map_err(|fault| fault.at(&step.node))
 }
 
-/// The first step of a stage has no step before it.
+/// Checks that the first step of a stage does not share the condition of a step before it.
 pub(super) fn check_conditions(steps: &[StepSpec]) -> Result<(), Fault> {
     match steps.first() {
         Some(step) if matches!(step.condition, StepCondition::AsBefore) => Err(wrong_condition(step)),

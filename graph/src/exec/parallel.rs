@@ -1,4 +1,4 @@
-//! Several copies of a chain: whole strips in turn to each, their output in the order of the input.
+//! Several copies of a chain: each gets whole strips in turn, and the output is in the order of the input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use super::fan_out::Output;
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover};
 
-/// Strips that one worker has: the one it works on and the next.
+/// Maximum number of strips of a worker: the current one and the next.
 pub(super) const WINDOW: usize = 2;
-/// Pieces that wait for their turn to leave, per worker.
+/// Maximum number of replies of a worker that wait for their turn.
 pub(super) const REPLIES: usize = 4;
 
-/// What a worker says about the strips it was given, in their order.
+/// Reply of a worker about the strips it was given, in their order.
 pub(super) enum Reply {
-    /// A piece that reached the end of the chain.
+    /// Rows that reached the end of the chain.
     Piece(Batch),
-    /// Rows that did not.
+    /// Rows that were filtered or failed.
     Left(Leftover),
-    /// The strip is done.
+    /// The strip is finished.
     Done,
-    /// The worker cannot go on.
+    /// The worker cannot continue.
     Failed(Fault),
 }
 
-/// The stage's end of a worker, be it a task or a thread.
+/// The stage's end of the channels to a worker, which is a task or a thread.
 pub(super) struct Worker {
     pub(super) strips: mpsc::Sender<Batch>,
     pub(super) replies: mpsc::Receiver<Reply>,
 }
 
-/// The worker's end.
+/// The worker's end of the channels.
 pub(super) struct Desk {
     pub(super) strips: mpsc::Receiver<Batch>,
     pub(super) replies: mpsc::Sender<Reply>,
@@ -50,7 +50,7 @@ pub(super) fn worker() -> (Worker, Desk) {
     (Worker { strips, replies }, Desk { strips: their_strips, replies: their_replies })
 }
 
-/// Hands strip `i` to worker `i mod n` and takes the replies in the same order.
+/// Sends strip `i` to worker `i mod n`, and receives the replies in the same order.
 pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: Output) -> Result<(), Interrupt> {
     let n = workers.len();
     let gone = || Fault::fatal("worker_gone", "a worker ended without a word");
@@ -67,7 +67,7 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
             },
             batch = receive(&mut input, taken == given), if open && given - taken < n * WINDOW => match batch {
                 Some(batch) => {
-                    // A worker that is gone says why when its turn to reply comes.
+                    // A worker that has ended reports the reason when it is its turn to reply.
                     let _ = workers[given % n].strips.send(batch).await;
                     given += 1;
                 }
@@ -75,7 +75,7 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
             },
         }
     }
-    // They close their operators and end.
+    // The workers close their operators and end.
     for Worker { strips, mut replies } in workers {
         drop(strips);
         if let Some(Reply::Failed(fault)) = replies.recv().await {
@@ -85,18 +85,19 @@ pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: O
     Ok(())
 }
 
-/// Whose turn it is to reply.
+/// Returns the worker whose turn it is to reply.
 fn turn(taken: usize, given: usize, workers: usize) -> usize {
     if mutant!(WorkersOutOfTurn) && given - taken > 1 { (taken + 1) % workers } else { taken % workers }
 }
 
-/// The next strip; a stage that has others under way is not idle while it waits.
+/// Returns the next strip. A stage with other strips in progress is not idle while it waits.
 pub(super) async fn receive(input: &mut Receiver, idle: bool) -> Option<Batch> {
     if idle { input.recv_idle().await } else { input.recv().await }
 }
 
-/// One piece of work of a strip: what left it, and the next piece of output, if there is one more. A failure ends the
-/// run here already: by the time the stage hears of it, the loss of the rows at hand might have ended the run.
+/// Performs the next piece of work on a strip. Returns the rows that left it, and the next output unless the strip is
+/// finished. A failure ends the run right here: before the stage receives it, the loss of the current rows could end
+/// the run with a less useful fault.
 pub(super) fn advance<O: Operator + ?Sized>(
     steps: &mut Steps<O>,
     output: &Output,

@@ -18,53 +18,53 @@ use crate::histogram::{Distribution, Histogram};
 use crate::plan::StepCount;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
 
-/// Counters of a run, readable while it runs and after. Relaxed atomics, written once per strip: nothing is done for
-/// who reads them, and nothing waits for who does.
+/// Counters of a run, readable during the run and after it. They are relaxed atomics, written once per strip; readers
+/// and writers do not wait for each other.
 #[derive(Debug)]
 pub struct Progress {
     pub(super) clock: Clock,
-    /// When everything was open; 0 = not yet.
+    /// Time when all parts were open; 0 = not yet.
     opened: AtomicU64,
     lanes: RwLock<Vec<Arc<LaneProgress>>>,
     pub(super) stages: Box<[StageProgress]>,
-    /// What waits in front of each stage, once there are queues.
+    /// Fill levels of the queues in front of the stages, once the queues exist.
     queues: OnceLock<Box<[Gauge]>>,
     pub(super) letters: Meter,
     born: AtomicU64,
     filtered: AtomicU64,
     letters_evicted: AtomicU64,
-    /// From the read of a position until it is stored.
+    /// Times from the read of a position until it is stored.
     pub(super) latency: Histogram,
-    /// When positions were stored last; 0 = never.
+    /// Time when positions were last stored; 0 = never.
     stored: AtomicU64,
-    /// Since when positions are being stored; 0 = they are not.
+    /// Start time of the running commit; 0 = none.
     pub(super) storing: AtomicU64,
-    /// Sources that came to their end and may have read nothing.
+    /// Sources that ended, possibly without having read anything.
     unread: Mutex<Vec<Unread>>,
     left: Mutex<Vec<Left>>,
     mask: Arc<[Str]>,
 }
 
-/// A source that came to its end with nothing read: in this run nor, as far as its marks tell, in earlier ones; or
-/// what it reads does not exist.
+/// A source that ended without having read anything: neither in this run nor, judged by its marks, in earlier runs; or
+/// the data to read does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// The connector.
+    /// Id of the connector.
     pub connector: Str,
-    /// Why, where what it reads does not exist.
+    /// Description of the missing data, if the data to read does not exist.
     pub missing: Option<String>,
 }
 
-/// A source that came to its end and left something to a later run.
+/// A source that ended and left data for a later run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// The connector.
+    /// Id of the connector.
     pub connector: Str,
-    /// What it left, and why.
+    /// The data that is left, and the reason.
     pub what: String,
 }
 
-/// The time of a run: nanoseconds since it began, from 1, since 0 stands for never.
+/// Clock of a run: nanoseconds since its start, beginning at 1, because 0 means never.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     begin: Instant,
@@ -84,18 +84,18 @@ impl Clock {
         u64::try_from((instant - self.begin).as_nanos()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// What a wall clock showed.
+    /// Converts a time of the run to wall-clock time.
     pub(super) fn wall(&self, at: u64) -> SystemTime {
         self.began + Duration::from_nanos(at.saturating_sub(1))
     }
 
-    /// How long ago it was; zero for what never was.
+    /// Returns the time elapsed since `at`; zero if `at` is 0.
     fn age(&self, at: u64) -> Duration {
         if at == 0 { Duration::ZERO } else { Duration::from_nanos(self.now().saturating_sub(at)) }
     }
 }
 
-/// What was read of a lane, and how far it came.
+/// Counters of a lane.
 #[derive(Debug)]
 pub(super) struct LaneProgress {
     pub(super) id: LaneId,
@@ -104,27 +104,27 @@ pub(super) struct LaneProgress {
     pub(super) read: AtomicU64,
     pub(super) settled: AtomicU64,
     pub(super) persisted: AtomicU64,
-    /// When the oldest position was read that is not stored; 0 = all are.
+    /// Read time of the oldest position that is not stored; 0 = all are stored.
     pub(super) unstored_since: AtomicU64,
 }
 
-/// The meters of one stage, by step; reading and writing are one step.
+/// The meters of a stage, by step. Sources and destinations have a single step.
 #[derive(Debug)]
 pub(super) struct StageProgress {
     name: Str,
     pub(super) kind: Role,
     pub(super) steps: Box<[Meter]>,
-    /// What the source of a [`Role::Read`] has not read yet.
+    /// Backlog of the source, for [`Role::Read`].
     pub(super) backlog: Answer,
 }
 
-/// What a stage is to the rows in it.
+/// Role of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Read,
     Process,
     Write {
-        /// It holds rows until others have come as far.
+        /// True if the destination holds rows until others have arrived.
         transactional: bool,
     },
 }
@@ -134,17 +134,17 @@ pub(super) enum Role {
 pub struct LaneCount {
     /// The lane.
     pub id: LaneId,
-    /// Rows that earlier runs had delivered when this one began.
+    /// Rows delivered by earlier runs.
     pub before: u64,
     /// Rows read.
     pub read: u64,
-    /// Rows of which every copy is settled.
+    /// Rows whose copies are all settled.
     pub settled: u64,
     /// Positions stored.
     pub persisted: u64,
-    /// Age of the oldest row that may still be on its way: it is not stored. Zero when everything read is settled.
+    /// Age of the oldest row that is not stored, if some rows are not settled; otherwise zero.
     pub lag: Duration,
-    /// How far the stored position is behind what was read: age of the first position after it. Zero when there is none.
+    /// Age of the first position after the stored one; zero if there is none.
     pub unstored: Duration,
 }
 
@@ -153,9 +153,9 @@ pub struct LaneCount {
 pub struct StageCount {
     /// Name of the stage.
     pub name: Str,
-    /// Its nodes.
+    /// Counters of its nodes.
     pub nodes: Vec<NodeCount>,
-    /// What waits in front of it. Always empty for sources.
+    /// Queue in front of the stage; always empty for sources.
     pub queue: QueueCount,
 }
 
@@ -164,64 +164,64 @@ pub struct StageCount {
 pub struct NodeCount {
     /// Id of the connector or processor.
     pub node: Str,
-    /// The kind of the node.
+    /// Kind of the node.
     pub station: Station,
-    /// What it did and took.
+    /// Counters and times.
     pub count: StepCount,
-    /// The latest failure of a record in it, or of a call that is tried again.
+    /// Latest failure of a record in the node, or of a call that is retried.
     pub last_error: Option<LastError>,
 }
 
-/// A failure, for people.
+/// A displayable failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastError {
-    /// When.
+    /// Time of the failure.
     pub at: SystemTime,
-    /// The stable code.
+    /// Stable code.
     pub code: &'static str,
-    /// What went wrong, with secrets masked.
+    /// Description, with secrets masked.
     pub message: String,
 }
 
-/// What is in a queue between stages.
+/// Fill level of a queue between stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCount {
-    /// Rows in it.
+    /// Rows in the queue.
     pub rows: u64,
-    /// Their rough weight.
+    /// Approximate weight of the rows.
     pub bytes: u64,
-    /// Most rows it holds.
+    /// Maximum number of rows.
     pub bound_rows: u64,
-    /// Most bytes it holds.
+    /// Maximum number of bytes.
     pub bound_bytes: u64,
-    /// Whether who feeds it waits for room.
+    /// True if a sender waits for room.
     pub full: bool,
 }
 
-/// What became of all copies of all rows.
+/// Outcome of all copies of all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Rows read.
     pub read: u64,
     /// Rows settled.
     pub settled: u64,
-    /// Copies made in addition: by split, clone and fan-out.
+    /// Copies added by split, clone and fan-out.
     pub born: u64,
     /// Copies delivered.
     pub delivered: u64,
     /// Copies filtered.
     pub filtered: u64,
-    /// Copies that failed, dead-lettered or not yet.
+    /// Copies that failed, whether dead-lettered or not yet.
     pub failed: u64,
     /// Copies whose dead letter is durable.
     pub dead_lettered: u64,
-    /// Dead letters, of this run or earlier ones, that the bounds of the queue removed in this run.
+    /// Dead letters of this or earlier runs that were removed in this run because of the limits of the queue.
     pub letters_evicted: u64,
-    /// Copies still on their way: read + born − delivered − filtered − dead-lettered.
+    /// Copies in flight: read + born − delivered − filtered − dead-lettered.
     pub in_flight: u64,
 }
 
-/// How long rows may rest before that counts as a stall, beyond what their node is known to take.
+/// Time that rows may stay in a node before it counts as stalled, in addition to the expected time of the node.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl StageProgress {
@@ -250,7 +250,7 @@ impl StageProgress {
     }
 }
 
-/// How long a destination holds rows because it was told to.
+/// Returns the time that a destination holds rows because of its configuration.
 fn holds(write: &WriteSpec) -> Duration {
     let policy = write.destination.policy();
     let rows = write.batch_rows.unwrap_or(policy.rows).max(1) as f64;
@@ -279,7 +279,7 @@ impl Progress {
         }
     }
 
-    /// `before`: rows before the first one that is read of it.
+    /// Adds a lane. `before` is the number of rows before the first one read in this run.
     pub(super) fn add_lane(&self, id: LaneId, before: u64) -> Arc<LaneProgress> {
         let lane = Arc::new(LaneProgress {
             id,
@@ -293,18 +293,18 @@ impl Progress {
         lane
     }
 
-    /// Notes the queues in front of the stages, by stage.
+    /// Sets the queues in front of the stages, by stage.
     pub(super) fn set_queues(&self, queues: Box<[Gauge]>) {
-        // A run is wired once.
+        // Queues are set only once per run.
         let _ = self.queues.set(queues);
     }
 
-    /// Notes that positions are being stored and acknowledged, or are not any more.
+    /// Notes the start or end of storing and acknowledging positions.
     pub(super) fn set_storing(&self, storing: bool) {
         self.storing.store(if storing { self.clock.now() } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Notes that everything is open.
+    /// Notes that all parts are open.
     pub(super) fn set_opened(&self) {
         self.opened.store(self.clock.now(), Ordering::Relaxed);
     }
@@ -321,7 +321,7 @@ impl Progress {
         self.filtered.fetch_add(copies as u64, Ordering::Relaxed);
     }
 
-    /// Notes what went wrong in the only step of a stage; `None` = at the dead-letter queue.
+    /// Notes a fault in the only step of a stage; `None` = in the dead-letter queue.
     pub(super) fn note_fault(&self, stage: Option<usize>, fault: &Fault) {
         let meter = stage.map_or(Some(&self.letters), |stage| self.stages[stage].steps.first());
         if let Some(meter) = meter {
@@ -329,11 +329,11 @@ impl Progress {
         }
     }
 
-    /// Copies failed in a stage, and go to the dead letters.
+    /// Counts copies that failed in a stage and become dead letters.
     pub(super) fn add_failed(&self, stage: usize, faults: &[Fault]) {
         self.letters.enter(faults.len());
         let (steps, now) = (&self.stages[stage].steps, self.clock.now());
-        // Faults of one step stand together, and the last of them is the one to show.
+        // Faults of one step are adjacent; the last one is displayed.
         for run in faults.chunk_by(|one, next| one.node() == next.node()) {
             let Some(last) = run.last() else { continue };
             let step = last.node().and_then(|node| steps.iter().find(|step| step.node == *node)).or(steps.first());
@@ -347,46 +347,46 @@ impl Progress {
         self.letters.leave(Passed { out: copies, ..Passed::default() }, self.clock.now());
     }
 
-    /// Letters were removed from the dead-letter queue because of its bounds.
+    /// Counts dead letters that were removed because of the limits of the queue.
     pub(super) fn add_letters_evicted(&self, letters: u64) {
         self.letters_evicted.fetch_add(letters, Ordering::Relaxed);
     }
 
-    /// Notes that positions were stored.
+    /// Notes the time when positions were stored.
     pub(super) fn note_stored(&self, now: u64) {
         self.stored.store(now, Ordering::Relaxed);
     }
 
-    /// When positions were stored last: everything before them is delivered, filtered or dead-lettered, and is
-    /// acknowledged to the source. `None` = not in this run.
+    /// Returns the time when positions were last stored; `None` = not in this run. Everything before them is delivered,
+    /// filtered or dead-lettered, and is being acknowledged to the source.
     pub fn stored_at(&self) -> Option<SystemTime> {
         let at = self.stored.load(Ordering::Relaxed);
         (at > 0).then(|| self.clock.wall(at))
     }
 
-    /// How long records took from being read until they were delivered and their positions stored, to 10 ms; positions
-    /// that moved without a record count as one.
+    /// Returns the distribution of times from reading a record until it is delivered and its position stored, with a
+    /// resolution of 10 ms. Positions that move without a record are included.
     pub fn latency(&self) -> Distribution {
         self.latency.distribution()
     }
 
-    /// Whether sources, operators, destinations and the dead-letter queue are open.
+    /// Returns `true` if sources, operators, destinations and the dead-letter queue are open.
     pub fn is_open(&self) -> bool {
         self.opened_at() > 0
     }
 
-    /// When the run began.
+    /// Returns the start time of the run.
     pub fn began(&self) -> SystemTime {
         self.clock.wall(0)
     }
 
-    /// Per lane, in the order in which they appeared.
+    /// Returns the counters of the lanes, in the order in which they appeared.
     pub fn lanes(&self) -> Vec<LaneCount> {
         let lanes = self.lanes.read().unwrap_or_else(PoisonError::into_inner);
         lanes
             .iter()
             .map(|lane| {
-                // Settled before read: what moves meanwhile makes no row settled before it is read.
+                // Settled is read before read, so that concurrent movement never makes settled exceed read.
                 let settled = lane.settled.load(Ordering::Relaxed);
                 let read = lane.read.load(Ordering::Relaxed);
                 let unstored = self.clock.age(lane.unstored_since.load(Ordering::Relaxed));
@@ -403,7 +403,7 @@ impl Progress {
             .collect()
     }
 
-    /// Per stage, in the order of the plan.
+    /// Returns the counters of the stages, in plan order.
     pub fn stages(&self) -> Vec<StageCount> {
         let stage = |(index, stage): (usize, &StageProgress)| StageCount {
             name: stage.name.clone(),
@@ -429,33 +429,33 @@ impl Progress {
         self.queues.get().and_then(|queues| queues.get(stage)).map(Gauge::count).unwrap_or_default()
     }
 
-    /// The dead-letter queue: copies that failed come in, and go out when their letter is durable.
+    /// Returns the counters of the dead-letter queue: failed copies enter, and leave when their dead letter is durable.
     pub fn dead_letters(&self) -> NodeCount {
         self.node(&self.letters)
     }
 
-    /// Copies delivered per destination connector, in the order of the plan.
+    /// Returns the copies delivered per destination connector, in plan order.
     pub fn delivered(&self) -> Vec<(Str, u64)> {
         let writes = self.stages.iter().filter(|stage| matches!(stage.kind, Role::Write { .. }));
         writes.flat_map(|stage| stage.steps.iter().map(|step| (step.node.clone(), step.rows_out()))).collect()
     }
 
-    /// Notes that a source came to its end, and that it has nothing to show unless this run read something.
+    /// Notes a source that ended. It counts as unread unless this run read something from it.
     pub(super) fn note_unread(&self, unread: Unread) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
     }
 
-    /// Notes that a source came to its end and left something to a later run.
+    /// Notes a source that ended and left data for a later run.
     pub(super) fn note_left(&self, left: Left) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).push(left);
     }
 
-    /// Sources that came to their end and left something to a later run.
+    /// Returns the sources that ended and left data for a later run.
     pub fn left(&self) -> Vec<Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sources that came to their end with nothing read.
+    /// Returns the sources that ended without having read anything.
     pub fn unread(&self) -> Vec<Unread> {
         let noted = self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lanes = self.lanes();
@@ -463,8 +463,8 @@ impl Progress {
         noted.into_iter().filter(|unread| !read(unread)).collect()
     }
 
-    /// Over the whole pipeline. While it runs the counters are read one after the other, so that sums may be off
-    /// by what moved meanwhile.
+    /// Returns the totals of the pipeline. During a run the counters are read one after another, so that sums may
+    /// deviate by rows that move meanwhile.
     pub fn totals(&self) -> Totals {
         let lanes = self.lanes();
         let letters = self.letters.count();
@@ -486,7 +486,7 @@ impl Progress {
 }
 
 impl Totals {
-    /// Whether every copy of every row is accounted for once nothing is on its way.
+    /// Returns `true` if every copy of every row is accounted for, provided that no rows are in flight.
     pub fn balance(&self) -> bool {
         self.read == self.settled && self.read + self.born == self.delivered + self.filtered + self.dead_lettered
     }

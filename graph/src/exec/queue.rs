@@ -1,4 +1,4 @@
-//! The queue between two stages: bounded by rows and by bytes, fair to its senders.
+//! The queue between two stages: bounded in rows and in bytes, and fair to its senders.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,21 +19,21 @@ struct Space {
 }
 
 impl Space {
-    /// What a batch takes of it. One that is larger than the queue takes all of it, and passes alone.
+    /// Returns the space that a batch needs. A batch larger than the queue needs all of it and passes alone.
     fn need(&self, batch: &Batch) -> (u32, u32) {
         let at_most = |n: usize, all: u32| u32::try_from(n).unwrap_or(u32::MAX).min(all);
         (at_most(batch.rows(), self.all_rows), at_most(batch.bytes(), self.all_bytes))
     }
 }
 
-/// Tells how much is in a queue. A look at it costs the queue nothing.
+/// Measures the fill level of a queue, without cost for the queue.
 #[derive(Debug)]
 pub(super) struct Gauge(Arc<Space>);
 
 impl Gauge {
     pub(super) fn count(&self) -> QueueCount {
         let Space { rows, bytes, all_rows, all_bytes } = &*self.0;
-        // Who waits for room has taken what there was: nothing is left while somebody waits.
+        // A waiting sender takes all available permits, so none are left while a sender waits.
         let (free_rows, free_bytes) = (rows.available_permits(), bytes.available_permits());
         QueueCount {
             rows: (*all_rows as usize).saturating_sub(free_rows) as u64,
@@ -45,12 +45,12 @@ impl Gauge {
     }
 }
 
-/// Whether a stage has nothing and waits for more: then it is not what a stop waits for.
+/// True while a stage has no rows and waits for more, so that a stop need not wait for it.
 #[derive(Clone, Default)]
 pub(super) struct Idle(Arc<AtomicBool>);
 
 impl Idle {
-    /// Waits with empty hands. A stage that is ended while it waits was idle.
+    /// Waits for `next` as idle. A stage that is ended meanwhile was idle.
     pub(super) async fn wait<T>(&self, next: impl Future<Output = T>) -> T {
         self.0.store(true, Ordering::Relaxed);
         let next = next.await;
@@ -58,7 +58,7 @@ impl Idle {
         next
     }
 
-    /// The stage does something else than wait.
+    /// Marks the stage as busy.
     pub(super) fn busy(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -68,14 +68,14 @@ impl Idle {
     }
 }
 
-/// The end that is fed. Senders take turns in the order in which they began to wait.
+/// The sending end. Senders are served in the order in which they began to wait.
 #[derive(Clone)]
 pub(super) struct Sender {
     batches: mpsc::UnboundedSender<Batch>,
     space: Arc<Space>,
 }
 
-/// The end that is drained; dropping it wakes the senders.
+/// The receiving end. Dropping it wakes the senders.
 pub(super) struct Receiver {
     batches: mpsc::UnboundedReceiver<Batch>,
     space: Arc<Space>,
@@ -100,10 +100,10 @@ impl Sender {
         Gauge(self.space.clone())
     }
 
-    /// Waits for room and hands the batch over.
+    /// Waits for room and sends the batch.
     ///
     /// # Errors
-    /// The other end is gone; the batch is dropped.
+    /// The receiver has been dropped. The batch is dropped.
     pub(super) async fn send(&self, batch: Batch) -> Result<(), Interrupt> {
         let (rows, bytes) = self.space.need(&batch);
         let (Ok(rows), Ok(bytes)) =
@@ -125,24 +125,24 @@ impl Receiver {
         batch
     }
 
-    /// Tells whether the stage that drains it has nothing and waits for more.
+    /// Returns the idle flag of the stage that receives.
     pub(super) fn idle(&self) -> Idle {
         self.idle.clone()
     }
 
-    /// The next batch, for a stage that has nothing else to do; as [`Receiver::recv`].
+    /// Like [`Receiver::recv`], for a stage that has no other work.
     pub(super) async fn recv_idle(&mut self) -> Option<Batch> {
         let idle = self.idle.clone();
         idle.wait(self.recv()).await
     }
 
-    /// The next batch; `None` when all senders are gone and the queue is empty. Cancel-safe.
+    /// Returns the next batch; `None` when all senders are dropped and the queue is empty. Cancel-safe.
     pub(super) async fn recv(&mut self) -> Option<Batch> {
         let batch = self.batches.recv().await?;
         Some(self.release(batch))
     }
 
-    /// The next batch, if it is there already.
+    /// Returns the next batch if it is already available.
     pub(super) fn try_recv(&mut self) -> Option<Batch> {
         let batch = self.batches.try_recv().ok()?;
         Some(self.release(batch))

@@ -1,4 +1,4 @@
-//! Reading a source: no more than the graph can take, cut in strips, each a segment of its lane's ledger.
+//! Reads a source: no more than the graph has room for, cut into strips, each a segment of the ledger of its lane.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::plan::stage::ReadSpec;
 
-/// Most rows asked for at once, unless the connector collects more: keeps a read in cache and its latency low.
+/// Maximum number of rows per read, unless the connector collects more. Keeps a read in cache and its latency low.
 const READ_ROWS: usize = 8 * STRIP_ROWS;
-/// How long the rows of a revoked partition may still be delivered.
+/// Time for delivering the remaining rows of a revoked partition.
 const REVOKED: Duration = Duration::from_secs(5);
 
 pub(super) struct Reading {
@@ -39,20 +39,20 @@ pub(super) struct Reading {
     pub(super) resume: BTreeMap<Partition, Mark>,
     pub(super) output: Output,
     lanes: BTreeMap<Partition, LaneIndex>,
-    /// Partitions that are somebody else's.
+    /// Revoked partitions.
     revoked: BTreeMap<Partition, Revoked>,
-    /// Whether the source replays exactly.
+    /// True if the source replays exactly.
     exact: bool,
     stamp: Stamp,
-    /// When the source is asked for its backlog.
+    /// Schedule for asking the source for its backlog.
     questions: Questions,
     tap: Arc<Tap>,
 }
 
-/// A partition that is somebody else's, and may come back.
+/// A revoked partition, which may be assigned again.
 struct Revoked {
     lane: LaneIndex,
-    /// Ends when the lane is all stored, or is given up.
+    /// Ends when the lane is stored completely or abandoned.
     given_up: JoinHandle<()>,
 }
 
@@ -99,7 +99,8 @@ impl Reading {
         &self.output.context
     }
 
-    /// Reads until the source ends or the run is being stopped; what was read goes on in either case.
+    /// Reads until the source ends or the run is stopping. In both cases, rows that were read continue through the
+    /// graph.
     pub(super) async fn run(mut self) -> Result<(), Interrupt> {
         let context = self.context().clone();
         let meters = self.output.meters();
@@ -127,7 +128,7 @@ impl Reading {
         }
         let stopped = self.reader.stop().await;
         self.named(stopped)?;
-        // From here on no row comes: what is settled when the rest has drained is all.
+        // No more rows arrive. After draining, no further rows will be settled.
         context.lanes.caught_up(self.source);
         Ok(())
     }
@@ -136,7 +137,7 @@ impl Reading {
         result.map_err(|fault| fault.at(&self.connector))
     }
 
-    /// What to ask the source for, when `have` rows are collected already.
+    /// Returns the amount to request from the source if `have` rows are already collected.
     fn ask(&self, room: Room, have: usize) -> Room {
         let most = self.batch_rows.unwrap_or(0).max(READ_ROWS);
         Room { rows: room.rows.min(most).saturating_sub(have).max(1), bytes: room.bytes }
@@ -184,10 +185,10 @@ impl Reading {
         Ok(More::Yes)
     }
 
-    /// Notes that the source has nothing more, and whether there was ever anything.
+    /// Notes that the source has ended, and whether it was ever read from.
     fn note_end(&self) {
         let missing = self.reader.missing();
-        // A position that was copied or rewound to is one of records that were read.
+        // A position that was copied or rewound to belongs to records that were read.
         let was_read = self.resume.values().any(|mark| mark.seq > 0 || !mark.position.0.is_empty());
         if missing.is_some() || !was_read {
             self.context().progress.note_unread(Unread { connector: self.connector.clone(), missing });
@@ -197,7 +198,7 @@ impl Reading {
         }
     }
 
-    /// Collects rows of one partition until there are enough, or the first has waited long enough.
+    /// Collects rows of one partition until there are enough or the delay since the first has passed.
     async fn collect(&mut self, mut collected: Collected, wanted: usize, room: Room) -> Result<More, Interrupt> {
         let context = self.context().clone();
         let meters = self.output.meters();
@@ -227,7 +228,8 @@ impl Reading {
                 }
                 other => {
                     self.send(collected).await?;
-                    // A batch of another partition goes on as it is: it must not wait behind a delay twice.
+                    // A batch of another partition is sent without collecting, so that it does not wait for the delay
+                    // twice.
                     return match other {
                         Read::Rows { partition, records } => {
                             self.send(Collected { partition, records }).await?;
@@ -265,7 +267,7 @@ impl Reading {
         Ok(lane)
     }
 
-    /// Opens a segment per strip, and sends the strips on.
+    /// Opens a segment per strip and emits the strips.
     async fn send(&mut self, collected: Collected) -> Result<(), Interrupt> {
         let Collected { partition, mut records } = collected;
         if records.is_empty() {
@@ -329,7 +331,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The partition is somebody else's: what is open may still be delivered for a while, then it is given up.
+    /// Handles a revoked partition: its open rows may be delivered for a limited time and are then abandoned.
     fn revoke(&mut self, partition: Partition) {
         let Some(lane) = self.lanes.remove(&partition) else { return };
         let context = self.context().clone();
@@ -351,8 +353,8 @@ impl Reading {
         self.revoked.insert(partition, Revoked { lane, given_up });
     }
 
-    /// The partition is ours. One that comes back waits until what was open of it is delivered or given up, so that no
-    /// row of it is written by two at a time, and goes on after what is stored.
+    /// Handles an assigned partition. If it was revoked before, waits until its open rows are delivered or abandoned,
+    /// so that a row is never written by two instances at a time, and continues after the stored position.
     async fn assign(&mut self, partition: Partition) -> Result<(), Interrupt> {
         if self.lanes.contains_key(&partition) {
             return Err(self.misused(&partition, "was assigned", "its own already").into());
@@ -362,7 +364,7 @@ impl Reading {
             None => self.resume.get(&partition).cloned(),
             Some(Revoked { lane, given_up }) => {
                 let renewed = async {
-                    // It cannot fail, and if it did, the lane would be given up here.
+                    // The task cannot fail; if it did, `renew` would replace the lane.
                     let _ = given_up.await;
                     context.lanes.renew(lane).await
                 };
@@ -382,13 +384,13 @@ impl Reading {
     }
 }
 
-/// What the engine writes into the metadata of every record that lacks it.
+/// Metadata that the engine adds to every record without it.
 struct Stamp {
     connector: Str,
 }
 
 impl Stamp {
-    /// One clock read per call. Records that share their metadata still share it afterwards.
+    /// Adds the metadata, with one clock read per call. Records that share their metadata still share it afterwards.
     fn apply(&self, records: &mut [Record]) {
         let nanos = clock::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let read_at = Str::from(itoa::Buffer::new().format(nanos));

@@ -1,4 +1,4 @@
-//! What the transactional destinations of a run have confirmed, so that it is stored with the positions.
+//! Marks confirmed by the transactional destinations of a run, to be stored with the positions.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use anabranch_record::text::Str;
 use super::deliver::Known;
 use crate::plan::stage::StageId;
 
-/// The marks that the transactional destinations have, shared by their writers and the commit loop.
+/// Marks of the transactional destinations, shared by their writers and the commit loop.
 #[derive(Default)]
 pub(super) struct Confirmed(Mutex<BTreeMap<StageId, Destination>>);
 
@@ -19,7 +19,7 @@ struct Destination {
     known: Known,
 }
 
-/// The receipt that goes with a stored mark: the least mark at the destination with which nothing before the stored
+/// Returns the receipt for a stored mark: the lowest mark at the destination for which nothing before the stored
 /// position is missing there.
 pub(super) fn needed(known: Option<&Mark>, stored: &Mark) -> Mark {
     match known {
@@ -40,14 +40,14 @@ impl Confirmed {
         self.lock().insert(stage, Destination { connector, known });
     }
 
-    /// Notes the marks of a transaction that was made.
+    /// Notes the marks of a committed transaction.
     pub(super) fn note(&self, stage: StageId, marks: &[(LaneId, Mark)]) {
         if let Some(destination) = self.lock().get_mut(&stage) {
             destination.known.extend(marks.iter().cloned());
         }
     }
 
-    /// The receipts that go with marks about to be stored. O(destinations × marks).
+    /// Returns the receipts for marks that are about to be stored. O(destinations × marks).
     pub(super) fn receipts(&self, moves: &[(LaneId, Mark)]) -> Vec<Receipt> {
         let destinations = self.lock();
         let of = |destination: &Destination| {

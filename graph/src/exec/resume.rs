@@ -1,15 +1,16 @@
 //! Start positions of sources, if transactional destinations have positions too.
 //!
-//! The state store decides, with two exceptions. A source whose rows all go to one transactional destination resumes
-//! after the mark of that destination: it has exactly the rows before it. A store of a later generation still decides,
-//! because a user moved the position; a store of an earlier one is an old copy. A destination that has less than its
-//! receipt lost what it had confirmed: the source resumes after what is left there, if it can read the rows again, and
-//! otherwise the pipeline stops. With several destinations the source resumes after the lowest of these marks; a
-//! transactional destination leaves out what it has, if the numbers of the rows that come again mean the same rows as
-//! before.
+//! The state store decides, with two exceptions. If all rows of a source go to one transactional destination, the
+//! source resumes after the mark of that destination, which has exactly the rows before it. A store of a later
+//! generation still decides, because a user moved the position; a store of an earlier generation is an old copy. If a
+//! destination has less than its receipt, it lost rows that it had confirmed. The source then resumes after the
+//! remaining mark if it can read the rows again; otherwise the pipeline stops. With several destinations, the source
+//! resumes after the lowest of these marks. A transactional destination skips the rows that it has, if row numbers
+//! refer to the same rows as before.
 //!
-//! A mark of the store that is ahead of the destination's says nothing: rows that are filtered or dead-lettered move the
-//! one and not the other. A destination without a receipt is new, or takes part in transactions since this run.
+//! A mark of the store ahead of the mark of the destination is not evidence of a loss, because filtered and
+//! dead-lettered rows move only the former. A destination without a receipt is new, or takes part in transactions only
+//! since this run.
 
 use std::collections::BTreeMap;
 
@@ -27,42 +28,42 @@ use super::deliver::Known;
 use super::receipt::needed;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
 
-/// What was decided.
+/// Result of comparing the marks of the store and of the destinations.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Resume {
-    /// Marks that the store gets before a source is opened.
+    /// Marks to store before a source is opened.
     pub(super) moves: Vec<(LaneId, Mark)>,
-    /// Receipts that the store gets with them.
+    /// Receipts to store with the marks.
     pub(super) receipts: Vec<Receipt>,
-    /// Marks of destinations that are left aside.
+    /// Marks of destinations that are ignored.
     pub(super) foreign: Vec<Foreign>,
-    /// Destinations that have less than they had confirmed.
+    /// Destinations that have less than they confirmed.
     pub(super) lost: Vec<Lost>,
 }
 
-/// A mark of another generation than the store's.
+/// A mark whose generation differs from that of the store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
     /// The destination connector.
     pub(super) destination: Str,
     /// The lane.
     pub(super) lane: LaneId,
-    /// The generation of the destination's mark.
+    /// Generation of the mark of the destination.
     pub(super) theirs: u64,
-    /// The generation of the store's.
+    /// Generation of the mark of the store.
     pub(super) ours: u64,
 }
 
-/// A destination that has less than it had confirmed.
+/// A destination that has less than it confirmed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lost {
     /// The destination connector.
     pub(super) destination: Str,
     /// The lane.
     pub(super) lane: LaneId,
-    /// What it had confirmed.
+    /// The mark that it had confirmed.
     pub(super) confirmed: Mark,
-    /// What it has.
+    /// The mark that it has.
     pub(super) left: Option<Mark>,
     /// Action to take.
     pub(super) remedy: Remedy,
@@ -71,16 +72,16 @@ pub(super) struct Lost {
 /// Action if a destination has lost positions that it had confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// The source resumes after what is left.
+    /// The source resumes after the remaining mark.
     Rewound,
-    /// Nothing: a user moved the position since, and decided with it what is delivered again.
+    /// None: a user has moved the position since, and thereby decided what is delivered again.
     MovedByUser,
 }
 
-/// Compares what the store has with what the destinations have, by stage. O(sources × (stages + marks + receipts)).
+/// Compares the marks of the store with those of the destinations, by stage. O(sources × (stages + marks + receipts)).
 ///
 /// # Errors
-/// A destination lost what it had confirmed, and its source cannot deliver it again.
+/// A destination lost rows that it had confirmed, and the source cannot deliver them again.
 pub(super) fn resume(
     plan: &StagePlan,
     stored: &BTreeMap<LaneId, Mark>,
@@ -132,7 +133,7 @@ pub(super) fn resume(
                 let of = |mark: &Mark| (mark.generation, mark.seq);
                 if writes.len() == 1 && ours.is_none_or(|ours| of(ours) < of(theirs)) {
                     moves.insert(lane.clone(), theirs.clone());
-                // After the same position, nothing comes that it has already.
+                // If the positions are equal, records that the destination already has do not come again.
                 } else if let Some(ours) =
                     ours.filter(|ours| ours.generation != theirs.generation && ours.position != theirs.position)
                 {
@@ -159,7 +160,7 @@ pub(super) fn resume(
     Ok(resume)
 }
 
-/// Whether a destination with this mark has all that it had confirmed.
+/// Returns `true` if a destination with this mark has everything that it confirmed.
 fn has(left: Option<&Mark>, confirmed: &Mark) -> bool {
     confirmed.seq == 0 || left.is_some_and(|left| (left.generation, left.seq) >= (confirmed.generation, confirmed.seq))
 }
@@ -186,10 +187,10 @@ fn remedy(
     Err(went_back(&write.connector, lane, confirmed, left, why))
 }
 
-/// Makes sure that what is to be delivered again can be read again. Asks the sources.
+/// Asks the sources whether the rows to deliver again can still be read.
 ///
 /// # Errors
-/// A source no longer has it, or cannot tell.
+/// A source no longer has the rows, or cannot determine it.
 pub(super) async fn ask_sources(plan: &StagePlan, lost: &[Lost]) -> Result<(), Fault> {
     for Lost { destination, lane, confirmed, left, remedy } in lost {
         let (Remedy::Rewound, Some(at)) = (remedy, left) else { continue };
@@ -227,14 +228,14 @@ fn went_back(destination: &Str, lane: &LaneId, confirmed: &Mark, left: Option<&M
     Fault::fatal("destination_went_back", what).at(destination)
 }
 
-/// A mark as people read it.
+/// Formats a mark for messages.
 pub(super) fn shown(mark: &Mark) -> String {
     let Mark { generation, seq, position } = mark;
     let records = format!("{seq} {}", plural(*seq, "record"));
     format!("{records} of generation {generation}, up to position {}", text(position))
 }
 
-/// In the form in which the command line takes it.
+/// Formats a position as the command line accepts it.
 fn text(position: &Position) -> String {
     match std::str::from_utf8(&position.0) {
         Ok("") => "(the beginning)".to_owned(),

@@ -1,4 +1,4 @@
-//! Something that happens once, and that many may wait for.
+//! An event that happens once and that many tasks can wait for.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The course of a run: open, run, drain, and what it came to.
+//! The course of a run: open, run, drain, and determine the outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
 use crate::plan::stage::StagePlan;
 
-/// How long a failed run waits for a commit under way, so that what it stores is acknowledged.
+/// Maximum wait of a failed run for a commit in progress, so that the positions it stores are acknowledged.
 const LAST_COMMIT: Duration = Duration::from_secs(5);
 
-/// Runs a plan to its end.
+/// Runs a plan to its end and returns the outcome.
 pub(super) async fn run(
     context: Arc<Context>,
     plan: Arc<StagePlan>,
@@ -81,7 +81,7 @@ pub(super) async fn run(
                     context.drained.set();
                 }
             },
-            // It ends before the stages where it has failed, and without it they would wait for room for ever.
+            // If the commit loop fails, it ends before the stages, which would then wait for room forever.
             ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
@@ -119,7 +119,7 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-/// A run that failed does not wait for ever for a store that hangs.
+/// Completes when a failed run has waited long enough for its last commit, in case the store hangs.
 async fn late(context: &Context, stages_ended: bool) {
     context.halt.wait().await;
     if stages_ended {
@@ -129,7 +129,7 @@ async fn late(context: &Context, stages_ended: bool) {
     }
 }
 
-/// What a run came to, once every stage and the commit loop have ended.
+/// Returns the outcome of a run after every stage and the commit loop have ended.
 fn ending(context: &Context, expired: bool) -> Ending {
     let stopping = context.stopping.is_set();
     if let Some(fault) = context.fault() {

@@ -1,11 +1,12 @@
-//! Taps: records on their way, shown to whoever looks.
+//! Taps: inspection of records in flight.
 //!
-//! Every node has a tap. While nobody looks it costs one relaxed load per strip. An [`Inspection`] watches one or more
-//! taps: the stage gives it copies of records, which share what they hold, as often as its pace, its bound on what is
-//! held and its share of the stages' time allow, and counts the others. A stage never waits for an inspection.
+//! Every node has a tap. Without an inspection it costs one relaxed load per strip. An [`Inspection`] watches one or
+//! more taps. Stages send it copies of records, which share their content with the originals. Its rate, the limit on
+//! held records and its share of the time of the stages limit the number of copies; other records are only counted. A
+//! stage never waits for an inspection.
 //!
-//! Taps belong to the pipeline and not to a run of it: who owns them gives them to every run
-//! ([`RunOptions::taps`](super::RunOptions)), and an inspection goes on over restarts.
+//! Taps belong to the pipeline and not to a run: their owner passes them to every run
+//! ([`RunOptions::taps`](super::RunOptions)), and an inspection continues across restarts.
 
 mod inspection;
 mod pace;
@@ -25,7 +26,7 @@ use inspection::Session;
 
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan};
 
-/// What kind of node a tap sits at: a connector and a processor may have the same id.
+/// Kind of the node of a tap. A connector and a processor may have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Station {
     /// A source.
@@ -39,10 +40,10 @@ pub enum Station {
 }
 
 impl Station {
-    /// All of them.
+    /// All stations.
     pub const ALL: [Station; 4] = [Station::Source, Station::Processor, Station::Destination, Station::DeadLetters];
 
-    /// Its name.
+    /// Returns the name of the station.
     pub const fn as_str(self) -> &'static str {
         match self {
             Station::Source => "source",
@@ -59,17 +60,17 @@ impl fmt::Display for Station {
     }
 }
 
-/// On which side of a node.
+/// Side of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
-    /// Records as they come to the node; with a condition, also those that it does not hold for.
+    /// Records that enter the node, including those that do not satisfy its condition.
     Before,
-    /// Records as they leave it.
+    /// Records that leave the node.
     After,
 }
 
 impl Side {
-    /// Its name.
+    /// Returns the name of the side.
     pub const fn as_str(self) -> &'static str {
         match self {
             Side::Before => "before",
@@ -84,19 +85,19 @@ impl fmt::Display for Side {
     }
 }
 
-/// A place of a graph where records can be looked at.
+/// A place in a plan where records can be inspected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The kind of the node.
+    /// Kind of the node.
     pub station: Station,
-    /// Id of the node, as plans show it.
+    /// Displayed id of the node.
     pub node: Str,
-    /// Before or after it.
+    /// Side of the node.
     pub side: Side,
 }
 
-/// All places of a plan: behind sources, before and behind processors, before destinations and the dead-letter queue,
-/// in the order of the plan.
+/// Returns all places of a plan: after sources, before and after processors, before destinations and the dead-letter
+/// queue, in plan order.
 pub fn places(plan: &StagePlan) -> Vec<Place> {
     let mut places = Vec::new();
     let mut add = |station, node: &Str, sides: &[Side]| {
@@ -122,36 +123,36 @@ pub fn places(plan: &StagePlan) -> Vec<Place> {
 #[derive(Debug, Default)]
 pub struct Taps {
     taps: Mutex<BTreeMap<(Station, Str), Arc<Tap>>>,
-    /// Inspections that are open: they share the time that all of them may take.
+    /// Number of open inspections, which share the time limit for all inspections.
     inspections: Arc<AtomicUsize>,
 }
 
 impl Taps {
-    /// Starts to look. Dropping the inspection ends it. A place that the pipeline does not have shows nothing.
+    /// Opens an inspection. Dropping it closes it. A place that does not exist in the pipeline yields no records.
     pub fn inspect(&self, look: Look) -> Inspection {
         let taps = look.places.iter().map(|place| (self.at(place.station, &place.node), place.side)).collect();
         Inspection::open(taps, look, self.inspections.clone())
     }
 
-    /// Number of inspections that are open.
+    /// Returns the number of open inspections.
     pub fn inspections(&self) -> usize {
         self.inspections.load(Ordering::Relaxed)
     }
 
-    /// The tap of a node, for a run or an inspection.
+    /// Returns the tap of a node, for a run or an inspection.
     pub(super) fn at(&self, station: Station, node: &Str) -> Arc<Tap> {
         let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (station, node.clone());
         if let Some(tap) = taps.get(&key) {
             return tap.clone();
         }
-        // Nodes that a change of the pipeline took away are not kept for ever.
+        // Remove the taps of nodes that were removed from the pipeline.
         taps.retain(|_, tap| Arc::strong_count(tap) > 1);
         taps.entry(key).or_default().clone()
     }
 }
 
-/// The tap of one node.
+/// The tap of a node.
 #[derive(Debug)]
 pub(super) struct Tap {
     watched: AtomicBool,
@@ -164,20 +165,20 @@ impl Default for Tap {
     }
 }
 
-/// An inspection that watches one side of a node.
+/// An inspection of one side of a node.
 #[derive(Clone, Debug)]
 struct Watcher {
     session: Arc<Session>,
-    /// Which of the places of the inspection it is.
+    /// Index of the place in the inspection.
     place: usize,
     side: Side,
 }
 
-/// Those who watch a node.
+/// The inspections of a node.
 pub(super) struct Watchers(Arc<[Watcher]>);
 
 impl Tap {
-    /// Who watches; `None` at next to no cost while nobody does.
+    /// Returns the inspections of the node. If there are none, returns `None` at almost no cost.
     #[inline]
     pub(super) fn watchers(&self) -> Option<Watchers> {
         if self.watched.load(Ordering::Relaxed) { Some(self.now_watching()) } else { None }
@@ -185,7 +186,7 @@ impl Tap {
 
     #[cold]
     fn now_watching(&self) -> Watchers {
-        // Held to copy or to replace a pointer, never longer.
+        // The lock is held only to copy or replace a pointer.
         Watchers(self.watchers.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
@@ -199,7 +200,7 @@ impl Tap {
 }
 
 impl Watchers {
-    /// Shows rows of a strip to those who watch this side.
+    /// Shows rows of a strip to the inspections of this side.
     pub(super) fn show(&self, side: Side, records: &[Record]) {
         for watcher in self.0.iter().filter(|watcher| watcher.side == side) {
             watcher.session.show(watcher.place, records);

@@ -1,7 +1,7 @@
-//! The tracer of a run: makes spans of what happens to the rows that are traced.
+//! The tracer of a run: makes spans for traced rows.
 //!
-//! Every run of rows knows whether one of its source rows is traced, so that a node asks one question per batch. Only
-//! then it is looked up which rows these are. A run without a tracer does not even ask.
+//! Every run of rows stores whether one of its source rows is traced, so that a node makes one check per batch. Only if
+//! it succeeds, the traced rows are looked up. A run without a tracer skips the check.
 
 mod node;
 #[cfg(test)]
@@ -28,9 +28,10 @@ use anabranch_record::{Position, Record, clock};
 use crate::ack::{LaneIndex, Run};
 use crate::batch::Lineage;
 
-/// Most spans of one trace, besides its root: a record that is split in thousands is told in part.
+/// Maximum number of spans of a trace below its root; further spans of a record that is split thousands of times are
+/// left out.
 const MOST_SPANS: u64 = 1000;
-/// Most bytes of a position that are shown.
+/// Maximum number of displayed bytes of a position.
 const MOST_POSITION: usize = 256;
 
 /// The traces of a run.
@@ -42,37 +43,37 @@ pub(super) struct Traces {
     lanes: Mutex<Vec<Option<LaneTraces>>>,
 }
 
-/// The rows of a lane that are traced and on their way.
+/// The traced rows of a lane that are in flight.
 struct LaneTraces {
     id: LaneId,
     salt: u64,
-    /// In the order in which they were read.
+    /// Strips in the order in which they were read.
     strips: VecDeque<Strip>,
 }
 
-/// The traced rows of one segment.
+/// The traced rows of a segment.
 struct Strip {
     segment: u32,
     /// Number of the first row of the segment in its lane.
     base: u64,
-    /// By their number in the segment, in this order.
+    /// Traces by row number in the segment, ascending.
     rows: VecDeque<(u32, Trace)>,
 }
 
-/// A trace whose root has not ended.
+/// A trace whose root span has not ended.
 struct Trace {
     root: SpanContext,
     parent: Option<SpanId>,
     link: Option<SpanContext>,
     position: Position,
     start: SystemTime,
-    /// Spans below the root so far; those beyond the most are not made.
+    /// Number of spans below the root, including those left out.
     spans: u64,
-    /// Why the first part of it failed that did.
+    /// The first error in the trace.
     error: Option<SpanError>,
 }
 
-/// Two moments, as a stage measures them.
+/// Two points in time, as measured by a stage.
 #[derive(Clone, Copy)]
 pub(super) struct Interval {
     pub(super) from: Instant,
@@ -80,12 +81,12 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// From then until now.
+    /// Returns the interval from `from` until now.
     pub(super) fn since(from: Instant) -> Self {
         Interval { from, to: Instant::now() }
     }
 
-    /// By the time of day.
+    /// Converts the interval to wall-clock time.
     fn by_the_clock(self) -> (SystemTime, SystemTime) {
         let (now, day) = (Instant::now(), clock::now());
         let at = |instant: Instant| day.checked_sub(now.saturating_duration_since(instant)).unwrap_or(day);
@@ -94,7 +95,7 @@ impl Interval {
 }
 
 impl Strip {
-    /// The traced rows among those of a run; with each the rows of the run that are copies of it.
+    /// Returns the traced source rows of a run, each with the range of rows of the run that are copies of it.
     fn of_run(&mut self, run: &Run) -> impl Iterator<Item = (std::ops::Range<usize>, &mut Trace)> {
         let first = run.source_rows_in_segment().start;
         let end = run.source_rows_in_segment().end;
@@ -109,7 +110,7 @@ impl Strip {
 
 impl LaneTraces {
     fn strip(&mut self, segment: u32) -> Option<&mut Strip> {
-        // Numbers of segments wrap: what counts is how far they are behind the first.
+        // Segment numbers wrap, so compare their distance from the first.
         let front = self.strips.front()?.segment;
         let behind = |segment: u32| segment.wrapping_sub(front);
         let at = self.strips.partition_point(|strip| behind(strip.segment) < behind(segment));
@@ -126,8 +127,8 @@ impl Traces {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rows were read: begins the traces of those that are chosen, and marks the lineage if there are any. `base` is the
-    /// number of the first of them in the lane.
+    /// Begins the traces of the chosen rows among those that were read, and marks the lineage if there are any. `base`
+    /// is the number of the first row in the lane.
     pub(super) fn begin(&self, id: &LaneId, base: u64, lineage: &mut Lineage, records: &[Record]) {
         let Some(run) = lineage.runs().first() else { return };
         let (lane, segment) = (run.lane(), run.segment());
@@ -143,7 +144,7 @@ impl Traces {
         let mut known: Option<(&Metadata, Option<TraceParent>)> = None;
         for (row, record) in records.iter().enumerate() {
             let parent = match known {
-                // Records of a strip often share what they have.
+                // Records of a strip often share their metadata.
                 Some((metadata, parent)) if metadata.shares(&record.metadata) => parent,
                 _ => {
                     let parent = record.metadata.get(TRACE_PARENT).and_then(|text| text.parse().ok());
@@ -174,7 +175,7 @@ impl Traces {
         }
     }
 
-    /// The rows of a lane below this number are stored, and their source was told.
+    /// Ends the traces of rows below this number in a lane: they are stored and acknowledged.
     pub(super) fn acknowledged(&self, lane: LaneIndex, below: u64) {
         let mut lanes = self.lock();
         let Some(Some(lane)) = lanes.get_mut(usize::from(lane.0)) else { return };
@@ -191,13 +192,13 @@ impl Traces {
         }
     }
 
-    /// Rows of a lane that are on their way will never be acknowledged.
+    /// Ends the traces of a lane whose rows in flight will never be acknowledged.
     pub(super) fn abandoned(&self, lane: LaneIndex, why: &str) {
         let lane = self.lock().get_mut(usize::from(lane.0)).and_then(Option::take);
         self.give_up(lane, why);
     }
 
-    /// The run has ended. What is on its way is read again by the next one.
+    /// Ends all traces at the end of the run. Rows in flight are read again by the next run.
     pub(super) fn end(&self, why: &str) {
         let lanes = std::mem::take(&mut *self.lock());
         self.give_up(lanes.into_iter().flatten(), why);
@@ -243,7 +244,7 @@ impl Traces {
             name: self.pipeline.clone(),
             kind: SpanKind::Record,
             start,
-            // The clock may have been set back meanwhile.
+            // The clock may have been set back since the start.
             end: end.max(start),
             attributes,
             error,
@@ -254,7 +255,7 @@ impl Traces {
         mask(text, &self.secrets).into()
     }
 
-    /// Calls for every row of a batch that is traced, or a copy of one that is.
+    /// Calls `call` for every row of a batch that is traced or is a copy of a traced row.
     fn each(&self, lineage: &Lineage, mut call: impl FnMut(usize, &mut Trace)) {
         let mut lanes = self.lock();
         let mut at = 0;
@@ -269,20 +270,20 @@ impl Traces {
     }
 }
 
-/// Tells lanes apart, the same in every run.
+/// Returns a hash that distinguishes lanes and is the same in every run.
 fn salt(id: &LaneId) -> u64 {
-    // FNV-1a, with a byte between that is in no text.
+    // FNV-1a, with a separator byte that does not occur in UTF-8.
     let bytes = id.connector.bytes().chain([0xff]).chain(id.partition.0.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A position for people.
+/// Formats a position for display.
 fn shown(position: &Position) -> Str {
     let bytes = &position.0[..position.0.len().min(MOST_POSITION)];
     let cut = bytes.len() < position.0.len();
     let mut text = match std::str::from_utf8(bytes) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        // The cut may have gone through a character.
+        // The limit may have cut a character in two.
         Err(error) if cut && error.error_len().is_none() => {
             String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into()
         }

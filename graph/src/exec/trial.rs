@@ -1,4 +1,5 @@
-//! Trying a plan out: its real sources and steps on a bounded number of records, with nothing left behind.
+//! Trial of a plan: runs its real sources and processors on a limited number of records, without lasting effects on
+//! sources.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,26 +21,26 @@ use super::{Ending, RunOptions, Services, start};
 use crate::plan::Measured;
 use crate::plan::stage::{StageKind, StagePlan};
 
-/// How a plan is tried out.
+/// Parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// Most records that are read of each source.
+    /// Maximum number of records read from each source.
     pub records: usize,
-    /// Whether destinations and the dead-letter queue are written. Otherwise what comes to them is thrown away, and
-    /// failures are never too many.
+    /// True if destinations and the dead-letter queue are written. Otherwise their records are discarded, and the
+    /// number of failures is not limited.
     pub write: bool,
-    /// How long it may take. A source that has fewer records and never ends would wait for ever.
+    /// Time limit. A source with fewer records that never ends would wait forever.
     pub patience: Duration,
 }
 
-/// What was read must be through the graph so soon after time is up.
+/// Time limit for draining after the time limit of the trial.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Runs a plan from the beginning of its sources, and measures it. No position is stored, and no source is told that a
-/// record is safe: the next run reads the same records.
+/// Runs a plan from the beginning of its sources and returns measurements. Positions are not stored or acknowledged, so
+/// the next run reads the same records.
 ///
 /// # Errors
-/// Why a source, processor or destination cannot be opened. What fails later is told in the measurement.
+/// A source, processor or destination cannot be opened. Later failures are part of the measurements.
 pub async fn try_out(
     plan: &StagePlan,
     trial: Trial,
@@ -75,7 +76,7 @@ pub async fn try_out(
     })
 }
 
-/// What there is to say about an ending that is not a good one.
+/// Describes the outcome, unless it is a success.
 fn told(ending: &Ending) -> Option<String> {
     match ending {
         Ending::Finished | Ending::Stopped => None,
@@ -102,7 +103,7 @@ fn on_trial(plan: &StagePlan, trial: Trial) -> StagePlan {
             _ => {}
         }
     }
-    // The store of a trial keeps nothing.
+    // The store of a trial stores nothing.
     if !trial.write || plan.dead_letter.destination.keeps_letters().is_some() {
         plan.dead_letter.destination = Discard::instead_of(&*plan.dead_letter.destination);
         plan.dead_letter.window_size = 0;
@@ -110,7 +111,7 @@ fn on_trial(plan: &StagePlan, trial: Trial) -> StagePlan {
     plan
 }
 
-/// A source that ends after so many records.
+/// A source that ends after a number of records.
 struct Bounded {
     source: Arc<dyn Source>,
     records: usize,
@@ -121,7 +122,7 @@ struct BoundedReader {
     left: usize,
 }
 
-/// Keeps what acknowledges, and never uses it.
+/// Holds an acknowledger without using it.
 struct Untold {
     _acker: Box<dyn Acker>,
 }
@@ -175,7 +176,7 @@ impl Acker for Untold {
     }
 }
 
-/// Takes records as another destination would, and throws them away.
+/// A destination that discards records, with the policy of the destination that it replaces.
 struct Discard(WritePolicy);
 
 impl Discard {
@@ -206,7 +207,7 @@ impl Writer for Discard {
     }
 }
 
-/// A store that knows nothing and keeps nothing.
+/// A store that discards everything.
 struct Nowhere;
 
 #[async_trait]

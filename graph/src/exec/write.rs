@@ -1,4 +1,4 @@
-//! Writing a destination: coalescing, linger, rate limit, and what becomes of every row.
+//! Writes a destination: batching, linger, rate limit, and the outcome of every row.
 
 pub(super) mod gate;
 mod transaction;
@@ -26,7 +26,7 @@ use crate::plan::stage::WriteSpec;
 
 use gate::{FlushGate, Open};
 
-/// A token bucket over rows.
+/// A token bucket that counts rows.
 struct Bucket {
     rate: f64,
     burst: f64,
@@ -40,7 +40,7 @@ impl Bucket {
         Bucket { rate, burst, tokens: burst, at: Instant::now() }
     }
 
-    /// Waits until `rows` may pass; more than the burst pass in several turns.
+    /// Waits until `rows` rows may pass. If there are more rows than the burst, they pass in several steps.
     async fn take(&mut self, rows: usize) {
         let burst = (self.burst as usize).max(1);
         for from in (0..rows).step_by(burst) {
@@ -48,7 +48,7 @@ impl Bucket {
         }
     }
 
-    /// Waits until `rows`, no more than the burst, may pass.
+    /// Waits until `rows` rows, at most the burst, may pass.
     async fn turn(&mut self, rows: usize) {
         loop {
             let now = Instant::now();
@@ -59,7 +59,7 @@ impl Bucket {
                 self.tokens -= rows as f64;
                 return;
             }
-            // A nanosecond more, so that rounding never wakes it just before there is enough.
+            // One nanosecond more, so that rounding does not wake it slightly too early.
             let wait = Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::from_secs(3600));
             sleep_until(now + wait + Duration::from_nanos(1)).await;
         }
@@ -172,14 +172,14 @@ impl Writing {
         Ok(())
     }
 
-    /// Rows are about to be written.
+    /// Shows rows that are about to be written to inspections.
     fn show(&self, batch: &Batch) {
         if let Some(watchers) = self.tap.watchers() {
             watchers.show(Side::Before, batch.records());
         }
     }
 
-    /// Rows were written: makes their spans.
+    /// Makes the spans of rows that were written.
     fn trace<'a>(&self, batch: &Batch, since: Option<Instant>, fate: impl Fn(usize) -> Option<Fate<'a>>) {
         if let (Some(tracer), Some(since)) = (&self.tracer, since) {
             let passage = |row| Some(Passage { condition: None, fate: fate(row)? });
@@ -216,7 +216,7 @@ impl Writing {
                 }),
             });
             self.settle(chunk, outcome).await?;
-            // A commit does not wait for the end of a batch that a rate limit draws out.
+            // A commit does not wait for the end of a batch that is slowed down by a rate limit.
             if self.gate.is_wanted() {
                 self.flush().await?;
             }
@@ -236,7 +236,7 @@ impl Writing {
                 self.accept(batch.into_parts().1);
             }
             Outcome::Each(each) => {
-                // Rows that are durable leave like filtered ones, rows that failed like failed ones; accepted stay.
+                // Durable rows leave like filtered ones, failed rows like failed ones; accepted rows stay.
                 let decide = |(row, verdict)| match verdict {
                     Ok(Delivered::Accepted) => None,
                     Ok(Delivered::Durable) => Some((row, Decision::Filter)),
@@ -260,7 +260,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Gives rows that the destination does not take to the dead letters.
+    /// Sends rows that the destination rejected to the dead-letter queue.
     async fn fail(&mut self, failed: Failed) -> Result<(), Interrupt> {
         if !failed.faults.is_empty() {
             let passed = Passed { failed: failed.faults.len(), ..Passed::default() };
@@ -286,7 +286,7 @@ impl Writing {
         }
     }
 
-    /// Makes everything accepted durable, and settles it.
+    /// Flushes the accepted rows and settles them.
     async fn flush(&mut self) -> Result<(), Interrupt> {
         let request = self.gate.begin();
         if !self.accepted.is_empty() {

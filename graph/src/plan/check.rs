@@ -1,4 +1,4 @@
-//! What can be said of a lowered plan before the first record.
+//! Checks of a lowered plan.
 
 use std::sync::Arc;
 
@@ -31,11 +31,11 @@ pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
     findings
 }
 
-/// Checks that every node has the edges its kind needs: true of whatever lowers without errors and of
-/// whatever a rewrite leaves.
+/// Checks that every node has the edges that its kind requires. This holds for every graph that is lowered without
+/// errors, and after every rewrite.
 ///
 /// # Errors
-/// `plan.internal`: a defect of the compiler, not of the pipeline.
+/// `plan.internal`: a defect of the compiler, not an error in the pipeline.
 pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
     let mut findings = Diagnostics::new();
     for index in plan.node_indices() {
@@ -58,13 +58,13 @@ pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
     if findings.is_empty() { Ok(()) } else { Err(findings) }
 }
 
-/// A finding about the compiler itself.
+/// Returns a finding about a defect of the compiler.
 pub fn defect(what: &str) -> Diagnostic {
     Diagnostic::error("plan.internal", format!("the compiler made an unsound plan: {what}"))
         .with_hint("this is a defect of Anabranch: please report it with the pipeline")
 }
 
-/// Conditions that are the same for every record.
+/// Finds conditions that have the same result for every record.
 fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
     for node in plan.node_weights() {
         let NodeKind::Branch(guard) = &node.kind else { continue };
@@ -99,7 +99,7 @@ fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
     }
 }
 
-/// Filters, one behind another, of which each drops what the other leaves.
+/// Finds two consecutive filters where the second drops all records that the first one keeps.
 fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
     let guard = |index: NodeIndex| match &plan[index].kind {
         NodeKind::Branch(guard) => Some(guard),
@@ -136,18 +136,19 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
     }
 }
 
-/// Which records of a pipeline two of its destinations have in common.
+/// The records that two destinations of a pipeline have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// None: each drops what the other takes.
+    /// None: each destination's filters drop the records of the other.
     Nothing,
-    /// Some, as far as is known.
+    /// Possibly some.
     Some,
     /// All of them.
     All,
 }
 
-/// Which records reach both of two destinations, by the ids of their nodes in a lowered plan. O(steps before them).
+/// Returns which records reach both of two destinations. The destinations are given by their node ids in a lowered
+/// plan. O(processors before them).
 pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
     let of = |id: &str| {
         let is_end = |node: &NodeIndex| matches!(plan[*node].kind, NodeKind::Destination(_)) && *plan[*node].id == *id;
@@ -155,7 +156,7 @@ pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
     };
     let (ours, theirs) = (of(one), of(other));
     let guards = |steps: &[NodeIndex]| -> Vec<Arc<CompiledCondition>> {
-        // Filters that see the record as it is for both.
+        // Only filters that see the record before it differs between the two.
         let first = steps.iter().rev().map_while(|node| filtered_by(plan, *node));
         first.flatten().collect()
     };
@@ -170,7 +171,7 @@ pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
     }
 }
 
-/// The nodes that only one destination has before it, the last first.
+/// Returns the nodes before one destination that no other destination shares, the last node first.
 fn own_steps(plan: &PlanGraph, end: NodeIndex) -> Vec<NodeIndex> {
     let mut steps = Vec::new();
     let mut waiting = vec![end];
@@ -186,8 +187,8 @@ fn own_steps(plan: &PlanGraph, end: NodeIndex) -> Vec<NodeIndex> {
     steps
 }
 
-/// The condition of a filter, of whose nodes this is one; `Some(None)` for a node of it without the condition, and
-/// `None` for any other step.
+/// Returns the condition of the filter that a node is part of. `Some(None)` if the node is part of a filter but is not
+/// its condition; `None` if it is not part of a filter.
 fn filtered_by(plan: &PlanGraph, node: NodeIndex) -> Option<Option<Arc<CompiledCondition>>> {
     let is_filter = |node: NodeIndex| {
         plan[node].kind.operator().is_some_and(|step| step.signature.fan == Fan::Never && *step.plugin == *"filter")
@@ -202,7 +203,7 @@ fn filtered_by(plan: &PlanGraph, node: NodeIndex) -> Option<Option<Arc<CompiledC
     }
 }
 
-/// Destinations that write what a source reads: every record comes again, until the disk is full.
+/// Finds destinations that write the data that a source reads: records would repeat until the disk is full.
 fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
     let read: Vec<(&Node, String)> = plan
         .node_weights()
@@ -231,7 +232,8 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
     }
 }
 
-/// What a destination writes that a source reads, as far as names tell; files are told apart by what they are.
+/// Returns the data that the destination writes and the source reads, judged by name. Files are compared by path
+/// instead.
 pub fn feeds(destination: &dyn Destination, source: &dyn Source) -> Option<Extent> {
     let written = destination.writes();
     if written.is_empty() {
@@ -241,7 +243,7 @@ pub fn feeds(destination: &dyn Destination, source: &dyn Source) -> Option<Exten
     written.into_iter().find(|written| read.iter().any(|read| written.is_within(read)))
 }
 
-/// Where the name of something stands in a node that writes or reads it.
+/// Returns the place of a setting in the file, or that of the node if the setting is not given.
 pub fn place_of(node: &Node, setting: &str) -> Span {
     node.settings.iter().find(|given| given.name == *setting).map_or(node.span, |given| given.span)
 }
@@ -257,7 +259,7 @@ fn feeds_back_by_name(node: &Node, source: &Node, Extent { what, setting, .. }: 
     .with_hint(format!("give one of them another {setting}, so that the source reads nothing that is written there"))
 }
 
-/// The finding about a node that writes the file that a source reads.
+/// Returns the finding for a node that writes the file that a source reads.
 pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
     let place =
         |node: &Node| node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
@@ -271,7 +273,7 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
     .with_hint("give it another path")
 }
 
-/// A dead-letter queue that would store positions with its letters, which have none.
+/// Finds a dead-letter queue that would store positions with its dead letters, which have none.
 fn queue(plan: &PlanGraph, findings: &mut Diagnostics) {
     for node in plan.node_weights() {
         let NodeKind::DeadLetter(queue) = &node.kind else { continue };
@@ -286,7 +288,7 @@ fn queue(plan: &PlanGraph, findings: &mut Diagnostics) {
     }
 }
 
-/// A path without the parts that mean nothing.
+/// Normalizes a path: removes empty parts, `.`, and `..` with the part before it.
 fn plain_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -299,9 +301,9 @@ fn plain_path(path: &str) -> String {
     format!("{}{}", if path.starts_with('/') { "/" } else { "" }, parts.join("/"))
 }
 
-/// Nodes that never see a record because an operator before them lets none pass.
+/// Finds nodes that no record reaches because an operator before them drops or fails all records.
 fn reachability(plan: &PlanGraph, order: &[NodeIndex], findings: &mut Diagnostics) {
-    // For each node: whether a record may reach it, and otherwise the operator that ends them all.
+    // Per node: whether a record may reach it, and if not, the operator at which all records end.
     let bound = plan.node_indices().map(|n| n.index() + 1).max().unwrap_or(0);
     let mut reached = vec![false; bound];
     let mut ended_by: Vec<Option<NodeIndex>> = vec![None; bound];
@@ -357,7 +359,7 @@ fn reachability(plan: &PlanGraph, order: &[NodeIndex], findings: &mut Diagnostic
     }
 }
 
-/// Nodes that one finding names.
+/// Maximum number of nodes that one finding names.
 const MOST_NAMED: usize = 3;
 
 fn names(plan: &PlanGraph, group: &[(NodeIndex, NodeIndex)]) -> String {
@@ -368,7 +370,7 @@ fn names(plan: &PlanGraph, group: &[(NodeIndex, NodeIndex)]) -> String {
     }
 }
 
-/// Batches that want more rows than may be in flight.
+/// Finds batches larger than the number of rows that may be in flight.
 fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mut Diagnostics) {
     let most = limits.replay_rows;
     let single_source = plan.node_weights().filter(|n| matches!(n.kind, NodeKind::Source(_))).count() == 1;
@@ -387,7 +389,7 @@ fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mu
                     false => Diagnostic::warning("plan.batch_never_fills", never_fills(size)),
                 }
             }
-            // Several sources, and copies made on the way, can fill a larger batch.
+            // Several sources, or copies of records, can fill a larger batch.
             NodeKind::Destination(write) if single_source && !multiplied => {
                 let Some(size) = write.batch_rows.filter(|size| *size > most) else { continue };
                 let (size, most) = (counted(size, "record"), counted(most, "record"));

@@ -1,4 +1,4 @@
-//! Flow types of a plan: what is known of the records on each edge, and what is wrong with it.
+//! Flow types of a plan: the known shape of the records on each edge, and findings derived from it.
 
 mod extraction;
 mod operations;
@@ -18,25 +18,24 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
 
-/// What is known of the records that leave each node. A node without an entry lets none pass, or there is
-/// nothing after it.
+/// Known shapes of the records that leave each node. A node without an entry emits no records or has no successor.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes(BTreeMap<NodeIndex, Arc<RecordShape>>);
 
 impl Shapes {
-    /// Of the records that leave a node.
+    /// Returns the shape of the records that leave a node.
     pub fn after(&self, node: NodeIndex) -> Option<&RecordShape> {
         self.0.get(&node).map(|shape| &**shape)
     }
 }
 
-/// The shapes of a plan after any pass. O(nodes · fields).
+/// Infers the shapes of a plan after any pass. O(nodes · fields).
 pub fn shapes(plan: &PlanGraph) -> Shapes {
     Inference::of(plan).shapes
 }
 
-/// What is wrong with a rewritten plan, as far as shapes tell: an error where every record would fail, a
-/// warning where something is probably not meant. O(nodes · fields).
+/// Checks a rewritten plan by the shapes of its records. Errors mean that every record would fail, warnings that the
+/// pipeline is probably not what the user intended. O(nodes · fields).
 pub fn check(plan: &PlanGraph) -> Diagnostics {
     let mut inference = Inference::of(plan);
     let overwritten = overwritten::find(plan, &inference);
@@ -44,11 +43,11 @@ pub fn check(plan: &PlanGraph) -> Diagnostics {
     inference.findings
 }
 
-/// The walk over a plan, in topological order.
+/// State of inferring shapes over a plan in topological order.
 struct Inference<'a> {
     plan: &'a PlanGraph,
     shapes: Shapes,
-    /// The steps that let every record pass.
+    /// Processors that cannot fail a record.
     safe: Vec<NodeIndex>,
     findings: Diagnostics,
 }
@@ -66,12 +65,12 @@ impl<'a> Inference<'a> {
         inference
     }
 
-    /// Whether no record fails at this step for reasons of its own.
+    /// Returns `true` if the processor itself cannot fail a record.
     fn is_safe(&self, node: NodeIndex) -> bool {
         self.safe.binary_search(&node).is_ok()
     }
 
-    /// What comes out of a node.
+    /// Returns the shape of the records that leave a node.
     fn node(&mut self, index: NodeIndex) -> Option<Arc<RecordShape>> {
         let node = &self.plan[index];
         if let NodeKind::Source(read) = &node.kind {
@@ -100,7 +99,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Checks what a dead-letter queue makes of letters. The log and the store take them as they are.
+    /// Checks the use of dead letters by the dead-letter queue. The log and the store accept any dead letter.
     fn queue(&mut self, node: &Node, destination: &dyn Destination) {
         if destination.logs().is_none() && destination.keeps_letters().is_none() {
             let mut flow = Flow::new(destination.letter_form().shape());
@@ -109,7 +108,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// What comes into a node, if any record does.
+    /// Returns the shape of the records that enter a node; `None` if no record does.
     fn entering(&self, index: NodeIndex) -> Option<Arc<RecordShape>> {
         let taken = |port: &Port, from: &NodeIndex| match (&self.plan[*from].kind, port) {
             (NodeKind::Branch(guard), Port::Taken) => guard.condition.constant() != Some(false),
@@ -129,7 +128,7 @@ impl<'a> Inference<'a> {
         step: &OperatorNode,
         into: &Arc<RecordShape>,
     ) -> Option<Arc<RecordShape>> {
-        // The ways of a branch are not every record's. A rewritten plan has none.
+        // Not every record takes a branch. A rewritten plan has no branches.
         let branched =
             predecessors(self.plan, index).iter().any(|(_, from)| matches!(self.plan[*from].kind, NodeKind::Branch(_)));
         if let Some(guard) = &step.guard
@@ -161,7 +160,7 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Checks a condition; whether it decides on any record.
+    /// Checks a condition. Returns `false` if it fails for every record.
     fn holds(&mut self, node: &Node, guard: &Guard, into: &RecordShape) -> bool {
         if guard.condition.constant().is_some() {
             return true;
@@ -175,12 +174,12 @@ impl<'a> Inference<'a> {
         decides
     }
 
-    /// Turns what a flow found into findings.
+    /// Converts the remarks of a flow into findings.
     fn remarks(&mut self, node: &Node, guard: Option<&Guard>, flow: Flow, always: bool) -> RecordShape {
         let (record, remarks) = flow.into_parts();
         for remark in remarks {
             let Remark { severity, code, message, place, related, hint, correction } = remark;
-            // What no record has is wrong whatever the records are.
+            // A part that no record can have is an error, whatever the records hold.
             let severity = if always || code == NO_PART { severity } else { Severity::Warning };
             let (span, path) = located(node, guard, &place);
             let finding = match severity {
@@ -205,12 +204,12 @@ impl<'a> Inference<'a> {
     }
 }
 
-/// Records as a node's own work sees them.
+/// Returns a flow of records as the node itself sees them, that is, decoded.
 fn seen(into: &RecordShape) -> Flow {
     Flow::new(decoded(into))
 }
 
-/// The same for a node with settings: what variables give may be something else elsewhere.
+/// Like [`seen`], for a node with settings. Values of variables may differ elsewhere, so the flow notes their use.
 fn seen_by(node: &Node, into: &RecordShape) -> Flow {
     let mut flow = seen(into);
     flow.substituted = node.settings.iter().any(|given| !given.value.is_verbatim());
@@ -223,7 +222,8 @@ fn decoded(into: &RecordShape) -> RecordShape {
     record
 }
 
-/// What comes into each of these nodes, if any record does. O(nodes · fields).
+/// Returns the shape of the records that enter each of these nodes; nodes that no record reaches are left out. O(nodes
+/// · fields).
 pub(super) fn entering(plan: &PlanGraph, nodes: &[NodeIndex]) -> BTreeMap<NodeIndex, RecordShape> {
     if nodes.is_empty() {
         return BTreeMap::new();
@@ -232,7 +232,8 @@ pub(super) fn entering(plan: &PlanGraph, nodes: &[NodeIndex]) -> BTreeMap<NodeIn
     nodes.iter().filter_map(|node| Some((*node, (*inference.entering(*node)?).clone()))).collect()
 }
 
-/// What a node finds wrong with records like those that came, and does not with what is `known` of all records.
+/// Returns the remarks of a node on records of the observed shape `came` that it does not make on the inferred shape
+/// `known`.
 pub(super) fn remarks_on(node: &Node, known: &RecordShape, came: &RecordShape) -> Vec<Remark> {
     let (NodeKind::Operator(step) | NodeKind::Split(step)) = &node.kind else { return Vec::new() };
     let mut before = seen(known);
@@ -243,7 +244,7 @@ pub(super) fn remarks_on(node: &Node, known: &RecordShape, came: &RecordShape) -
     remarks.into_iter().filter(|remark| !before.says(remark)).collect()
 }
 
-/// What a node finds wrong with the records of a flow.
+/// Returns the remarks of a node on the records of a flow.
 pub(super) fn remarks_of(node: &Node, mut flow: Flow) -> Vec<Remark> {
     match &node.kind {
         NodeKind::Operator(step) | NodeKind::Split(step) => step.operator.flow(&mut flow),
@@ -253,12 +254,12 @@ pub(super) fn remarks_of(node: &Node, mut flow: Flow) -> Vec<Remark> {
     flow.into_parts().1
 }
 
-/// Whether a node has a finding of this code on records that are known to be like this.
+/// Returns `true` if a node has a remark with this code on records of the shape `known`.
 pub(super) fn says(node: &Node, known: &RecordShape, code: &str) -> bool {
     remarks_of(node, seen(known)).iter().any(|remark| remark.code == code)
 }
 
-/// The finding with what to write in a place of a node.
+/// Adds the correction of a place in a node to a finding.
 fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Place, becomes: &str) -> Diagnostic {
     let written = match (&place.part, guard) {
         (Part::Condition, Some(guard)) => Some(&guard.written),
@@ -271,7 +272,7 @@ fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Pl
     }
 }
 
-/// Where in the file a place of a node is.
+/// Returns the span in the file and the path of a place in a node.
 pub(super) fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) {
     let within = |written: &Written| match &place.range {
         Some(range) => written.place(range.start, range.len()),

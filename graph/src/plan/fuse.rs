@@ -1,4 +1,4 @@
-//! Graph to stages: what can run as one future does.
+//! Fuses a graph into stages: processors that can share a future run in one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::plan::check;
 use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, predecessors, successors};
 use crate::plan::stage::{Limits, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
 
-/// Strips that a waiting step has in flight where the user asks for no number of workers.
+/// Strips in flight in an asynchronous step whose number of workers is not configured.
 const ASYNC_IN_FLIGHT: u32 = 4;
 
-/// The fused plan, and why it has as many stages as it has.
+/// The fused plan, and the reasons for its stage boundaries.
 pub struct Fused {
     /// The stages.
     pub plan: StagePlan,
@@ -26,36 +26,36 @@ pub struct Fused {
     pub members: Vec<Vec<NodeIndex>>,
 }
 
-/// Why two stages are not one.
+/// A boundary between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Cut {
-    /// Between which stages.
+    /// The stages on both sides.
     pub wire: Wire,
-    /// Why.
+    /// The reason for the boundary.
     pub reason: CutReason,
 }
 
-/// Why a chain ends where it ends.
+/// Reason why a chain of processors ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum CutReason {
-    /// Several sources meet.
+    /// Several sources are merged.
     Merge,
     /// Every successor gets a copy.
     FanOut,
-    /// Reading overlaps with what follows.
+    /// Reading overlaps with the processing that follows.
     Source,
-    /// Writing overlaps with what precedes.
+    /// Writing overlaps with the processing before it.
     Destination,
-    /// A step waits for the outside world.
+    /// The processor is asynchronous.
     Async,
-    /// A step is bound to a thread.
+    /// The processor runs on a thread of its own.
     Isolate,
     /// The neighbours have different numbers of workers.
     Workers {
-        /// Those before.
+        /// Number of workers before the boundary.
         before: u32,
-        /// Those after.
+        /// Number of workers after the boundary.
         after: u32,
     },
 }
@@ -104,7 +104,7 @@ struct Fusion<'a> {
     stages: Vec<StageSpec>,
     members: Vec<Vec<NodeIndex>>,
     stage_of: HashMap<NodeIndex, StageId>,
-    /// Why the chain was cut in front of an operator.
+    /// Reason for a boundary directly before an operator.
     cut_before: HashMap<NodeIndex, CutReason>,
 }
 
@@ -116,7 +116,7 @@ impl Fusion<'_> {
         self.stages.push(StageSpec { name: self.name(nodes), kind });
     }
 
-    /// The ids of the nodes, or of the first and the last of many.
+    /// Returns the joined ids of the nodes, or the first and the last id if there are many.
     fn name(&self, nodes: &[NodeIndex]) -> Str {
         let id = |node: &NodeIndex| &*self.plan[*node].id;
         match nodes {
@@ -141,7 +141,7 @@ impl Fusion<'_> {
         }
     }
 
-    /// Operators between two junctions follow each other one to one; each such run is cut into stages.
+    /// Cuts each linear run of operators between two junctions into stages.
     fn chains(&mut self, order: &[NodeIndex]) {
         let plan = self.plan;
         let operator = |index: NodeIndex| Some((index, plan[index].kind.operator()?));
@@ -185,7 +185,7 @@ impl Fusion<'_> {
                 operator: step.operator.operator.clone(),
                 condition: match &step.operator.guard {
                     None => StepCondition::Always,
-                    // The first step of a stage has none before it.
+                    // The first step of a stage has no step before it whose result it could share.
                     Some(guard) if guard.as_before && i > 0 => StepCondition::AsBefore,
                     Some(guard) => StepCondition::If(guard.condition.clone()),
                 },
@@ -205,7 +205,7 @@ impl Fusion<'_> {
         }
     }
 
-    /// One wire per way from stage to stage; merges and fan-outs are nothing but several wires.
+    /// Returns one wire per path between two stages. Merges and fan-outs become several wires.
     fn wires(&self, order: &[NodeIndex]) -> (Vec<Wire>, Vec<Cut>) {
         let mut wires = Vec::new();
         for &node in order {
@@ -241,7 +241,7 @@ impl Fusion<'_> {
     }
 }
 
-/// Where a step runs.
+/// Place where an operator runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// In the future of its stage.
@@ -258,11 +258,11 @@ struct Placed<'a> {
     place: Place,
 }
 
-/// Places the operators of a run. An inline step between two isolated ones runs on their thread, if it has
-/// as many workers: one hop to the thread and back instead of two.
+/// Places the operators of a run. An inline operator between two isolated ones with the same number of workers runs on
+/// their thread. This saves one hop to the thread and back.
 fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
     let mut placed: Vec<Placed<'a>> = Vec::with_capacity(operators.len());
-    // The last isolated step, while only inline steps with as many workers have followed it.
+    // The last isolated operator, as long as only inline operators with the same number of workers follow it.
     let mut thread: Option<usize> = None;
     for (i, &operator) in operators.iter().enumerate() {
         let place = match operator.signature.class {
@@ -286,21 +286,21 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
     placed
 }
 
-/// Why a step does not join the stage of the step before it; `None` = it does.
+/// Returns the reason why an operator cannot join the stage of the one before it; `None` if it can.
 fn cut(before: &Placed<'_>, after: &Placed<'_>) -> Option<CutReason> {
-    // A batch that waits would hold the steps around it; its stage keeps several in flight instead.
+    // A waiting batch would block the steps around it. A stage of its own keeps several batches in flight.
     if before.place == Place::Waiting || after.place == Place::Waiting {
         return Some(CutReason::Async);
     }
-    // The state of an engine cannot leave its thread, and what need not be there should not occupy it.
+    // The state of an isolated operator cannot leave its thread, and other operators should not occupy the thread.
     if before.place != after.place {
         return Some(CutReason::Isolate);
     }
-    // Strips are spread over the copies of a whole stage, so parallelism must match.
+    // Strips are distributed over the copies of a whole stage, so the number of workers must be equal.
     let (before, after) = (before.operator.workers, after.operator.workers);
     if before != after {
         return Some(CutReason::Workers { before, after });
     }
-    // Several predecessors or successors, sources and destinations end a run before it comes to this.
+    // Sources, destinations and nodes with several predecessors or successors have already ended the run.
     None
 }

@@ -13,76 +13,77 @@ use petgraph::visit::EdgeRef;
 
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 
-/// A plan. Indices of nodes survive rewrites.
+/// A plan. Node indices stay valid across rewrites.
 pub type PlanGraph = StableDiGraph<Node, Edge>;
 
-/// A node with the place it comes from.
+/// A node and its place in the file.
 #[derive(Clone)]
 pub struct Node {
-    /// Shown id: of a connector or processor as the user knows it (`connector:processor` for the processors
-    /// of a connector); of a condition the processor's with `?`.
+    /// Displayed id. For a connector or processor, the configured id (`connector:processor` for the processors of a
+    /// connector). For a condition, the id of the processor followed by `?`.
     pub id: Str,
-    /// What it does.
+    /// Kind of the node.
     pub kind: NodeKind,
-    /// The settings that were given, as they may be shown.
+    /// The configured settings.
     pub settings: Vec<Given>,
-    /// Where it stands in the file: the plugin's name, the condition.
+    /// Place in the file: the plugin name, or the condition.
     pub span: Span,
-    /// JSON pointer of it inside the pipeline: `/processors/0`.
+    /// JSON pointer of the node within the pipeline, for example `/processors/0`.
     pub path: Str,
 }
 
-/// A setting that the file gives.
+/// A configured setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Given {
-    /// Its name.
+    /// Name of the setting.
     pub name: Str,
-    /// Its value as it may be shown: variables by name, credentials masked.
+    /// Displayable value: variables by name, credentials masked.
     pub shown: Str,
-    /// Where the value stands.
+    /// Place of the value in the file.
     #[serde(skip)]
     pub span: Span,
-    /// The value, for places inside of it; never shown.
+    /// The value, for locating positions inside it. Never displayed.
     #[serde(skip)]
     pub value: Written,
 }
 
-/// What a node does.
+/// Kind of a node.
 #[derive(Clone)]
 pub enum NodeKind {
-    /// Records come from here.
+    /// Reads records.
     Source(ReadSpec),
-    /// Makes at most one record of each.
+    /// Makes at most one record of each record.
     Operator(OperatorNode),
     /// Sends a record to port `Taken` or `Skipped`.
     Branch(Guard),
-    /// Gives every successor a copy.
+    /// Sends a copy of each record to every successor.
     FanOut {
         /// Number of successors.
         copies: usize,
     },
-    /// Makes any number of records of each, all on one port: `split`, `clone`.
+    /// Makes any number of records of each record, all on one port: `split`, `clone`.
     Split(OperatorNode),
-    /// Takes records as they come: the ports of a branch, or several sources.
+    /// Merges records in order of arrival: from both ports of a branch, or from several sources.
     Merge,
-    /// Records are delivered here.
+    /// Delivers records.
     Destination(WriteSpec),
-    /// Failed records are delivered here.
+    /// Delivers dead letters.
     DeadLetter(DeadLetterSpec),
 }
 
-/// A processor.
+/// A processor in the plan.
 #[derive(Clone)]
 pub struct OperatorNode {
-    /// Name of its plugin.
+    /// Name of the plugin.
     pub plugin: Str,
     /// The operator.
     pub operator: Arc<dyn ConfiguredOperator>,
-    /// What it says of itself.
+    /// Signature of the operator.
     pub signature: Signature,
     /// Number of workers, at least 1.
     pub workers: u32,
-    /// For which rows; `None` = all, or as a [`NodeKind::Branch`] before it says.
+    /// Condition for rows; `None` if all rows are processed, or if a [`NodeKind::Branch`] before the node holds the
+    /// condition.
     pub guard: Option<Guard>,
 }
 
@@ -91,35 +92,35 @@ pub struct OperatorNode {
 pub struct Guard {
     /// The condition.
     pub condition: Arc<CompiledCondition>,
-    /// Its text; what may be shown of it is what the file has.
+    /// Source text. Only the text in the file may be displayed.
     pub written: Written,
-    /// Whether the node before has the same condition and changes nothing that it reads.
+    /// True if the node before has the same condition and changes nothing that the condition reads.
     pub as_before: bool,
 }
 
-/// An edge.
+/// An edge of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Where it leaves its node.
+    /// Output port of the start node.
     pub port: Port,
 }
 
-/// Where an edge leaves a node.
+/// Output port of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Port {
-    /// The records a node emits.
+    /// Emitted records.
     Out,
-    /// Those a condition holds for.
+    /// Records that satisfy a condition.
     Taken,
-    /// Those it does not hold for.
+    /// Records that do not satisfy a condition.
     Skipped,
-    /// Those that failed.
+    /// Failed records.
     Failed,
 }
 
 impl Port {
-    /// Its name, as plans print it.
+    /// Returns the name used in printed plans.
     pub const fn as_str(self) -> &'static str {
         match self {
             Port::Out => "out",
@@ -131,7 +132,7 @@ impl Port {
 }
 
 impl NodeKind {
-    /// The processor of this node, if it is one.
+    /// Returns the processor of this node, if the node is one.
     pub fn operator(&self) -> Option<&OperatorNode> {
         match self {
             NodeKind::Operator(operator) | NodeKind::Split(operator) => Some(operator),
@@ -139,7 +140,7 @@ impl NodeKind {
         }
     }
 
-    /// The processor of this node, if it is one.
+    /// Returns the processor of this node, if the node is one.
     pub fn operator_mut(&mut self) -> Option<&mut OperatorNode> {
         match self {
             NodeKind::Operator(operator) | NodeKind::Split(operator) => Some(operator),
@@ -148,7 +149,7 @@ impl NodeKind {
     }
 }
 
-/// Leads the failures of every node that can fail to the dead-letter queue, if there is one.
+/// Connects every node that can fail to the dead-letter queue, if there is one.
 pub fn wire_failures(plan: &mut PlanGraph) {
     let Some(dead_letter) = plan.node_indices().find(|n| matches!(plan[*n].kind, NodeKind::DeadLetter(_))) else {
         return;
@@ -163,22 +164,22 @@ pub fn wire_failures(plan: &mut PlanGraph) {
     }
 }
 
-/// Takes away what [`wire_failures`] adds.
+/// Removes the edges added by [`wire_failures`].
 pub fn unwire_failures(plan: &mut PlanGraph) {
     let failures = plan.edge_indices().filter(|e| plan[*e].port == Port::Failed);
-    // The last first: it is at the head of the dead-letter queue's list of edges, so each takes O(1).
+    // Last edge first: it is at the head of the edge list of the dead-letter queue, so each removal is O(1).
     for edge in failures.collect::<Vec<_>>().into_iter().rev() {
         plan.remove_edge(edge);
     }
 }
 
-/// Successors that records flow to, failures left out: by port, then in the order of the configuration.
-/// O(e log e) for e edges of the node.
+/// Returns the successors that records flow to, without failure edges: sorted by port, then in configuration order. O(e
+/// log e) for e edges of the node.
 pub fn successors(plan: &PlanGraph, node: NodeIndex) -> Vec<(Port, NodeIndex)> {
     neighbours(plan, node, Direction::Outgoing)
 }
 
-/// Predecessors that records flow from, with the port by which they leave them; ordered as [`successors`].
+/// Returns the predecessors that records flow from, with their output ports; sorted as in [`successors`].
 pub fn predecessors(plan: &PlanGraph, node: NodeIndex) -> Vec<(Port, NodeIndex)> {
     neighbours(plan, node, Direction::Incoming)
 }
@@ -193,7 +194,7 @@ fn neighbours(plan: &PlanGraph, node: NodeIndex, direction: Direction) -> Vec<(P
         .filter(|edge| edge.weight().port != Port::Failed)
         .map(|edge| (edge.weight().port, other(&edge)))
         .collect();
-    // Nodes are added in the order of the configuration, and rewrites add none.
+    // Nodes are added in configuration order, and rewrites add none.
     found.sort_unstable();
     found
 }

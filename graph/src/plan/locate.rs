@@ -1,4 +1,4 @@
-//! Where in the pipeline file a template, condition or script stands that failed on a record.
+//! Places in the pipeline file of templates, conditions and scripts that fail on a record.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,25 +16,25 @@ use crate::plan::Compiled;
 use crate::plan::graph::NodeKind;
 use crate::plan::observe::looks;
 
-/// Places of faults that are kept: a plan has few templates, and each fails in few places.
+/// Maximum number of cached places. A plan has few templates, and each fails in few places.
 const MOST_KEPT: usize = 256;
 
-/// The templates and conditions of a plan, and the text of the file that they stand in.
+/// The templates and conditions of a plan, with the text of the pipeline file.
 pub struct Located {
     file: FileId,
     source: SourceFile,
     nodes: Vec<Templates>,
-    /// Finding the line of a place takes time in proportion to the file.
+    /// Cache of places, since computing a line number is O(size of the file).
     found: Mutex<HashMap<u32, Str>>,
 }
 
-/// Those of a node.
+/// Templates and conditions of a node.
 struct Templates {
     id: Str,
     condition: Option<Written>,
-    /// Settings and their values.
+    /// Names and values of template settings.
     settings: Vec<(Str, Written)>,
-    /// Those of a step that runs in a world of its own, which may be scripts.
+    /// Settings of an isolated processor, which may be scripts.
     texts: Vec<(Str, Written)>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Located {
 }
 
 impl Compiled {
-    /// Makes failures of templates and conditions name their place in the file that the pipeline stands in.
+    /// Adds the file and line of templates and conditions to their faults.
     pub fn locate(&mut self, files: &Files, file: FileId) {
         let Some(source) = files.get(file) else { return };
         let mut nodes = Vec::new();
@@ -82,15 +82,15 @@ impl Compiled {
 }
 
 impl Compiled {
-    /// Takes over the places of the same pipeline, compiled before with other values of variables.
+    /// Takes over the places of the same pipeline compiled earlier with other values of variables.
     pub fn keep_places(&mut self, before: &Compiled) {
         Arc::make_mut(&mut self.stages).located = before.stages.located.clone();
     }
 }
 
 impl Located {
-    /// `file:line:column` of the part of a template or condition that failed; `None` for other faults, and where it is not
-    /// known.
+    /// Returns `file:line:column` of the failed part of a template or condition; `None` for other faults, or if the
+    /// place is not known.
     pub fn of(&self, fault: &Fault) -> Option<Str> {
         let id = fault.node()?;
         let mut nodes = self.nodes.iter().filter(|node| node.id == *id);
@@ -127,7 +127,7 @@ impl Templates {
         let written = match (setting, self.settings.as_slice()) {
             (Some(setting), all) => &all.iter().find(|(name, _)| name == setting)?.1,
             (None, [(_, written)]) => written,
-            // Which of several it is, the fault does not say.
+            // The fault does not say which of several templates failed.
             (None, _) => return None,
         };
         Some(written.place(error.offset, 1))

@@ -1,4 +1,4 @@
-//! Configuration to graph: names become plugins, texts become settings and conditions.
+//! Lowers a configuration to a graph: resolves plugin names, parses settings and compiles conditions.
 
 mod condition;
 mod credential;
@@ -30,18 +30,18 @@ use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 
-/// Copies of an operator beyond which a number of workers is a slip of the pen: each may be a thread.
+/// Maximum number of workers of a processor. Each may be a thread, so a larger number is probably a typing error.
 const MOST_WORKERS: u32 = 1024;
 
-/// What lowering makes of a configuration.
+/// Result of lowering a configuration.
 pub struct Lowered {
-    /// The graph. With errors among the findings it lacks the nodes that have them.
+    /// The graph. Nodes with errors are left out.
     pub graph: PlanGraph,
     /// All findings.
     pub findings: Diagnostics,
     /// Values that must be masked wherever text leaves the process.
     pub secrets: Vec<Str>,
-    /// Where credentials stand in the files.
+    /// Places of credentials in the files.
     pub credentials: Vec<Span>,
 }
 
@@ -73,20 +73,20 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
     }
 }
 
-/// A connector with its own processors; no node where it has errors.
+/// A connector with its processors. The node is `None` if the connector has errors.
 struct Connector {
     role: Role,
     node: Option<Node>,
     processors: Vec<Processor>,
 }
 
-/// A processor and the condition in front of it.
+/// A processor and its condition.
 struct Processor {
     node: Node,
     condition: Option<Node>,
 }
 
-/// A destination plugin with its settings, as connector or as dead-letter queue.
+/// A configured destination plugin, used as connector or as dead-letter queue.
 struct Writing {
     plugin: Str,
     destination: Arc<dyn Destination>,
@@ -94,7 +94,7 @@ struct Writing {
     settings: Vec<Given>,
 }
 
-/// Resolves names, settings and conditions, and keeps what it finds.
+/// Resolves names, settings and conditions, and collects findings.
 struct Resolver<'a> {
     registry: &'a Registry,
     options: &'a CompileOptions,
@@ -173,7 +173,7 @@ impl Resolver<'_> {
         let Writing { plugin, destination, settings, .. } =
             self.writer(path, &config.plugin, &config.settings, true)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
-        // A pipeline whose file names no queue has the log, for the error.
+        // A pipeline without a configured queue uses the log, for the error message.
         let is_named = config.plugin.span.start < config.plugin.span.end && plugin != *"log";
         if is_named && window_size > 0 && threshold == 0 {
             self.findings.push(
@@ -217,7 +217,7 @@ impl Resolver<'_> {
             Some(connector) => format!("{connector}:{}", config.id.value).into(),
             None => config.id.value.clone(),
         };
-        // Both, so that the findings of both are reported.
+        // Compile both, so that the findings of both are reported.
         let operator = self.operator(path, config);
         let condition = match &config.condition {
             Some(written) => Some(self.condition(path, written)?),
@@ -254,7 +254,7 @@ impl Resolver<'_> {
         let (operator, shown) = configured?;
         let mut signature = operator.signature();
         if signature.fan == Fan::Many && !signature.needs_arch_v2 && !self.options.split {
-            // It may be used, but the executor does not let it make several records of one.
+            // The operator may be used, but the executor does not let it make several records of one.
             signature.fan = Fan::AtMostOne;
         }
         let mut sound = true;
@@ -306,7 +306,7 @@ impl Resolver<'_> {
         };
         let findings = literal::out_of_a_variable("the condition", written);
         self.findings.0.extend(findings.map(|finding| finding.with_path(path.clone())));
-        // What reads nothing of a record gives every record the same answer.
+        // A condition that reads nothing of a record has the same result for every record.
         if let Some(fault) = condition.failure() {
             let message = match written.is_substituted() {
                 true => "the condition fails for every record".to_owned(),
@@ -381,7 +381,7 @@ impl Resolver<'_> {
         let finding = Diagnostic::error(code, message).with_span(plugin.span).with_path(format!("{path}/plugin"));
         let finding = match &error {
             ResolveError::Unknown { name, near: Some(near) } => {
-                // The nearest comes from all there are; it is meant only if no other is as near.
+                // The nearest name is chosen from all plugins; it is a correction only if it is the single nearest.
                 let names = known.iter().map(Str::as_str).chain([near.as_str()]);
                 finding.with_slip(plugin.span, name, names)
             }
@@ -394,7 +394,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// The arguments, and the settings that the file gives as they may be shown.
+    /// Parses the arguments. Also returns the configured settings in displayable form.
     fn arguments(
         &mut self,
         path: &str,
@@ -405,12 +405,12 @@ impl Resolver<'_> {
             let name = setting.name.value.trim();
             let is_secret = specification.parameter(name).is_some_and(|parameter| parameter.is_secret(name));
             let holds_password = credential::stands_in(&setting.value, is_secret);
-            // What the file shows of a variable is its name.
+            // The file shows only the name of a variable.
             let is_secret = is_secret && !setting.value.is_substituted();
             if is_secret || holds_password {
                 self.credentials.push(setting.value.span());
             }
-            // Whatever follows the sign is not shown: it may be a password after all.
+            // The text after the sign is not displayed, since it may be a password.
             if is_secret && literal::is_bare_variable(setting.value.written()) {
                 self.findings.push(
                     Diagnostic::warning(
@@ -463,8 +463,8 @@ impl Resolver<'_> {
     }
 }
 
-/// Makes the path of a finding about settings one of the pipeline. A finding names its setting by path or,
-/// where a plugin reports it, only by place.
+/// Makes the path of a settings finding relative to the pipeline. A finding names its setting by path or, if a plugin
+/// reports it, only by place.
 fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
     let span = finding.label.as_ref().map(|label| label.span);
     let setting = || {
@@ -486,7 +486,7 @@ fn located(path: &str, settings: &Settings, finding: Diagnostic) -> Diagnostic {
     }
 }
 
-/// A name as part of a JSON pointer.
+/// Escapes a name for use in a JSON pointer.
 fn pointer_part(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

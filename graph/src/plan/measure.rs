@@ -1,33 +1,33 @@
-//! What a run of a plan measured.
+//! Measurements of a run of a plan.
 
 use std::time::Duration;
 
-/// The counters of one node: of a step, of reading, or of writing.
+/// Counters of a node: a processor, a source or a destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepCount {
-    /// Records that came to the node.
+    /// Records that reached the node.
     pub rows_in: u64,
-    /// Those it was applied to: all, or those its condition holds for.
+    /// Records that the node was applied to: all, or those that satisfy its condition.
     pub selected: u64,
-    /// Records that went on; for a destination, those delivered.
+    /// Records that left the node; for a destination, records delivered.
     pub rows_out: u64,
-    /// Records that were dropped here.
+    /// Records dropped by the node.
     pub filtered: u64,
-    /// Records that failed here.
+    /// Records that failed in the node.
     pub failed: u64,
-    /// Records in it now: of a call that is under way, or accepted by a destination and not durable yet.
+    /// Records in the node at present: in a running call, or accepted by a destination and not durable yet.
     pub held: u64,
-    /// Time in calls of the node, conditions included, over all of its workers. Time in which a source waits for
-    /// records or a service for an answer counts.
+    /// Time spent in calls of the node, conditions included, summed over all workers. Includes the time that a source
+    /// waits for records and that a call waits for a service.
     pub busy: Duration,
 }
 
-/// A run of a plan, measured.
+/// Measurements of a run of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// By stage and, inside the stage, by step.
+    /// Counters by stage and, within the stage, by step.
     pub stages: Vec<Vec<StepCount>>,
-    /// From opening to the end.
+    /// Time from opening to the end.
     pub elapsed: Duration,
     /// Records read.
     pub read: u64,
@@ -35,10 +35,10 @@ pub struct Measured {
     pub delivered: u64,
     /// Records that failed.
     pub failed: u64,
-    /// Whether destinations were written; otherwise records were thrown away where they would have been.
+    /// True if destinations were written. Otherwise records were discarded instead of written.
     pub written: bool,
-    /// Why there may be less than was asked for: a failure, or that time was up.
+    /// Reason why the run ended early: a failure, or a time limit.
     pub cut_short: Option<String>,
-    /// Whether the run failed.
+    /// True if the run failed.
     pub broken: bool,
 }

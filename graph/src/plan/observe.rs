@@ -1,7 +1,8 @@
-//! Holding real records against a plan: what is hardly meant in templates and fields, and shows only in data.
+//! Checks of a plan against real records: problems in templates and fields that only data can show.
 //!
-//! The compiler knows the fields of few sources. A template that prints `<no value>` for each record of the others is
-//! sound to it, and fails no record. A trial, or a test, shows its records to an [`Observer`] and asks it at the end.
+//! The compiler knows the fields of few sources. For the others, it accepts a template that prints `<no value>` for
+//! every record, and no record fails. A trial or a test passes its records to an [`Observer`] and reads its findings at
+//! the end.
 
 mod json;
 mod keys;
@@ -32,37 +33,37 @@ use json::{NOT_JSON, not_json};
 use named::lacking;
 use verdicts::Verdicts;
 
-/// Looks at the records that come to the steps and destinations of a plan. Costs about two renderings of each template
-/// for each record.
+/// Checks the records that reach the processors and destinations of a plan. Costs about two renderings of each template
+/// per record.
 pub struct Observer {
-    /// By stage and step.
+    /// Indexed by stage and step.
     steps: Vec<Vec<Step>>,
-    /// What must not be shown: templates are quoted.
+    /// Values to mask in messages, which quote templates.
     secrets: Vec<Str>,
     seen: Mutex<Seen>,
 }
 
 struct Step {
     node: Node,
-    /// Parts of its settings.
+    /// Parts of the settings that are checked.
     looks: Vec<(Place, Look)>,
-    /// What the compiler knows of the records that come to it, where it asks what real ones are like.
+    /// Inferred shape of the records that enter the step, if the step also checks observed shapes.
     known: Option<RecordShape>,
 }
 
 #[derive(Default)]
 struct Seen {
-    /// Records by step and part; a condition has the last part.
+    /// Number of records by step and part; the condition has the index after the last part.
     records: BTreeMap<(StageId, usize, usize), u64>,
     doubts: BTreeMap<Key, Counted>,
     verdicts: BTreeMap<(StageId, usize), Verdicts>,
-    /// What the records are like that came to steps which ask for it, and how many they are.
+    /// Observed shape and number of the records that entered each step that checks it.
     shapes: BTreeMap<(StageId, usize), (RecordShape, u64)>,
-    /// By destination that keeps one record for each key.
+    /// Keys by destination that keeps one record per key.
     keyed: BTreeMap<(StageId, usize), keys::Keyed>,
 }
 
-/// The same doubt of several records: their hints may differ.
+/// Identifies the same problem in several records, whose hints may differ.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     stage: StageId,
@@ -80,47 +81,47 @@ struct Counted {
     hint: Option<String>,
 }
 
-/// Something that is hardly meant.
+/// A probable mistake.
 #[derive(Clone, Debug)]
 pub struct Doubtful {
     /// Id of the processor or destination.
     pub node: Str,
-    /// Name of its plugin.
+    /// Name of the plugin.
     pub plugin: Str,
-    /// JSON pointer inside the pipeline: `/processors/0/settings/value`.
+    /// JSON pointer within the pipeline, for example `/processors/0/settings/value`.
     pub path: String,
-    /// Where it stands.
+    /// Place in the file.
     pub span: Span,
-    /// Stable code.
+    /// Stable code of the problem.
     pub code: &'static str,
-    /// What it is.
+    /// Description of the problem.
     pub message: String,
     /// Remedy.
     pub hint: Option<String>,
-    /// Records that it concerns.
+    /// Number of affected records.
     pub records: u64,
-    /// Records that came there.
+    /// Number of records that were checked.
     pub of: u64,
 }
 
-/// Code of records that were made of one and are all the same.
+/// Code for identical records split from one record.
 const SAME_PIECES: &str = "flow.same_pieces";
 
 impl Doubtful {
-    /// Whether it concerns every record, so that the step does nothing that is meant.
+    /// Returns `true` if every record is affected and the mistake is certain.
     pub fn is_of_all(&self) -> bool {
-        // A field may be optional, unless another has nearly its name: that is the hint. A key may be shared on purpose, to
-        // keep the last state.
+        // A missing field may be optional, unless the hint names a similar field. A shared key may be intended, to keep
+        // the last state.
         let sure = (self.code != NO_FIELD || self.hint.is_some()) && self.code != KEY_SHARED;
         self.records == self.of && sure && !self.is_of_few()
     }
 
-    /// Whether more records may show that it is as it is meant.
+    /// Returns `true` if more records could show that there is no mistake.
     fn is_of_few(&self) -> bool {
         matches!(self.code, verdicts::NEVER | verdicts::ALWAYS | verdicts::ALL_DROPPED | KEY_CONSTANT)
     }
 
-    /// The same as a finding of the file.
+    /// Returns the problem as a finding in the file.
     pub fn finding(&self) -> Diagnostic {
         let Doubtful { node, message, records, of, .. } = self;
         let many = if *of == 1 { "record" } else { "records" };
@@ -137,7 +138,7 @@ impl Doubtful {
 }
 
 impl Observer {
-    /// An observer of a pipeline. O(nodes · settings).
+    /// Creates an observer of a pipeline. O(nodes · settings).
     pub fn of(compiled: &Compiled) -> Observer {
         let plan = &compiled.rewritten;
         let asks = |index: &NodeIndex| {
@@ -153,7 +154,7 @@ impl Observer {
         Observer { steps, secrets: compiled.secrets.clone(), seen: Mutex::default() }
     }
 
-    /// Looks at a record as it comes to a step, or to a destination: step 0 of its stage.
+    /// Checks a record that enters a processor or a destination (step 0 of its stage).
     pub fn look(&self, stage: StageId, step: usize, record: &Record) {
         let Some(Step { looks, .. }) = self.step(stage, step) else { return };
         for (part, (_, look)) in looks.iter().enumerate() {
@@ -187,7 +188,7 @@ impl Observer {
         }
     }
 
-    /// Looks at a record on which the condition of a step decides.
+    /// Checks a record that the condition of a step is evaluated on.
     pub fn look_at_condition(&self, stage: StageId, step: usize, record: &Record) {
         let Some(Step { node, looks, .. }) = self.step(stage, step) else { return };
         let Some(guard) = guard(node) else { return };
@@ -196,7 +197,7 @@ impl Observer {
         self.decide(stage, step, &guard.condition, record);
     }
 
-    /// Looks at the several records that a step made of one.
+    /// Checks the records that a step made of one record.
     pub fn look_at_pieces(&self, stage: StageId, step: usize, pieces: &[Record]) {
         let Some(Step { looks, .. }) = self.step(stage, step) else { return };
         let [first, others @ ..] = pieces else { return };
@@ -209,7 +210,7 @@ impl Observer {
                         each, as const out = Record(), and put the data into it";
             (0..0, SAME_PIECES, message, Some(hint.to_owned()))
         });
-        // The part behind the condition.
+        // The part index after that of the condition.
         self.note(stage, step, looks.len() + 1, same);
     }
 
@@ -236,7 +237,8 @@ impl Observer {
         }
     }
 
-    /// What was found so far, step by step. A field that is missing from some records only is none: it may be optional.
+    /// Returns the problems found so far, in step order. A field that is missing from only some records is not
+    /// reported, since it may be optional.
     pub fn doubts(&self) -> Vec<Doubtful> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut told = BTreeSet::new();
@@ -247,7 +249,7 @@ impl Observer {
             if key.code == NO_FIELD && counted.records < of {
                 continue;
             }
-            // Where the object is known, its place in the script is.
+            // If the step reports the object with its place in the script, leave this one out.
             if key.part == looks.len() + 2 && self.is_said(&seen, key.stage, key.step, results::OF_OBJECT) {
                 continue;
             }
@@ -256,7 +258,7 @@ impl Observer {
             {
                 continue;
             }
-            // A field that is missing, or a map that prints: that is said already.
+            // The cause, a missing field or a printed map, is already reported.
             if let (NOT_JSON, Some((place, _))) = (key.code, looks.get(key.part))
                 && self.is_doubted(&seen, key, place)
             {
@@ -269,7 +271,7 @@ impl Observer {
             };
             let place = if key.start == key.end { place.clone() } else { place.at(key.start..key.end) };
             let (span, path) = located(node, guard, &place);
-            // A field that two parts of a step name, or both branches of a template, is told once.
+            // Report a field once if two parts of a step, or both branches of a template, name it.
             if !told.insert((key.stage, key.step, span.start, span.end, key.code)) {
                 continue;
             }
@@ -295,7 +297,7 @@ fn doubted(doubt: Doubt) -> (std::ops::Range<usize>, &'static str, String, Optio
     (at, kind.code(), message, hint)
 }
 
-/// The parts of a node's settings that real records can be held against.
+/// Returns the parts of the settings of a node that can be checked against real records.
 pub(super) fn looks(node: &Node) -> Vec<(Place, Look)> {
     let mut flow = Flow::gathering();
     match &node.kind {
@@ -318,7 +320,7 @@ fn plugin(node: &Node) -> Str {
     }
 }
 
-/// Says that a record does not have a field, where the map that should hold it is there.
+/// Describes the first missing field of a reference, if the map that should hold it exists.
 fn missing(reference: &Reference, record: &Record) -> Option<(String, Option<String>)> {
     let told = |parent: &str, name: &str, names: &[&str]| {
         let hint = did_you_mean(name, names.iter().copied()).map(|near| {
@@ -344,7 +346,7 @@ fn missing(reference: &Reference, record: &Record) -> Option<(String, Option<Str
                         return Some(told(&parent, name, &names));
                     }
                     Some(Value::Map(inner)) => object = inner,
-                    // What is in the way fails the record, or is the field itself.
+                    // Another value in the path fails the record, or is the field itself.
                     Some(_) => return None,
                 }
                 push_part(name, &mut parent);

@@ -1,8 +1,9 @@
-//! The part of a plan through which records go that failed once: from the step where they failed, or from right behind
-//! the source that they were read from, to the destinations.
+//! The part of a plan that replayed records pass through: from the processor in which they failed, or from directly
+//! after their source, to the destinations.
 //!
-//! It is surgery on the rewritten graph, before stages are cut: what the entry does not lead to is taken away, and a
-//! source that has the records is put in front. Everything else is what the pipeline runs, compiled by the same passes.
+//! The rewritten graph is changed before it is fused into stages. Nodes that cannot be reached from the entry are
+//! removed, and a source of the replayed records is put in front. The rest is what the pipeline runs, compiled by the
+//! same passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,43 +23,43 @@ use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, predecessors, unwire_f
 use super::rewrite::rewrite;
 use super::stage::{ReadSpec, StagePlan};
 
-/// Where records enter.
+/// Place where replayed records enter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry {
-    /// At a processor, its condition included, or at a destination; by its id. That of a processor of a connector is
-    /// `connector:processor`; the part behind the colon will do where it is the only such processor.
+    /// A processor (condition included) or a destination, by id. The id of a connector's processor is
+    /// `connector:processor`; the part after the colon is enough if only one such processor exists.
     Step(Str),
-    /// Behind this source: its own processors come first.
+    /// Directly after this source, before its own processors.
     Start,
 }
 
-/// Why records cannot enter there.
+/// Reason why records cannot enter at a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoEntry {
-    /// The pipeline has no such step any more.
+    /// The pipeline does not have this processor or destination.
     #[error("the pipeline has no processor or destination {0:?} that records come to")]
     Gone(Str),
-    /// A processor and a destination have one id.
+    /// A processor and a destination have the same id.
     #[error("the pipeline has a processor and a destination {0:?}: at which of them it failed cannot be told")]
     Ambiguous(Str),
-    /// Several connectors have a processor of this id.
+    /// Several connectors have a processor with this id.
     #[error("several connectors of the pipeline have a processor {0:?}: write {1}")]
     Several(Str, String),
-    /// The pipeline has no such source any more.
+    /// The pipeline does not have this source.
     #[error("the pipeline has no source {0:?}")]
     NoSource(Str),
-    /// A defect.
+    /// A defect of the compiler.
     #[error("{0}")]
     Unsound(String),
 }
 
-/// The plan for records that were read from the source connector `connector` and now come from `source`.
+/// Returns the plan for replaying records that were read from connector `connector` and are provided by `source`.
 ///
-/// Failures are never too many in it, and their letters go to the state store of the run. Destinations write without
-/// marks: no position is touched, neither in the store nor in a transactional destination. O(nodes × rewrites that apply).
+/// The number of failures is not limited, and dead letters go to the state store of the run. Destinations write without
+/// marks, so positions stay unchanged in the store and in transactional destinations. O(nodes × applied rewrites).
 ///
 /// # Errors
-/// There is no such place to enter.
+/// The entry does not exist.
 pub fn replay(
     compiled: &Compiled,
     entry: &Entry,
@@ -66,14 +67,14 @@ pub fn replay(
     source: Arc<dyn Source>,
 ) -> Result<StagePlan, NoEntry> {
     let mut plan = compiled.rewritten.clone();
-    // They are wired again by the rewrites.
+    // The rewrites connect failures again.
     unwire_failures(&mut plan);
     let first = match entry {
         Entry::Step(id) => {
             let id = &whole_id(&compiled.lowered, id)?;
             match step(&plan, id) {
                 Err(NoEntry::Gone(_)) => {
-                    // A step whose condition never holds is not in the rewritten plan; before the rewrites it has a place.
+                    // The rewritten plan lacks a processor whose condition never holds; the lowered plan has it.
                     plan = compiled.lowered.clone();
                     unwire_failures(&mut plan);
                     before_unapplied(&plan, step(&plan, id)?)
@@ -91,7 +92,7 @@ pub fn replay(
             plan.remove_edge(edge);
         }
     }
-    // Nobody is before it to take the verdicts over from.
+    // No step before it has verdicts to share.
     if let Some(guard) = plan[first].kind.operator_mut().and_then(|operator| operator.guard.as_mut()) {
         guard.as_before = false;
     }
@@ -131,7 +132,7 @@ fn is_step(kind: &NodeKind) -> bool {
     kind.operator().is_some() || matches!(kind, NodeKind::Destination(_))
 }
 
-/// The id of a step that is named by the whole of it, or by its last part.
+/// Returns the full id of a step that is given by its full id or by the part after the colon.
 fn whole_id(plan: &PlanGraph, id: &Str) -> Result<Str, NoEntry> {
     let steps = || plan.node_weights().filter(|node| is_step(&node.kind)).map(|node| &node.id);
     if steps().any(|step| step == id) {
@@ -158,7 +159,7 @@ fn step(plan: &PlanGraph, id: &Str) -> Result<NodeIndex, NoEntry> {
     }
 }
 
-/// The condition of a step that is never applied: records that come to it go on behind the step.
+/// Returns the condition of a processor that is never applied. Records enter there and continue after the processor.
 fn before_unapplied(plan: &PlanGraph, step: NodeIndex) -> NodeIndex {
     let is_condition =
         |(port, node): &(Port, NodeIndex)| *port == Port::Taken && matches!(plan[*node].kind, NodeKind::Branch(_));
@@ -172,7 +173,8 @@ fn behind(plan: &PlanGraph, connector: &Str) -> Result<NodeIndex, NoEntry> {
     first.map(|(_, node)| node).ok_or_else(|| NoEntry::NoSource(connector.clone()))
 }
 
-/// A destination whose transactions store no marks: rows that come from elsewhere than the lane must not move them.
+/// A destination that writes without marks in its transactions, since replayed rows must not move the marks of the
+/// lane.
 struct Unmarked(Arc<dyn Destination>);
 
 impl Unmarked {
@@ -190,13 +192,13 @@ impl Destination for Unmarked {
         self.0.open(host).await
     }
 
-    // Without marks, a write whose outcome is unknown may come twice.
+    // Without marks, a write whose outcome is unknown may be repeated.
     fn policy(&self) -> WritePolicy {
         WritePolicy { retry: Retry::Idempotent, ..self.0.policy() }
     }
 }
 
-/// The queue of a replay: the store of the run knows which letters are tried again.
+/// The dead-letter queue of a replay. The state store of the run identifies the dead letters that are replayed.
 struct Kept;
 
 #[async_trait]

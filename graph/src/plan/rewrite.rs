@@ -1,4 +1,4 @@
-//! Rewrites of a plan: each leaves its meaning as it was.
+//! Rewrites of a plan that preserve its meaning.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use crate::plan::graph::{Edge, NodeKind, PlanGraph, Port, predecessors, successors, unwire_failures, wire_failures};
 
-/// One kind of rewrite.
+/// A kind of rewrite.
 pub trait Rewrite {
-    /// Its name.
+    /// Returns the name of the rewrite.
     fn name(&self) -> &'static str;
 
-    /// Applies it wherever it fits, in one sweep; says whether it fitted anywhere.
+    /// Applies the rewrite wherever possible, in one sweep. Returns `true` if the plan changed.
     fn apply_once(&self, plan: &mut PlanGraph) -> bool;
 }
 
@@ -22,11 +22,11 @@ pub trait Rewrite {
 pub const ALL: [&dyn Rewrite; 5] =
     [&FoldConstantConditions, &RemoveDeadBranches, &RemoveIdleJunctions, &MaskDiamonds, &ShareConditions];
 
-/// Applies all rewrites until none fits. Every rewrite removes an edge or a node, or marks a condition as
-/// shared, so this ends; each sweep is O(nodes + edges).
+/// Applies all rewrites until none changes the plan. Terminates because every rewrite removes an edge or a node, or
+/// marks a condition as shared. Each sweep is O(nodes + edges).
 pub fn rewrite(plan: &mut PlanGraph) {
-    // Rewrites are about the ways of good records. With every node's failures wired to one queue, removing a
-    // node would cost as much as there are nodes.
+    // Rewrites concern successful records only. With failure edges from every node to one queue, removing a node would
+    // be O(nodes).
     unwire_failures(plan);
     while let Some(applied) = ALL.iter().find(|rewrite| rewrite.apply_once(plan)) {
         tracing::trace!(rewrite = applied.name(), nodes = plan.node_count(), "rewrote the plan");
@@ -34,7 +34,7 @@ pub fn rewrite(plan: &mut PlanGraph) {
     wire_failures(plan);
 }
 
-/// A branch whose condition is constant loses the edge that no record takes.
+/// Removes the edge of a constant branch that no record takes.
 pub struct FoldConstantConditions;
 
 impl Rewrite for FoldConstantConditions {
@@ -62,7 +62,7 @@ impl Rewrite for FoldConstantConditions {
     }
 }
 
-/// A node that nothing leads to any more goes, and what followed only it.
+/// Removes nodes that no record can reach.
 pub struct RemoveDeadBranches;
 
 impl Rewrite for RemoveDeadBranches {
@@ -83,7 +83,7 @@ impl Rewrite for RemoveDeadBranches {
     }
 }
 
-/// A branch with one way out and a merge with one way in do nothing.
+/// Removes branches with one output and merges with one input.
 pub struct RemoveIdleJunctions;
 
 impl Rewrite for RemoveIdleJunctions {
@@ -107,8 +107,8 @@ impl Rewrite for RemoveIdleJunctions {
     }
 }
 
-/// A branch around one operator becomes a condition of that operator: a mask over rows that stay in place,
-/// instead of a second way that has to be merged in order.
+/// Turns a branch around one operator into a condition of the operator. The condition is a mask over rows that stay in
+/// place, so no second path has to be merged in order.
 pub struct MaskDiamonds;
 
 impl Rewrite for MaskDiamonds {
@@ -139,7 +139,7 @@ impl Rewrite for MaskDiamonds {
     }
 }
 
-/// Branch ─taken─► operator ─► merge ◄─skipped─ branch, and nothing else leads in or out between.
+/// Branch ─taken─► operator ─► merge ◄─skipped─ branch, without other edges into or out of the middle.
 struct Diamond {
     operator: NodeIndex,
     merge: NodeIndex,
@@ -157,9 +157,9 @@ impl Diamond {
     }
 }
 
-/// A step with the condition of the step before takes over its verdicts, if that step keeps every row and
-/// writes nothing that the condition reads. A step whose writes are unknown never shares, and neither does
-/// a condition whose reads are: it may depend on the time, or on chance.
+/// Lets a processor with the same condition as the processor before it reuse the results of the condition. The
+/// processor before must keep every row and write nothing that the condition reads. If the writes of the processor or
+/// the reads of the condition are unknown, results are not shared: the condition may depend on time or randomness.
 pub struct ShareConditions;
 
 impl Rewrite for ShareConditions {

@@ -1,4 +1,4 @@
-//! The fused plan: stages and the wires between them. It is what the executor runs.
+//! The fused plan that the executor runs: stages and the wires between them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,44 +16,44 @@ use crate::plan::Located;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 pub struct StageId(pub usize);
 
-/// A pipeline, ready to run. Acyclic; every path goes from a [`StageKind::Read`] to a [`StageKind::Write`].
+/// A pipeline that is ready to run. Acyclic; every path leads from a [`StageKind::Read`] to a [`StageKind::Write`].
 #[derive(Clone)]
 pub struct StagePlan {
     /// Id of the pipeline.
     pub pipeline: Str,
-    /// The stages, sources first, each before its successors.
+    /// The stages, sources first, each stage before its successors.
     pub stages: Vec<StageSpec>,
-    /// Who feeds whom. A stage with several successors gives each a copy of every row (fan-out); a stage
-    /// with several predecessors takes strips as they come (merge).
+    /// Connections of stages. A stage with several successors gives each of them a copy of every row (fan-out). A stage
+    /// with several predecessors takes strips in order of arrival (merge).
     pub wires: Vec<Wire>,
-    /// Where failed rows go.
+    /// The dead-letter queue for failed rows.
     pub dead_letter: DeadLetterSpec,
-    /// Bounds on what is held.
+    /// Memory limits.
     pub limits: Limits,
-    /// Where its templates and conditions stand, where that is known.
+    /// Places of templates and conditions in the file, if known.
     pub located: Option<Arc<Located>>,
 }
 
-/// One edge of the fused plan.
+/// An edge of the fused plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Wire {
-    /// The stage that emits.
+    /// The stage that sends.
     pub from: StageId,
-    /// The stage that takes.
+    /// The stage that receives.
     pub to: StageId,
 }
 
-/// One stage: one future, or `workers` of them.
+/// A stage: one future, or `workers` of them.
 #[derive(Clone)]
 pub struct StageSpec {
-    /// Shown name: ids of its nodes.
+    /// Displayed name, made of the ids of its nodes.
     pub name: Str,
-    /// What it does.
+    /// Kind of the stage.
     pub kind: StageKind,
 }
 
 impl StagePlan {
-    /// The stages that records of a stage can come to, itself included. O(stages × wires).
+    /// Returns the stages that records of stage `from` can reach, `from` included. O(stages × wires).
     pub fn reachable(&self, from: StageId) -> Vec<StageId> {
         let mut reached = vec![false; self.stages.len()];
         let mut todo = vec![from];
@@ -68,36 +68,36 @@ impl StagePlan {
 }
 
 impl StageSpec {
-    /// Whether it writes a destination whose transactions hold the marks.
+    /// Returns `true` if the stage writes a destination that stores the marks in its transactions.
     pub fn is_transactional(&self) -> bool {
         matches!(&self.kind, StageKind::Write(spec) if spec.destination.policy().retry == Retry::Transactional)
     }
 }
 
-/// What a stage does.
+/// Kind of a stage.
 #[derive(Clone)]
 pub enum StageKind {
     /// Reads a source.
     Read(ReadSpec),
     /// Inline steps fused into one future.
     Chain(Vec<StepSpec>),
-    /// Inline steps, whole strips over `workers` copies of the chain, output in input order.
+    /// Inline steps; strips are distributed over `workers` copies of the chain, and the output is in input order.
     Parallel {
         /// The steps.
         steps: Vec<StepSpec>,
         /// Number of copies, at least 2.
         workers: u32,
     },
-    /// One step that waits; several strips in flight, output in input order.
+    /// One asynchronous step with several strips in flight; the output is in input order.
     Async {
         /// The step.
         step: StepSpec,
         /// Strips in flight.
         in_flight: u32,
     },
-    /// Steps of which some are bound to a thread: one thread per worker for the whole chain.
+    /// Steps of which some are isolated; each worker runs the whole chain on a thread of its own.
     Isolate {
-        /// The steps; inline ones between isolated ones run on the same thread.
+        /// The steps. Inline steps between isolated ones run on the same thread.
         steps: Vec<StepSpec>,
         /// Number of threads, at least 1.
         workers: u32,
@@ -106,37 +106,37 @@ pub enum StageKind {
     Write(WriteSpec),
 }
 
-/// One operator of a stage and the rows it is applied to.
+/// An operator of a stage and the condition for its rows.
 #[derive(Clone)]
 pub struct StepSpec {
-    /// Id of the processor, as the user knows it.
+    /// Configured id of the processor.
     pub node: Str,
-    /// Name of its plugin.
+    /// Name of the plugin.
     pub plugin: Str,
     /// The operator.
     pub operator: Arc<dyn ConfiguredOperator>,
-    /// For which rows.
+    /// The rows that the operator is applied to.
     pub condition: StepCondition,
-    /// Whether it may make several records of one.
+    /// True if the operator may make several records of one.
     pub multiplies: bool,
 }
 
 impl StepSpec {
-    /// Whether it may change records or make several of one, as its operator says.
+    /// Returns `true` if the operator may change records or make several of one, according to its signature.
     pub fn changes(&self) -> bool {
         let signature = self.operator.signature();
         signature.fan.multiplies() || signature.writes != Access::NOTHING
     }
 }
 
-/// For which rows a step is applied.
+/// The rows that a step is applied to.
 #[derive(Clone)]
 pub enum StepCondition {
-    /// All.
+    /// All rows.
     Always,
-    /// Those it holds for.
+    /// Rows that satisfy the condition.
     If(Arc<CompiledCondition>),
-    /// The same rows as the step before: it has the same condition and changed nothing that it reads.
+    /// The same rows as the step before, which has the same condition and changes nothing that the condition reads.
     AsBefore,
 }
 
@@ -145,13 +145,14 @@ pub enum StepCondition {
 pub struct ReadSpec {
     /// Id of the connector, unique in the pipeline.
     pub connector: Str,
-    /// Name of its plugin.
+    /// Name of the plugin.
     pub plugin: Str,
     /// The source.
     pub source: Arc<dyn Source>,
-    /// `sdk.batch.size`: collect this many rows before they go on; `None` = as they come.
+    /// `sdk.batch.size`: number of rows to collect before they are passed on; `None` = rows are passed on as they
+    /// arrive.
     pub batch_rows: Option<usize>,
-    /// `sdk.batch.delay`: but wait no longer than this after the first.
+    /// `sdk.batch.delay`: maximum wait after the first collected row.
     pub batch_delay: Duration,
 }
 
@@ -160,48 +161,48 @@ pub struct ReadSpec {
 pub struct WriteSpec {
     /// Id of the connector, unique in the pipeline.
     pub connector: Str,
-    /// Name of its plugin.
+    /// Name of the plugin.
     pub plugin: Str,
     /// The destination.
     pub destination: Arc<dyn Destination>,
-    /// `sdk.batch.size`: rows of one write; `None` = the destination's own.
+    /// `sdk.batch.size`: rows per write; `None` = default of the destination.
     pub batch_rows: Option<usize>,
-    /// `sdk.batch.delay`: how long a write waits for more rows; `None` = the destination's own.
+    /// `sdk.batch.delay`: maximum wait of a write for more rows; `None` = default of the destination.
     pub batch_delay: Option<Duration>,
-    /// `sdk.rate.perSecond`: most rows per second; `None` = no limit.
+    /// `sdk.rate.perSecond`: maximum rows per second; `None` = unlimited.
     pub rate: Option<f64>,
-    /// `sdk.rate.burst`: most rows at once under a rate.
+    /// `sdk.rate.burst`: maximum rows at once under a rate limit.
     pub burst: usize,
 }
 
-/// The dead-letter queue. One writer and one window per source lane.
+/// The dead-letter queue. Each source lane has its own writer and its own window.
 #[derive(Clone)]
 pub struct DeadLetterSpec {
     /// Name of the destination plugin.
     pub plugin: Str,
     /// The destination.
     pub destination: Arc<dyn Destination>,
-    /// How many of the latest outcomes are looked at; 0 = failures are never too many.
+    /// Number of latest outcomes in the window; 0 = failures are not limited.
     pub window_size: u64,
-    /// The pipeline stops when more than this many in the window failed.
+    /// Maximum number of failures in the window; one more stops the pipeline.
     pub threshold: u64,
 }
 
 impl DeadLetterSpec {
-    /// Id of the node that takes dead letters.
+    /// Id of the node of the dead-letter queue.
     pub const NODE: &str = "dead-letter-queue";
 }
 
-/// Bounds on what a pipeline holds in memory.
+/// Memory limits of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows of a lane that are read and not yet stored as settled. Bounds duplicates after a crash.
+    /// Maximum rows of a lane that are read and not yet stored as settled. Limits duplicates after a crash.
     pub replay_rows: usize,
-    /// Bytes of records in the whole pipeline.
+    /// Maximum bytes of records in the whole pipeline.
     pub held_bytes: usize,
-    /// Bytes of one queue between stages.
+    /// Maximum bytes of a queue between stages.
     pub queue_bytes: usize,
-    /// Strips of one queue between stages.
+    /// Maximum strips of a queue between stages.
     pub queue_strips: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `loom`'s types, and tokio's `Notify` written over them after its documentation: what it promises, and no more.
+//! `loom` types, and a model of tokio's `Notify` that follows its documentation and guarantees nothing beyond it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a model fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 
-/// As `tokio::sync::Notify`.
+/// Model of `tokio::sync::Notify`.
 #[derive(Debug)]
 pub(crate) struct Notify {
     state: Mutex<State>,
@@ -17,9 +17,9 @@ pub(crate) struct Notify {
 
 #[derive(Debug, Default)]
 struct State {
-    /// A `notify_one` that found nobody.
+    /// A `notify_one` that found no waiter.
     permit: bool,
-    /// Calls of `notify_waiters`: they complete every `Notified` made before, polled or not.
+    /// Number of calls of `notify_waiters`. Each completes every `Notified` created before it, polled or not.
     calls: u64,
     next: u64,
     waiting: VecDeque<Waiting>,
@@ -29,7 +29,7 @@ struct State {
 struct Waiting {
     id: u64,
     waker: Option<Waker>,
-    /// It was chosen by a `notify_one`.
+    /// True if a `notify_one` chose this waiter.
     chosen: bool,
 }
 
@@ -73,7 +73,7 @@ impl Notify {
     pub(crate) fn notify_waiters(&self) {
         let mut state = self.state();
         state.calls += 1;
-        // Those that were chosen already leave with that.
+        // Waiters that are already chosen complete by that choice.
         let wakers: Vec<Waker> = state.waiting.iter_mut().filter_map(|waiting| waiting.waker.take()).collect();
         state.waiting.retain(|waiting| waiting.chosen);
         drop(state);
@@ -86,7 +86,7 @@ impl Notify {
     }
 }
 
-/// As `tokio::sync::futures::Notified`.
+/// Model of `tokio::sync::futures::Notified`.
 #[derive(Debug)]
 pub(crate) struct Notified<'a> {
     notify: &'a Notify,
@@ -161,7 +161,7 @@ impl Drop for Notified<'_> {
         let mut state = self.notify.state();
         let Some(at) = state.waiting.iter().position(|waiting| waiting.id == id) else { return };
         let waiting = state.waiting.remove(at);
-        // A choice that nobody took is passed on.
+        // A choice that the waiter did not consume passes to another waiter.
         let waker = waiting.filter(|waiting| waiting.chosen).and_then(|_| state.choose());
         drop(state);
         if let Some(waker) = waker {

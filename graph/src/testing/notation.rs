@@ -1,4 +1,4 @@
-//! Pipelines in a line each per part, so that a test shows the pipeline and nothing else:
+//! A notation for pipelines with one line per part, so that a test shows nothing but the pipeline:
 //!
 //! ```text
 //! source in gen sdk.batch.size=10
@@ -41,12 +41,12 @@ impl<'a> Words<'a> {
         Some(&line[..end]).filter(|word| !word.is_empty())
     }
 
-    /// A value, with `$NAME` replaced by `value-of-NAME`, as the loader replaces `${NAME}`.
+    /// Returns a value in which `$NAME` is replaced by `value-of-NAME`, as the loader replaces `${NAME}`.
     fn written(&self, text: &str) -> Written {
         Written::new(text.replace('$', "value-of-"), text, self.span(text))
     }
 
-    /// `name=value` pairs up to `if` or the end; `workers` is no setting.
+    /// Reads `name=value` pairs up to `if` or the end of the line; `workers` is not a setting.
     fn settings(&mut self, plugin: &str) -> (Settings, Spanned<u32>, Option<Written>) {
         let mut settings = Settings { entries: Vec::new(), span: self.span(plugin) };
         let mut workers = Spanned::new(1, Span::default());
@@ -135,7 +135,7 @@ const CONDITIONS: [&str; 6] = [
     " if {{ false }}",
 ];
 
-/// A random processor.
+/// Generates a processor.
 fn processor() -> impl Strategy<Value = String> {
     let step = prop_oneof![
         4 => ("[ab]", "[12]").prop_map(|(key, value)| format!("set key={key} value={value}")),
@@ -150,7 +150,7 @@ fn processor() -> impl Strategy<Value = String> {
         .prop_map(|(step, workers, condition)| format!("{step} workers={workers}{}", CONDITIONS[condition]))
 }
 
-/// The text of a random pipeline; the sources are numbered `s0`, `s1`, the destinations `d0`, `d1`.
+/// Generates the text of a pipeline. The sources are `s0`, `s1`, …; the destinations are `d0`, `d1`, ….
 pub fn any_pipeline() -> impl Strategy<Value = String> {
     let connectors = |most| prop::collection::vec(prop::collection::vec(processor(), 0..3), 1..=most);
     (connectors(2), prop::collection::vec(processor(), 0..8), connectors(3)).prop_map(

@@ -1,4 +1,4 @@
-//! Plans by hand.
+//! Hand-written plans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl LogSink for Silent {
     }
 }
 
-/// Services with this store, and a log that nobody reads.
+/// Returns services with this store and a log that discards everything.
 pub fn services(store: &Arc<MemoryStore>) -> Services {
     Services {
         store: store.clone(),
@@ -38,13 +38,13 @@ pub fn services(store: &Arc<MemoryStore>) -> Services {
     }
 }
 
-/// A fused plan, stage by stage. Stages are added before their successors.
+/// Builder of a fused plan. Stages are added before their successors.
 pub struct Pipeline {
     plan: StagePlan,
 }
 
 impl Pipeline {
-    /// A pipeline named `p` whose dead letters go to `letters`, with a window and threshold.
+    /// Creates a pipeline named `p` whose dead letters go to `letters`.
     pub fn new(letters: &Arc<Shelf>, window_size: u64, threshold: u64) -> Self {
         let dead_letter = DeadLetterSpec {
             plugin: "shelf".into(),
@@ -101,7 +101,7 @@ impl Pipeline {
         self.add(connector, StageKind::Read(spec))
     }
 
-    /// Adds a stage of steps.
+    /// Adds a stage of any kind.
     pub fn stage(&mut self, name: &str, from: &[StageId], kind: StageKind) -> StageId {
         let stage = self.add(name, kind);
         self.wire(from, stage)
@@ -114,7 +114,7 @@ impl Pipeline {
         self.stage("chain", from, StageKind::Chain(steps))
     }
 
-    /// A step that is applied to all rows.
+    /// Returns a step that is applied to all rows.
     pub fn step(node: &str, operator: &Arc<dyn ConfiguredOperator>) -> StepSpec {
         StepSpec {
             node: node.into(),
@@ -130,7 +130,7 @@ impl Pipeline {
         self.write_with(from, connector, shelf, |_| {})
     }
 
-    /// Adds a destination with other settings.
+    /// Adds a destination with changed settings.
     pub fn write_with(
         &mut self,
         from: &[StageId],
@@ -152,7 +152,7 @@ impl Pipeline {
         self.wire(from, stage)
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(self) -> Arc<StagePlan> {
         Arc::new(self.plan)
     }

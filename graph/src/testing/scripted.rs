@@ -1,4 +1,4 @@
-//! Plugins that do as little as their name says.
+//! Minimal plugins with scripted behaviour.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl DestinationKind for ScriptedDestination {
     }
 }
 
-/// Never opened: plans open nothing.
+/// A source and destination for plans, which never open it.
 struct Ends {
     catches_up: bool,
     retry: Retry,
@@ -102,22 +102,22 @@ impl Destination for Ends {
     }
 }
 
-/// What a scripted operator does.
+/// Behaviour of a scripted operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Appends `value` to the metadata `key`.
     Set,
-    /// The same on a thread, and nobody knows what it writes.
+    /// Like `Set`, but isolated on a thread, and with unknown writes.
     Script,
-    /// Waits.
+    /// Asynchronous; changes nothing.
     Call,
-    /// Two records of one.
+    /// Makes two records of each.
     Split,
-    /// Three records of one.
+    /// Makes three records of each.
     Clone,
-    /// Lets nothing pass.
+    /// Drops every record.
     Filter,
-    /// Keeps state.
+    /// Keeps state, so it allows one worker only.
     Count,
     /// Fails records whose metadata `key` is as long as `value`.
     Picky,

@@ -21,7 +21,7 @@
       const room = view.getBoundingClientRect();
       if (!room.width || !room.height) return;
       const whole = Math.min(room.width / size.width, room.height / size.height);
-      // A long drawing is not made smaller than can be read: its beginning is shown.
+      // A long drawing stays readable: if it does not fit, its beginning is shown.
       at.scale = Math.min(1, Math.max(whole, Math.min(0.85, room.width / size.width)));
       at.x = (room.width - size.width * at.scale) / 2;
       at.y = Math.max(0, (room.height - size.height * at.scale) / 2);
@@ -82,7 +82,7 @@
       else return;
       event.preventDefault();
     });
-    // What the keyboard reaches is brought into view.
+    // Scroll the node with the keyboard focus into view.
     figure.addEventListener("focusin", (event) => {
       const node = event.target.closest("[data-node]");
       if (!node || !node.matches(":focus-visible")) return;

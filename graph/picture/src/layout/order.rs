@@ -1,14 +1,14 @@
-//! From left to right: few crossings.
+//! Horizontal order with few crossings.
 
 use super::Layers;
 
-/// Sweeps without a better order, before it is left at that.
+/// Maximum number of consecutive sweeps without an improvement.
 const PATIENCE: usize = 4;
 const SWEEPS: usize = 24;
-/// Neighbours are exchanged one by one only in ranks no wider than this.
+/// Maximum width of a rank in which neighbours are swapped one by one.
 const TRANSPOSED: usize = 200;
 
-/// Orders every rank. O(sweeps × segments × log width), plus exchanges in narrow ranks.
+/// Orders every rank. O(sweeps × segments × log width), plus swaps in narrow ranks.
 pub(super) fn order(layers: &mut Layers) {
     first(layers);
     let mut best = layers.ranks.clone();
@@ -32,7 +32,7 @@ pub(super) fn order(layers: &mut Layers) {
     layers.ranks = best;
 }
 
-/// In the order in which a walk from the uppermost boxes comes by: what belongs together is together.
+/// Orders ranks by a depth-first walk from the topmost boxes, so that connected items are adjacent.
 fn first(layers: &mut Layers) {
     let mut seen = vec![false; layers.items.len()];
     let mut ranks = vec![Vec::new(); layers.ranks.len()];
@@ -51,7 +51,7 @@ fn first(layers: &mut Layers) {
     layers.ranks = ranks;
 }
 
-/// Sorts every rank by the middle of each item's neighbours in the rank before.
+/// Sorts every rank by the mean position of each item's neighbours in the previous rank.
 fn barycenters(layers: &mut Layers, downwards: bool) {
     let mut positions = layers.positions();
     let count = layers.ranks.len();
@@ -64,7 +64,7 @@ fn barycenters(layers: &mut Layers, downwards: bool) {
                 positions[if downwards { segment.from } else { segment.to }]
             });
             let sum: usize = ends.sum();
-            // What has no neighbour stays where it is.
+            // An item without neighbours keeps its position.
             if segments.is_empty() { positions[item] as f64 } else { sum as f64 / segments.len() as f64 }
         };
         let mut keyed: Vec<(f64, usize)> = layers.ranks[rank].iter().map(|item| (middle(*item), *item)).collect();
@@ -76,7 +76,7 @@ fn barycenters(layers: &mut Layers, downwards: bool) {
     }
 }
 
-/// Exchanges neighbours as long as that takes crossings away.
+/// Swaps neighbours as long as that reduces crossings.
 fn transpose(layers: &mut Layers) {
     let mut positions = layers.positions();
     for _ in 0..8 {
@@ -100,7 +100,7 @@ fn transpose(layers: &mut Layers) {
     }
 }
 
-/// Crossings of the lines of two neighbours, if `left` is left of `right`.
+/// Returns the crossings of the lines of two neighbours if `left` is to the left of `right`.
 fn between(layers: &Layers, positions: &[usize], left: usize, right: usize) -> usize {
     let mut count = 0;
     for (ends, upwards) in [(&layers.up, true), (&layers.down, false)] {
@@ -115,13 +115,13 @@ fn between(layers: &Layers, positions: &[usize], left: usize, right: usize) -> u
     count
 }
 
-/// Number of crossings of all lines. O(segments × log width).
+/// Returns the number of crossings of all lines. O(segments × log width).
 pub(super) fn crossings(layers: &Layers) -> usize {
     let positions = layers.positions();
     let mut count = 0;
     for (rank, items) in layers.ranks.iter().enumerate() {
         let width = layers.ranks.get(rank + 1).map_or(0, Vec::len);
-        // A binary indexed tree over the positions of the rank below.
+        // A binary indexed tree over the positions in the rank below.
         let mut tree = vec![0usize; width + 1];
         let mut seen = 0;
         for item in items {

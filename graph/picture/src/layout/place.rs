@@ -1,10 +1,10 @@
-//! How far to the right: straight lines, everything as near to its neighbours as the order allows.
+//! Horizontal positions: straight lines, and items as close to their neighbours as the order allows.
 
 use super::{Content, Layers};
 
 const SWEEPS: usize = 12;
 
-/// The middle of every item. O(sweeps × (items + segments)).
+/// Returns the centre of every item. O(sweeps × (items + segments)).
 pub(super) fn place(layers: &Layers) -> Vec<f64> {
     let mut middles = vec![0.0; layers.items.len()];
     for rank in &layers.ranks {
@@ -19,7 +19,7 @@ pub(super) fn place(layers: &Layers) -> Vec<f64> {
     }
     let count = layers.ranks.len();
     for sweep in 0..SWEEPS {
-        // The last sweeps look at both sides.
+        // The last sweeps consider both sides.
         let both = sweep + 4 >= SWEEPS;
         for step in 0..count {
             let downwards = sweep % 2 == 0;
@@ -30,17 +30,17 @@ pub(super) fn place(layers: &Layers) -> Vec<f64> {
     middles
 }
 
-/// Items that touch each other and move as one.
+/// Adjacent items that move together.
 struct Block {
-    /// Index of its first item in the rank.
+    /// Index of the first item in the rank.
     first: usize,
-    /// Where its first item wants to be, and how much.
+    /// Preferred position of the first item, and its weight.
     wish: f64,
     weight: f64,
 }
 
-/// Places a rank as near as possible to the neighbours above, below or both: the least sum of squares that keeps
-/// order and distances.
+/// Places the items of a rank as close as possible to their neighbours above, below or both: the least sum of squares
+/// that preserves order and distances.
 fn settle(layers: &Layers, rank: &[usize], middles: &mut [f64], above: bool, below: bool) {
     let mut offsets = Vec::with_capacity(rank.len());
     let mut blocks: Vec<Block> = Vec::with_capacity(rank.len());
@@ -52,7 +52,7 @@ fn settle(layers: &Layers, rank: &[usize], middles: &mut [f64], above: bool, bel
         offsets.push(offset);
         let (wish, weight) = wish(layers, item, middles, above, below);
         blocks.push(Block { first: at, wish: wish - offset, weight });
-        // Two blocks that would overlap become one, between their wishes.
+        // Two blocks that would overlap are merged, at the weighted mean of their preferred positions.
         while let [.., left, right] = &blocks[..]
             && left.wish > right.wish
         {
@@ -72,7 +72,7 @@ fn settle(layers: &Layers, rank: &[usize], middles: &mut [f64], above: bool, bel
     }
 }
 
-/// Where an item wants to be, and how much.
+/// Returns the preferred position of an item, and its weight.
 fn wish(layers: &Layers, item: usize, middles: &[f64], above: bool, below: bool) -> (f64, f64) {
     let (mut sum, mut weights) = (0.0, 0.0);
     let mut pull = |x: f64, weight: f64| {
@@ -80,8 +80,8 @@ fn wish(layers: &Layers, item: usize, middles: &[f64], above: bool, below: bool)
         weights += weight;
     };
     let passes = |item: usize| layers.items[item].content == Content::Pass;
-    // Long lines should be straight; apart from that, neighbours pull alike, so that ways which part and meet again
-    // do so in the same place.
+    // Long lines should be straight. Otherwise neighbours have equal weight, so that paths which split and join again
+    // do so at the same position.
     let weight = |other: usize| if passes(item) && passes(other) { 8.0 } else { 1.0 };
     if above {
         for segment in layers.up[item].iter().map(|segment| &layers.segments[*segment]) {
@@ -90,11 +90,11 @@ fn wish(layers: &Layers, item: usize, middles: &[f64], above: bool, below: bool)
     }
     if below {
         for segment in layers.down[item].iter().map(|segment| &layers.segments[*segment]) {
-            // A label stands above what it leads to.
+            // A label is placed above its target.
             let weight = if layers.items[item].content == Content::Label { 8.0 } else { weight(segment.to) };
             pull(middles[segment.to] + segment.enters - segment.leaves, weight);
         }
     }
-    // Without a neighbour there it stays, but gives way easily.
+    // Without neighbours the item keeps its position, with a low weight.
     if weights == 0.0 { (middles[item], 0.05) } else { (sum / weights, weights) }
 }

@@ -1,9 +1,9 @@
-//! Which rank each box is in.
+//! Assignment of boxes to ranks.
 
 use super::Link;
 
-/// A rank for each of `n` boxes, such that every link leads down: one rank, or two where it has a label. Links that
-/// would close a cycle are left out. O(n + links), twice.
+/// Assigns a rank to each of `n` boxes, such that every link leads down: one rank, or two if it has a label. Links that
+/// would close a cycle are ignored. Two passes of O(n + links).
 pub(super) fn ranks(n: usize, links: &[Option<Link>]) -> Vec<usize> {
     let mut down: Vec<Vec<(usize, usize)>> = vec![Vec::new(); n];
     let mut waiting = vec![0usize; n];
@@ -11,7 +11,7 @@ pub(super) fn ranks(n: usize, links: &[Option<Link>]) -> Vec<usize> {
         down[link.from].push((link.to, 1 + usize::from(link.label.is_some())));
         waiting[link.to] += 1;
     }
-    // As high as possible.
+    // First pass: as high as possible.
     let mut ranks = vec![0usize; n];
     let mut order: Vec<usize> = (0..n).filter(|node| waiting[*node] == 0).collect();
     let entering = waiting.clone();
@@ -26,7 +26,8 @@ pub(super) fn ranks(n: usize, links: &[Option<Link>]) -> Vec<usize> {
             }
         }
     }
-    // Then down to what they feed, where that makes no line longer: short branches hang where they are needed.
+    // Second pass: move boxes down towards their targets if that makes no line longer. Short branches are then next to
+    // their targets.
     for &node in order.iter().rev() {
         let lowest = down[node].iter().map(|(to, length)| ranks[*to].saturating_sub(*length)).min();
         if let Some(lowest) = lowest

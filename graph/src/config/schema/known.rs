@@ -1,4 +1,4 @@
-//! Which plugin a text names.
+//! Patterns that map a plugin reference to a plugin.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use anabranch_plugin::specification::Specification;
 /// A plugin in a role.
 pub(super) struct Known<'a> {
     pub(super) specification: &'a Specification,
-    /// The name of its settings among the definitions.
+    /// Name of the definition of its settings.
     pub(super) settings: String,
-    /// How files name it.
+    /// Name used in pipeline files.
     pub(super) name: String,
-    /// The texts that name it.
+    /// Pattern of the references to the plugin.
     pub(super) pattern: String,
 }
 
-/// The plugins of a role: the built-in ones in their order, and those that are files, which come second where a name is
-/// in both.
+/// Returns the plugins of a role: built-in plugins in registry order, then standalone plugins. A built-in plugin takes
+/// precedence over a standalone one of the same name.
 fn known<'a>(
     role: &'static str,
     builtin: impl Iterator<Item = &'a Specification>,
     standalone: impl Iterator<Item = &'a Specification>,
 ) -> Vec<Known<'a>> {
-    // Of each name the latest version comes last.
+    // The latest version of each name comes last.
     let mut files: BTreeMap<&str, Vec<&Specification>> = BTreeMap::new();
     for specification in standalone {
         files.entry(&specification.name).or_default().push(specification);
@@ -33,7 +33,7 @@ fn known<'a>(
         let name = specification.name.as_str();
         let escaped = regex::escape(name);
         let pattern = match files.contains_key(name) {
-            // Another version of it may be a file.
+            // A standalone plugin may be another version of it.
             true => format!("^((builtin|any):)?{escaped}(@latest)?$|^builtin:{escaped}@.+$"),
             false => format!("^((builtin|any):)?{escaped}(@.+)?$"),
         };
@@ -58,7 +58,7 @@ fn known<'a>(
             let before = if is_builtin { "standalone:" } else { "" };
             all.push(Known {
                 specification,
-                // A name can be anything, and is no part of a reference.
+                // A plugin name may contain any character, so it is not used in the reference.
                 settings: format!("{role}.file-{number}"),
                 name: format!("{before}{name}{shown}"),
                 pattern: format!("^{prefix}{escaped}{asked}$"),
@@ -68,20 +68,20 @@ fn known<'a>(
     all
 }
 
-/// Those that records come from.
+/// Returns the source plugins.
 pub(super) fn sources(registry: &Registry) -> Vec<Known<'_>> {
     let files = registry.standalone_connectors().iter().filter_map(|connector| connector.source.as_ref());
     known("source", registry.sources().map(|k| k.specification()), files.map(|k| k.specification()))
 }
 
-/// Those that records go to, and those that take nothing but dead letters where `letters`.
+/// Returns the destination plugins; with `letters`, including those that accept only dead letters.
 pub(super) fn destinations(registry: &Registry, letters: bool) -> Vec<Known<'_>> {
     let files = registry.standalone_connectors().iter().filter_map(|connector| connector.destination.as_ref());
     let builtin = registry.destinations().filter(|kind| letters || !kind.takes_only_letters());
     known("destination", builtin.map(|k| k.specification()), files.map(|k| k.specification()))
 }
 
-/// Processors.
+/// Returns the processor plugins.
 pub(super) fn processors(registry: &Registry) -> Vec<Known<'_>> {
     let files = registry.standalone_operators().iter();
     known("processor", registry.operators().map(|k| k.specification()), files.map(|k| k.specification()))

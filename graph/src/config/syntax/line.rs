@@ -1,17 +1,17 @@
-//! What stands on a line: its indentation, its comment, quotes and brackets that it does not close.
+//! Properties of a line: indentation, comment, unclosed quotes and brackets.
 
-/// Spaces at the start of a line; `None` where there are tabs among them.
+/// Returns the number of spaces at the start of a line; `None` if the indentation contains tabs.
 pub(super) fn indent_of(line: &str) -> Option<usize> {
     let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
     line[..blank].bytes().all(|byte| byte == b' ').then_some(blank)
 }
 
-/// A line without the comment at its end.
+/// Returns a line without the comment at its end.
 pub(super) fn without_comment(line: &str) -> &str {
     line.find(" #").map_or(line, |at| &line[..at]).trim_end()
 }
 
-/// How long a text with templates in it is that stands without quotes between braces or brackets.
+/// Returns the length of an unquoted text with templates between braces or brackets.
 pub(super) fn flow_text(text: &str) -> usize {
     let mut at = 0;
     while let Some(found) = text[at..].find(['{', ',', '}', ']']).map(|found| at + found) {
@@ -23,7 +23,7 @@ pub(super) fn flow_text(text: &str) -> usize {
     text.trim_end().len()
 }
 
-/// The quote that opens a value on this line and is not closed there.
+/// Returns the place of the quote that opens a value on this line and is not closed there.
 pub(super) fn unclosed(line: &str) -> Option<usize> {
     let mut open: Option<(usize, char)> = None;
     let mut before = ' ';
@@ -42,7 +42,7 @@ pub(super) fn unclosed(line: &str) -> Option<usize> {
     open.map(|(at, _)| at)
 }
 
-/// The bracket or brace that opens a value on this line and is not closed there.
+/// Returns the place of the bracket or brace that opens a value on this line and is not closed there.
 pub(super) fn unclosed_bracket(line: &str) -> Option<usize> {
     let mut open: Vec<usize> = Vec::new();
     let mut quote = None;

@@ -1,4 +1,4 @@
-//! One transaction: rows and marks together, repeated only if the destination does not have them.
+//! A transaction of rows and marks, repeated only if the destination does not have them.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use super::{Backoff, Delivery, checked};
 use crate::exec::Interrupt;
 use crate::plan::stage::StageId;
 
-/// The marks that a destination has, as far as its writer was told or has stored them.
+/// Marks of a destination, as far as its writer has read or stored them.
 pub(in crate::exec) type Known = BTreeMap<LaneId, Mark>;
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 pub(in crate::exec) enum Transacted {
-    /// It is there, with its marks.
+    /// It is committed with its marks.
     Written,
     /// Nothing was written, because of these rows: at least one, by index, in order.
     Refused(Vec<(usize, Fault)>),
-    /// Nothing was written, because of some row.
+    /// Nothing was written, because of an unknown row.
     Unfit(Fault),
 }
 
-/// What a destination has of a transaction whose outcome was unknown.
+/// State of a transaction whose outcome was unknown.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    /// All of it.
+    /// All of it is committed.
     Written,
-    /// Nothing of it.
+    /// Nothing of it is committed.
     Nothing,
-    /// Other marks than this run stored.
+    /// The destination has marks that this run did not store.
     Strange,
 }
 
 impl Delivery {
-    /// Writes rows with the marks that they complete. After a failure whose outcome is unknown the destination is asked
-    /// for its marks: it has the rows if it has the marks.
+    /// Writes rows with the marks that they complete. After a failure with an unknown outcome, reads the marks of the
+    /// destination: it has the rows if it has the marks.
     pub(in crate::exec) async fn transact(
         &mut self,
         rows: &[Record],
@@ -94,7 +94,7 @@ fn compare(marks: &[(LaneId, Mark)], known: &Known, stored: &Known) -> Found {
     if others.into_iter().any(|(lane, mark)| stored.get(lane) != Some(mark)) {
         return Found::Strange;
     }
-    // Known first: where a replay that is not exact writes below the marks, these say nothing about it.
+    // Compare with the known marks first: a replay that is not exact writes below the marks, which then do not change.
     if marks.iter().all(|(lane, _)| stored.get(lane) == known.get(lane)) {
         Found::Nothing
     } else if marks.iter().all(|(lane, mark)| stored.get(lane) == Some(mark)) {

@@ -1,10 +1,12 @@
-//! What has arrived at the destinations, for those that write whole source rows in one transaction.
+//! Rows that have arrived at the destinations, tracked for destinations that write whole source rows in one
+//! transaction.
 //!
-//! A transaction may hold a row, and a mark that covers it, once the row and all rows of its lane before it are
-//! *gathered*: everything they owe is at some destination. A piece that is still on its way, at an operator or in a
-//! queue, owes credit that has not landed, and so does a copy whose letter is not durable yet, wherever it failed. So a
-//! mark never covers a row of which something is to come, and none that was dead-lettered before its letter is durable.
-//! No destination waits for another one to write, only for what was read to arrive: they cannot wait for each other.
+//! A transaction may contain a row, and a mark that covers it, once the row and all rows of its lane before it are
+//! *gathered*: all of the credit that they owe is at some destination. A piece that is still at an operator or in a
+//! queue owes credit that has not landed. So does a copy whose dead letter is not durable yet, wherever it failed.
+//! Therefore a mark never covers a row with pieces still to arrive, or a dead-lettered row before its dead letter is
+//! durable. Destinations do not wait for each other to write, only for rows that were read to arrive, so they cannot
+//! deadlock.
 
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
@@ -15,31 +17,31 @@ use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
 use crate::sync::Notified;
 
-/// A row of some lanes each, by number.
+/// One row number per lane.
 pub(in crate::exec) type LastRows = SmallVec<[(LaneIndex, u64); 2]>;
 
-/// Where the rows of a run are in their lane.
+/// Location of the rows of a run in their lane.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exec) struct Place {
     /// The lane.
     pub(in crate::exec) lane: LaneIndex,
-    /// Number of the row that the first is a copy of.
+    /// Number of the source row of the first row.
     pub(in crate::exec) first: u64,
-    /// Number of rows of the batch.
+    /// Number of rows in the batch.
     pub(in crate::exec) rows: usize,
-    /// Whether all are pieces of one row, or each is of the next one.
+    /// True if all rows are pieces of one source row; false if each is a copy of the next one.
     pub(in crate::exec) pieces: bool,
     /// Rows below this number are gathered.
     pub(in crate::exec) gathered: u64,
-    /// Rows below this number are not to be written: the destination has them.
+    /// Rows below this number must not be written, since the destination has them.
     pub(in crate::exec) had: u64,
-    /// Whether rows of the lane may be written: it is not somebody else's, and not to be read again.
+    /// True if rows of the lane may be written: the run owns it, and they will not be read again.
     pub(in crate::exec) ours: bool,
 }
 
 impl Lanes {
-    /// Notes rows that arrived at a destination. O(1) where no destination is transactional, else O(runs) while rows
-    /// stay together.
+    /// Registers rows that arrived at a destination. O(1) if no destination is transactional, else O(runs) as long as
+    /// rows stay together.
     pub(in crate::exec) fn land(&self, lineage: &Lineage) -> Result<(), Fault> {
         if !self.landing {
             return Ok(());
@@ -53,7 +55,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Notes rows that a destination refused: they are on their way to the dead letters.
+    /// Registers rows that a destination rejected, which become dead letters.
     pub(in crate::exec) fn take_off(&self, lineage: &Lineage) -> Result<(), Fault> {
         if !self.landing {
             return Ok(());
@@ -65,13 +67,13 @@ impl Lanes {
         Ok(())
     }
 
-    /// Gives back all credit of a lineage that was delivered.
+    /// Takes back all credit of a lineage that was delivered.
     pub(in crate::exec) fn deliver(&self, lineage: Lineage) -> Result<(), Fault> {
         self.take_back(lineage, if self.landing { Ledger::settle_landed } else { Ledger::settle })
     }
 
-    /// Where every run of a lineage is; `known`: the mark of a lane at the destination, which says which rows it has
-    /// where the numbers of rows that come again mean the same rows. O(runs).
+    /// Returns the location of every run of a lineage. `known` returns the mark of a lane at the destination. If the
+    /// source replays exactly, the mark determines which rows the destination has. O(runs).
     pub(in crate::exec) fn places<'a>(
         &self,
         lineage: &Lineage,
@@ -90,7 +92,7 @@ impl Lanes {
         lineage.runs().iter().map(&mut place).collect()
     }
 
-    /// The last row of each lane in a lineage.
+    /// Returns the last row of each lane in a lineage.
     pub(in crate::exec) fn last_rows(&self, lineage: &Lineage) -> LastRows {
         let state = self.lock();
         let mut last = LastRows::new();
@@ -104,13 +106,13 @@ impl Lanes {
         last
     }
 
-    /// Keeps the places of these lanes from being given to others, until [`Lanes::unpin`].
+    /// Prevents the indices of these lanes from being reused until [`Lanes::unpin`].
     pub(in crate::exec) fn pin(&self, lanes: &LastRows) {
         let mut state = self.lock();
         lanes.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].pins += 1);
     }
 
-    /// The opposite of [`Lanes::pin`].
+    /// Reverses [`Lanes::pin`].
     pub(in crate::exec) fn unpin(&self, lanes: &LastRows) {
         let mut state = self.lock();
         for (lane, _) in lanes {
@@ -119,7 +121,7 @@ impl Lanes {
         }
     }
 
-    /// The marks with which these rows are the last that are settled. They are open still.
+    /// Returns the marks for which these rows are the last settled ones. The rows are still open.
     pub(in crate::exec) fn marks(&self, last: &LastRows) -> Result<Vec<(LaneId, Mark)>, Fault> {
         let state = self.lock();
         let mark = |(index, seq): &(LaneIndex, u64)| {
@@ -131,7 +133,7 @@ impl Lanes {
         last.iter().map(mark).collect()
     }
 
-    /// Whether these rows and all before them are gathered.
+    /// Returns `true` if these rows and all rows before them are gathered.
     pub(in crate::exec) fn are_gathered(&self, last: &LastRows) -> bool {
         let mut state = self.lock();
         last.iter().all(|(index, seq)| {
@@ -140,8 +142,8 @@ impl Lanes {
         })
     }
 
-    /// A transaction that holds rows of these lanes is under way until [`Lanes::end_transaction`]; `false`, and it is
-    /// not, where one of them is not ours any more.
+    /// Registers a transaction with rows of these lanes, until [`Lanes::end_transaction`]. Returns `false` without
+    /// registering it if the run does not own one of the lanes.
     pub(in crate::exec) fn begin_transaction(&self, last: &LastRows) -> bool {
         let mut state = self.lock();
         let ours = last.iter().all(|(lane, _)| state.lanes[usize::from(lane.0)].hold == Hold::Ours);
@@ -151,7 +153,7 @@ impl Lanes {
         ours
     }
 
-    /// The transaction is over, whatever became of it.
+    /// Ends a transaction, whatever its outcome.
     pub(in crate::exec) fn end_transaction(&self, last: &LastRows) {
         let mut state = self.lock();
         for (lane, _) in last {
@@ -162,14 +164,15 @@ impl Lanes {
         self.room.notify_waiters();
     }
 
-    /// Those of the lanes that are not ours any more.
+    /// Returns the lanes among these that the run does not own.
     pub(in crate::exec) fn gone(&self, last: &LastRows) -> Vec<LaneIndex> {
         let state = self.lock();
         let lanes = last.iter().map(|(lane, _)| *lane);
         lanes.filter(|lane| state.lanes[usize::from(lane.0)].hold != Hold::Ours).collect()
     }
 
-    /// Notes rows that are not written because their lane is not ours: they, and what follows, are never stored.
+    /// Abandons rows that are not written because the run does not own their lane. These and later rows are never
+    /// stored.
     pub(in crate::exec) fn give_up(&self, lineage: &Lineage) {
         let mut state = self.lock();
         for run in lineage.runs() {
@@ -180,7 +183,7 @@ impl Lanes {
         }
     }
 
-    /// Completes when more rows may be gathered than when it was enabled.
+    /// Completes when more rows may have been gathered since it was enabled.
     pub(in crate::exec) fn more_gathered(&self) -> Notified<'_> {
         self.gathered.notified()
     }

@@ -1,22 +1,22 @@
-//! When what is not stored was read.
+//! Read times of positions that are not stored yet.
 
 use std::collections::VecDeque;
 
-/// Reads so close to each other count as one: an age need not be finer, and a lane that trickles stays small.
+/// Reads within this many nanoseconds count as one: ages need no finer resolution, and slow lanes stay small.
 const TOGETHER: u64 = 10_000_000;
 
-/// The positions of a lane that are not stored, with the time at which they were read. O(1) per read, at most one
-/// entry per read and 10 ms.
+/// The positions of a lane that are not stored, with their read times. O(1) per read, with at most one entry per read
+/// and 10 ms.
 #[derive(Debug, Default)]
 pub(super) struct Unstored {
     read: u64,
     stored: u64,
-    /// Number of positions read up to here, and when the first of them was.
+    /// Number of positions up to the end of each group of reads, and the time of its first read.
     reads: VecDeque<(u64, u64)>,
 }
 
 impl Unstored {
-    /// Notes positions that were read `now`.
+    /// Registers positions that were read at `now`.
     pub(super) fn add(&mut self, positions: u64, now: u64) {
         self.read += positions;
         match self.reads.back_mut() {
@@ -25,8 +25,8 @@ impl Unstored {
         }
     }
 
-    /// Notes that so many more are stored; `each` is given how many of them were read at which time. O(reads that
-    /// they came in).
+    /// Registers that `positions` more are stored. Calls `each` with a number of positions and their read time.
+    /// O(groups of reads covered).
     pub(super) fn store(&mut self, positions: u64, mut each: impl FnMut(u64, u64)) {
         let mut from = self.stored;
         self.stored += positions;
@@ -43,7 +43,7 @@ impl Unstored {
         }
     }
 
-    /// When the oldest was read; 0 = there is none.
+    /// Returns the read time of the oldest position; 0 = none.
     pub(super) fn since(&self) -> u64 {
         self.reads.front().map_or(0, |(_, at)| *at)
     }

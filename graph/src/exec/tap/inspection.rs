@@ -1,4 +1,4 @@
-//! One who looks: what is wanted, what is held for it, and what had to be left out.
+//! An inspection session: filter, buffer and drop counter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,56 +16,56 @@ use super::{Place, Side, Tap, Watcher};
 use crate::exec::chain::text;
 
 const SECOND: u64 = 1_000_000_000;
-/// Records that are held for one who does not fetch them.
+/// Maximum number of records held for an inspection that does not fetch them.
 const HELD_ROWS: usize = 1000;
-/// Bytes that are held, and the record with which they are reached.
+/// Number of bytes from which no more records are held.
 const HELD_BYTES: usize = 4 << 20;
-/// All inspections of a pipeline together take one part in so many of a thread's time.
+/// All inspections of a pipeline together use at most 1/50 of the time of a thread.
 const SHARE: u64 = 50;
-/// For how long the share may be used up at once: a strip is looked through in one go.
+/// Period whose share may be used at once, in nanoseconds, since a strip is examined without interruption.
 const AT_ONCE: u64 = SECOND;
-/// Nobody is kept out for longer than this because of what one look took.
+/// Maximum time without new records because of the cost of one examination, in nanoseconds.
 const LONGEST_WAIT: u64 = 5 * SECOND;
-/// What a byte of a copied record is charged with, in nanoseconds: a step may have to copy what is shared.
+/// Charge per byte of a copied record in nanoseconds, because a processor may have to copy shared data.
 const PER_BYTE: u64 = 1;
-/// Rows between two looks at the clock, where a condition takes next to no time.
+/// Number of rows between two reads of the clock, for conditions that take almost no time.
 const GLANCE: usize = 16;
-/// Slices up to so many bytes are copied: they would keep the much larger buffer that they are part of.
+/// Maximum size of a slice in bytes to be copied; otherwise it would keep the larger buffer that it is part of.
 const SLICE: usize = 64 << 10;
 
-/// What a verdict on one record may cost: the condition of an inspection runs on the threads of the pipeline.
+/// Budget for the condition on one record, since conditions of inspections run on the threads of the pipeline.
 const VERDICT: Budget = Budget { bytes: 1 << 20, steps: 100_000, time: Duration::from_millis(20) };
 
-/// What is looked for.
+/// Parameters of an inspection.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// Where.
+    /// Places to inspect.
     pub places: Vec<Place>,
-    /// For which records; `None` = all.
+    /// Condition for records; `None` = all records.
     pub condition: Option<Arc<CompiledCondition>>,
-    /// Most records a second, at least 1. So many may come at once.
+    /// Maximum records per second, at least 1; also the maximum at once.
     pub per_second: u32,
 }
 
-/// A record that was on its way.
+/// An inspected record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Glimpse {
     /// Index of the place in [`Look::places`].
     pub place: usize,
-    /// A copy of the record as it was there.
+    /// Copy of the record at that place.
     pub record: Record,
 }
 
-/// Records for which the condition gave no verdict.
+/// Records on which the condition failed.
 #[derive(Clone, Debug)]
 pub struct Unjudged {
-    /// How many.
+    /// Number of records.
     pub rows: u64,
-    /// What the latest one failed of. It is not masked: conditions can quote records and settings.
+    /// Fault of the latest record. Not masked: conditions can quote records and settings.
     pub fault: Fault,
 }
 
-/// A look at records on their way, until it is dropped. It survives the end of a run.
+/// An inspection of records in flight, until it is dropped. It outlives runs.
 #[derive(Debug)]
 pub struct Inspection {
     session: Arc<Session>,
@@ -73,13 +73,13 @@ pub struct Inspection {
     taps: Vec<Arc<Tap>>,
 }
 
-/// What stages and the one who looks share. No lock is on the way of a record.
+/// State shared by the stages and the inspection. Passing records takes no lock.
 #[derive(Debug)]
 pub(super) struct Session {
     since: Instant,
     condition: Option<Arc<CompiledCondition>>,
     pace: Pace,
-    /// What one record takes of `pace`.
+    /// Cost of one record in `pace`.
     each: u64,
     time: Pace,
     inspections: Arc<AtomicUsize>,
@@ -114,16 +114,16 @@ impl Inspection {
         Inspection { session, glimpses, taps: taps.into_iter().map(|(tap, _)| tap).collect() }
     }
 
-    /// The next record; waits for it as long as it takes, over the ends of runs. Cancel-safe.
+    /// Waits for the next record, across the ends of runs. Cancel-safe.
     pub async fn next(&mut self) -> Glimpse {
         match self.glimpses.recv().await {
             Some((glimpse, bytes)) => self.released(glimpse, bytes),
-            // The session holds the other end.
+            // The session holds the sender, so this does not occur.
             None => std::future::pending().await,
         }
     }
 
-    /// The next record, if there is one already.
+    /// Returns the next record if one is available.
     pub fn try_next(&mut self) -> Option<Glimpse> {
         let (glimpse, bytes) = self.glimpses.try_recv().ok()?;
         Some(self.released(glimpse, bytes))
@@ -135,12 +135,12 @@ impl Inspection {
         glimpse
     }
 
-    /// How many records passed and were neither shown nor found not to be wanted, since this was last asked.
+    /// Returns and resets the number of records that were neither shown nor rejected by the condition.
     pub fn take_left_out(&self) -> u64 {
         self.session.left_out.swap(0, Ordering::Relaxed)
     }
 
-    /// The records for which the condition gave no verdict, since this was last asked.
+    /// Returns and resets the records on which the condition failed.
     pub fn take_unjudged(&self) -> Option<Unjudged> {
         self.session.unjudged.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -160,7 +160,7 @@ impl Session {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Looks at records, and takes copies of those that are wanted.
+    /// Examines records and copies those that satisfy the condition.
     pub(super) fn show(&self, place: usize, records: &[Record]) {
         let glance = if self.condition.as_ref().is_none_or(|condition| condition.is_native()) { GLANCE } else { 1 };
         let mut rest = records;
@@ -206,7 +206,7 @@ impl Session {
         false
     }
 
-    /// Copies a record, if it may; says how many bytes it has.
+    /// Copies a record if the limits permit it, and returns its weight in bytes.
     fn take(&self, place: usize, record: &Record, now: u64) -> Option<usize> {
         if !self.has_space() || !self.pace.take(now, self.each) {
             return None;
@@ -220,7 +220,7 @@ impl Session {
         }
         self.held_rows.fetch_add(1, Ordering::Relaxed);
         self.held_bytes.fetch_add(weight, Ordering::Relaxed);
-        // The other end is gone only when nobody looks any more.
+        // The receiver is dropped only after the inspection has ended.
         let _ = self.glimpses.send((Glimpse { place, record }, weight));
         Some(weight)
     }

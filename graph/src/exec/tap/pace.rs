@@ -1,15 +1,15 @@
-//! Rates, kept by one number: when what was taken is made up for.
+//! Rate limits that consist of a single number: the time when all usage is compensated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A rate that many threads take from without a lock. Times are nanoseconds from a beginning of the owner's.
+/// A rate limit that many threads use without a lock. Times are in nanoseconds from an origin chosen by the owner.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When everything that was taken is made up for.
+    /// Time when all usage is compensated.
     even: AtomicU64,
-    /// How far ahead of the clock that may be before nothing more is given.
+    /// Maximum distance of `even` from the current time at which more may be taken.
     ahead: u64,
-    /// It is never further ahead than this, whatever was taken.
+    /// Maximum distance of `even` from the current time, whatever was used.
     most: u64,
 }
 
@@ -18,18 +18,18 @@ impl Pace {
         Pace { even: AtomicU64::new(0), ahead, most }
     }
 
-    /// Whether there is something to take.
+    /// Returns `true` if something can be taken.
     pub(super) fn has_room(&self, now: u64) -> bool {
         self.even.load(Ordering::Relaxed) <= now.saturating_add(self.ahead)
     }
 
-    /// Takes what it needs `cost` to make up for, if there is room.
+    /// Takes something that needs the time `cost` to compensate, if there is room. Returns `true` if taken.
     pub(super) fn take(&self, now: u64, cost: u64) -> bool {
         let next = |even: u64| (even <= now.saturating_add(self.ahead)).then(|| self.after(even, now, cost));
         self.even.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 
-    /// Takes in any case: what is known only afterwards.
+    /// Takes unconditionally, for costs that are known only afterwards.
     pub(super) fn spend(&self, now: u64, cost: u64) {
         let next = |even: u64| Some(self.after(even, now, cost));
         let _ = self.even.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);

@@ -14,18 +14,18 @@ use anabranch_record::text::Str;
 use super::{Interval, MOST_SPANS, Trace, Traces};
 use crate::batch::Lineage;
 
-/// What became of a row in a node.
+/// Outcome of a row in a node.
 #[derive(Clone, Copy)]
 pub(in crate::exec) enum Fate<'a> {
-    /// It goes on.
+    /// The row continues.
     Kept,
-    /// It ended here as it should.
+    /// The row was filtered, as intended.
     Filtered,
-    /// It was replaced by so many.
+    /// The row was replaced by this many rows.
     Split(usize),
-    /// It failed.
+    /// The row failed.
     Failed(&'a Fault),
-    /// A destination has it.
+    /// The row was written to a destination.
     Delivered(Delivered),
 }
 
@@ -56,15 +56,15 @@ impl Fate<'_> {
     }
 }
 
-/// How a row went through a node.
+/// The passage of a row through a node.
 pub(in crate::exec) struct Passage<'a> {
-    /// Which side of the condition of the node it took.
+    /// Result of the condition of the node; `None` without a condition.
     pub(in crate::exec) condition: Option<bool>,
-    /// What became of it.
+    /// Outcome of the row.
     pub(in crate::exec) fate: Fate<'a>,
 }
 
-/// Makes the spans of one node.
+/// Makes the spans of a node.
 #[derive(Clone)]
 pub(in crate::exec) struct NodeTracer {
     traces: Arc<Traces>,
@@ -78,7 +78,7 @@ impl NodeTracer {
         NodeTracer { traces: traces.clone(), node: node.clone(), plugin: plugin.clone(), kind }
     }
 
-    /// Rows went through; those that are traced, or are copies of such, have a span each.
+    /// Makes a span for each traced row, or copy of a traced row, that passed the node.
     pub(in crate::exec) fn passed<'a>(
         &self,
         lineage: &Lineage,
@@ -115,7 +115,8 @@ impl NodeTracer {
         });
     }
 
-    /// The spans in which rows will be: what is made of them can name its own. By row, in this order.
+    /// Allocates the spans of traced rows in advance, so that data derived from the rows can refer to them. By row
+    /// index, ascending.
     pub(in crate::exec) fn announce(&self, lineage: &Lineage) -> Vec<(usize, SpanContext)> {
         let mut announced = Vec::new();
         if lineage.is_traced() {
@@ -126,7 +127,7 @@ impl NodeTracer {
         announced
     }
 
-    /// Dead letters of the announced rows are durable; `letter` gives the name of each.
+    /// Makes the announced spans of rows whose dead letters are durable. `letter` returns the name of each dead letter.
     pub(in crate::exec) fn kept(
         &self,
         announced: &[(usize, SpanContext)],
@@ -150,7 +151,7 @@ impl NodeTracer {
         });
     }
 
-    /// Tells of what this node did with a traced row, unless its trace has its most spans already.
+    /// Sends a span of a traced row in this node, unless its trace already has the maximum number of spans.
     fn child(
         &self,
         trace: &mut Trace,
@@ -189,7 +190,7 @@ impl NodeTracer {
             (attribute::BATCH_ROWS, rows.into()),
         ];
         for (name, key) in [(attribute::SPLIT_INDEX, key::SPLIT_INDEX), (attribute::CLONE_INDEX, key::CLONE_INDEX)] {
-            // A number and nothing else: metadata is part of what a record holds.
+            // Only a number is accepted, since metadata are part of the content of a record.
             if let Some(index) = record.metadata.get(&key).and_then(|index| index.parse::<u32>().ok()) {
                 attributes.push((name, u64::from(index).into()));
             }

@@ -1,4 +1,4 @@
-//! The handshake of the commit loop with a writer: flush what you accepted, and say when.
+//! Handshake between the commit loop and a writer: the loop requests a flush, and the writer reports its end.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use crate::sync::{AtomicBool, AtomicU64, Notify};
 
-/// How the commit loop asks a writer to flush.
+/// Requests of the commit loop to a writer for a flush.
 #[derive(Default)]
 pub(in crate::exec) struct FlushGate {
-    /// Whether rows were accepted that are not durable yet.
+    /// True if accepted rows are not durable yet.
     dirty: AtomicBool,
     wanted: AtomicU64,
     done: AtomicU64,
@@ -18,7 +18,7 @@ pub(in crate::exec) struct FlushGate {
 }
 
 impl FlushGate {
-    /// Asks for a flush, where there is something to flush; says whether there is.
+    /// Requests a flush if there are rows to flush. Returns `true` if it was requested.
     pub(in crate::exec) fn request(&self) -> bool {
         if !self.dirty.load(Ordering::Acquire) {
             return false;
@@ -28,46 +28,46 @@ impl FlushGate {
         true
     }
 
-    /// Waits until every flush that was asked for is done.
+    /// Waits until every requested flush is done.
     pub(in crate::exec) async fn finished(&self) {
         while self.is_wanted() {
             self.finished.notified().await;
         }
     }
 
-    /// Whether a flush was asked for that is not done.
+    /// Returns `true` if a requested flush is not done.
     pub(in crate::exec) fn is_wanted(&self) -> bool {
         self.done.load(Ordering::Acquire) < self.wanted.load(Ordering::Acquire)
     }
 
-    /// The writer waits to be asked. Cancel-safe.
+    /// Waits, in the writer, for a request. Cancel-safe.
     pub(in crate::exec) async fn asked(&self) {
         self.wake.notified().await;
     }
 
-    /// The writer has accepted rows that are not durable yet.
+    /// Notes that the writer has accepted rows that are not durable yet.
     pub(in crate::exec) fn accepted(&self) {
         self.dirty.store(true, Ordering::Release);
     }
 
-    /// The writer begins a flush: number of the last request that it answers.
+    /// Starts a flush in the writer. Returns the number of the last request that it answers.
     pub(in crate::exec) fn begin(&self) -> u64 {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Everything accepted is durable.
+    /// Notes that all accepted rows are durable.
     pub(in crate::exec) fn flushed(&self) {
         self.dirty.store(false, Ordering::Release);
     }
 
-    /// What was durable when `request` was answered is settled.
+    /// Notes that the flush for `request` is done and its rows are settled.
     pub(in crate::exec) fn done(&self, request: u64) {
         self.done.store(request, Ordering::Release);
         self.finished.notify_one();
     }
 }
 
-/// The writer's end. A writer that ended will not flush again: nobody waits for it.
+/// The writer's end. When the writer ends, all requests count as done, since it will not flush again.
 pub(in crate::exec) struct Open(Arc<FlushGate>);
 
 impl Open {

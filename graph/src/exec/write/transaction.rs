@@ -1,8 +1,9 @@
-//! Writing a transactional destination: a transaction holds whole source rows, all that are below its marks and none
-//! that is above, so that a replay from the marks doubles nothing and leaves nothing out.
+//! Writes a transactional destination. A transaction holds whole source rows: all rows below its marks and none above
+//! them. Therefore a replay from the marks neither duplicates nor omits rows.
 //!
-//! Rows that are not gathered yet are held back. The writer goes on taking rows in meanwhile, so that what it waits for
-//! can arrive; what it holds is part of rows in flight, bounded by the replay window and what they were split into.
+//! Rows that are not gathered yet are held back. Meanwhile the writer continues to receive rows, so that the missing
+//! ones can arrive. The held rows are part of the rows in flight, limited by the replay window and the number of their
+//! pieces.
 
 use std::pin::pin;
 
@@ -24,16 +25,16 @@ use crate::exec::trace::Fate;
 
 /// A row of a batch.
 struct Piece {
-    /// Its index.
+    /// Index of the row.
     row: usize,
-    /// Its lane: which one after the other they appear.
+    /// Number of the lane, in order of appearance.
     lane: usize,
-    /// The source row that it is a piece of.
+    /// Number of the source row that it is a piece of.
     seq: u64,
 }
 
 impl Writing {
-    /// As `write_all`, for transactions.
+    /// Like `write_all`, with transactions.
     pub(super) async fn transact_all(&mut self, input: &mut Receiver) -> Result<(), Interrupt> {
         let context = self.output.context.clone();
         let mut held = Batch::new(Vec::new(), self.accepted.sibling(), 0);
@@ -91,8 +92,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Takes out what may be written in one transaction: as many rows as the policy says, and the rest of the last
-    /// source row.
+    /// Removes and returns rows that may be written in one transaction: the number of rows in the policy, and the rest
+    /// of the last source row.
     fn whole(&self, held: &mut Batch) -> Result<Option<Batch>, Fault> {
         let mut places = self.places(held);
         if places.iter().any(|place| !place.ours) {
@@ -104,7 +105,8 @@ impl Writing {
                 let had = pieces(&places, |place, seq| seq < place.had);
                 had.into_iter().map(|piece| piece.row).collect()
             };
-            // It has them from before the restart or the return of a partition: they are delivered.
+            // The destination has them from before the restart or the new assignment of the partition, so they are
+            // delivered.
             let had = held.pick(&had);
             self.delivered(had.into_parts().1)?;
             places = self.places(held);
@@ -122,8 +124,8 @@ impl Writing {
         self.output.context.lanes.places(batch.lineage(), |lane| self.delivery.known.get(lane))
     }
 
-    /// Takes out the rows of lanes that are not ours any more. They are not written: who has the partition now reads
-    /// them, or we do again.
+    /// Removes rows of lanes that the run does not own. They are not written: the new owner of the partition reads
+    /// them, or this run reads them again.
     fn give_up(&self, batch: &mut Batch, places: &[Place], is_gone: impl Fn(&Place) -> bool) -> Result<(), Fault> {
         let gone: Vec<usize> = pieces(places, |place, _| is_gone(place)).into_iter().map(|piece| piece.row).collect();
         let lineage = batch.pick(&gone).into_parts().1;
@@ -131,7 +133,7 @@ impl Writing {
         self.delivered(lineage)
     }
 
-    /// Writes whole source rows, less those that are refused.
+    /// Writes whole source rows except those that are rejected.
     async fn transact(&mut self, rows: Batch) -> Result<(), Interrupt> {
         self.show(&rows);
         let mut parts = Vec::from([rows]);
@@ -141,7 +143,7 @@ impl Writing {
             }
             let context = self.output.context.clone();
             let mut last = context.lanes.last_rows(part.lineage());
-            // Rows that are refused may be settled, and their lanes replaced, while their letters are waited for.
+            // While the run waits for dead letters, rejected rows may be settled and their lanes replaced.
             let pinned = last.clone();
             context.lanes.pin(&pinned);
             let mut marks = context.lanes.marks(&last)?;
@@ -181,7 +183,8 @@ impl Writing {
                     Some(Fate::Failed(&refused[at].1))
                 });
                 self.refuse(&mut part, refused).await?;
-                // The marks cover them, or those of the next part do: their letters come first.
+                // The marks of this part or the next one cover the rejected rows, so their dead letters must be durable
+                // first.
                 loop {
                     let mut more = pin!(context.lanes.more_gathered());
                     more.as_mut().enable();
@@ -199,7 +202,7 @@ impl Writing {
         Ok(())
     }
 
-    /// The first half, about, of several source rows.
+    /// Returns approximately the first half of several source rows.
     fn half(&self, part: &Batch) -> Vec<usize> {
         let all = pieces(&self.places(part), |_, _| true);
         let last = all.iter().map(|piece| (piece.lane, piece.seq)).max();
@@ -207,11 +210,11 @@ impl Writing {
             all.iter().filter(|piece| Some((piece.lane, piece.seq)) != last).map(|piece| piece.row).collect();
         let (rows, middle) = (all.len(), all.len() / 2);
         let first = arranged(all, middle.max(1));
-        // Where the middle is in the last row, what is before it.
+        // If the middle is in the last source row, return the rows before it.
         if first.len() < rows { first } else { before_last }
     }
 
-    /// Gives refused rows to the dead letters.
+    /// Sends rejected rows to the dead-letter queue.
     async fn refuse(&mut self, part: &mut Batch, refused: Vec<(usize, Fault)>) -> Result<(), Interrupt> {
         let fail = |(row, fault): (usize, Fault)| (row, Decision::Fail(fault.at(&self.connector)));
         let mut decisions = refused.into_iter().map(fail).collect();
@@ -221,7 +224,7 @@ impl Writing {
     }
 }
 
-/// The rows of which `wanted` holds, as they are in the batch.
+/// Returns the rows for which `wanted` is true, in batch order.
 fn pieces(places: &[Place], wanted: impl Fn(&Place, u64) -> bool) -> Vec<Piece> {
     let mut lanes = Vec::new();
     let mut row = 0;
@@ -242,9 +245,9 @@ fn pieces(places: &[Place], wanted: impl Fn(&Place, u64) -> bool) -> Vec<Piece> 
     pieces
 }
 
-/// At most so many rows, and the rest of the source row of the last one: in the order in which they arrived where that
-/// is the order of the lane, else lane by lane, the longest waiting first. What is taken of a lane is before what is
-/// not.
+/// Returns at most `most` rows, and the rest of the last source row. They are in order of arrival if that is the order
+/// of the lane, otherwise lane by lane, in order of first appearance. The rows taken from a lane precede those not
+/// taken.
 fn arranged(mut pieces: Vec<Piece>, most: usize) -> Vec<usize> {
     let key = |piece: &Piece| (piece.lane, piece.seq);
     if !pieces.is_sorted_by_key(key) && (pieces.len() > most || !in_order(&pieces)) {
@@ -258,7 +261,7 @@ fn arranged(mut pieces: Vec<Piece>, most: usize) -> Vec<usize> {
     pieces.into_iter().map(|piece| piece.row).collect()
 }
 
-/// Whether the rows of each lane are in its order.
+/// Returns `true` if the rows of each lane are in lane order.
 fn in_order(pieces: &[Piece]) -> bool {
     let mut latest: Vec<u64> = Vec::new();
     pieces.iter().all(|piece| {

@@ -1,4 +1,4 @@
-//! Schemas that a source is to infer of data that have none.
+//! Schema inference settings of a source whose data has no structure.
 
 use anabranch_plugin::arguments::parse_bool;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
@@ -7,7 +7,7 @@ use anabranch_record::reference::Side;
 
 use crate::plan::graph::Node;
 
-/// Warns where a source is asked to infer a schema of data that it never gives structured. O(settings).
+/// Warns if a source is configured to infer a schema of data that is never structured. O(settings).
 pub(super) fn unused(node: &Node, shape: &RecordShape) -> Diagnostics {
     let mut findings = Diagnostics::new();
     let settings: [(&str, &str, &[Side]); 2] = [

@@ -1,4 +1,4 @@
-//! Conditions on the operation that are the same for every operation that records have.
+//! Conditions on the operation that have the same result for every operation that can occur.
 
 use anabranch_plugin::flow::{Flow, Place};
 use anabranch_plugin::operator::Fan;
@@ -7,8 +7,8 @@ use anabranch_record::{Operation, Record};
 
 use crate::plan::graph::{Guard, Node};
 
-/// Warns where such a condition drops every record, or never applies its step. A guard against records that do not come
-/// does no harm. O(operations).
+/// Warns if such a condition drops every record or never applies its processor. A condition that excludes operations
+/// which cannot occur is harmless. O(operations).
 pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
     let Some(step) = node.kind.operator() else { return };
     let condition = &guard.condition;

@@ -1,4 +1,4 @@
-//! Steps that set what another step sets again before anything reads it.
+//! Processors whose result another processor overwrites before it is read.
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_plugin::operator::Fan;
@@ -10,10 +10,10 @@ use petgraph::stable_graph::NodeIndex;
 use super::Inference;
 use crate::plan::graph::{Node, OperatorNode, PlanGraph, predecessors, successors};
 
-/// Steps that are looked at after one that sets something.
+/// Maximum number of processors examined after one that sets a field.
 const LOOKAHEAD: usize = 64;
 
-/// Warns of every such step. O(nodes · lookahead).
+/// Warns about every such processor. O(nodes · lookahead).
 pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
     let mut findings = Diagnostics::new();
     for first in plan.node_indices().filter(|node| inference.shapes.after(*node).is_some()) {
@@ -34,7 +34,7 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
     findings
 }
 
-/// The one place that a step sets whatever was there before.
+/// Returns the only path that a processor sets, if the new value does not depend on the old one.
 fn set(step: &OperatorNode) -> Option<&[Str]> {
     let signature = &step.signature;
     match &signature.writes {
@@ -46,15 +46,15 @@ fn set(step: &OperatorNode) -> Option<&[Str]> {
     }
 }
 
-/// Whether it is where a record has the name of its schema, which is renewed around each step that changes data.
+/// Returns `true` for the metadata with the schema of a record, which is renewed at each processor that changes data.
 fn is_schema(path: &[Str]) -> bool {
     const NAMES: [Str; 4] =
         [key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION, key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION];
     matches!(path, [metadata, name] if metadata == "Metadata" && NAMES.contains(name))
 }
 
-/// The next step that sets `path` in every record, if nothing before it shows what is there: no step reads
-/// it, and no record can fail on the way and show it in its dead letter.
+/// Returns the next processor that sets `path` in every record, if the value is not visible before it: no processor
+/// reads it, and no record can fail on the way and show it in its dead letter.
 fn setter_after(plan: &PlanGraph, inference: &Inference<'_>, first: NodeIndex, path: &[Str]) -> Option<NodeIndex> {
     let written = Access::These(vec![path.to_vec()]);
     let mut at = first;
@@ -78,7 +78,7 @@ fn setter_after(plan: &PlanGraph, inference: &Inference<'_>, first: NodeIndex, p
     None
 }
 
-/// Where a step says what it sets.
+/// Returns the place of the setting with the field that a processor sets.
 fn place(node: &Node) -> Span {
     node.settings.iter().find(|given| given.name == "field").map_or(node.span, |given| given.span)
 }

@@ -1,4 +1,4 @@
-//! Which parts of records that were made of one differ.
+//! Differences between records that were split from one record.
 
 use anabranch_plugin::flow::{Pieces, RecordShape, Since};
 use anabranch_plugin::operator::{Class, Fan};
@@ -7,7 +7,7 @@ use anabranch_record::text::Str;
 
 use crate::plan::graph::{Node, OperatorNode};
 
-/// What leaves a step, after what comes to it. O(parts).
+/// Returns the differences after a processor, derived from those before it. O(paths).
 pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<Pieces> {
     let signature = &step.signature;
     let written = &signature.writes;
@@ -18,10 +18,10 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     }
     let pieces = into.pieces.clone()?;
     let chosen = step.guard.as_ref().is_some_and(|guard| guard.condition.reads().overlaps(&pieces.own));
-    // What a function gives that gives something else each time counts as read.
+    // A function with a different result on each call counts as a read of the parts that differ.
     let differs = chosen || signature.reads.overlaps(&pieces.own) || signature.class != Class::Inline;
     let own = match (signature.fan, differs) {
-        // Which pieces are left is not known.
+        // It is unknown which pieces remain.
         (Fan::Never | Fan::AtMostOne, true) => Access::Everything,
         (_, true) => Access::union([pieces.own, written.clone()]),
         (_, false) => pieces.own,
@@ -29,7 +29,7 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     Some(Pieces { own, ..pieces })
 }
 
-/// The metadata entry with the number of the piece.
+/// Returns the metadata key that holds the index of a piece.
 fn index(written: &Access) -> Option<Str> {
     let Access::These(paths) = written else { return None };
     paths.iter().find_map(|path| match &path[..] {

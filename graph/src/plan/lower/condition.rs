@@ -1,4 +1,4 @@
-//! What is wrong with the text of a condition, and how it is mended.
+//! Findings about the text of a condition, with corrections.
 
 use anabranch_plugin::arguments::not_compiled;
 use anabranch_plugin::diagnostic::Diagnostic;
@@ -6,7 +6,7 @@ use anabranch_plugin::written::Written;
 use anabranch_template::condition::CompiledCondition;
 use anabranch_template::{TemplateError, slips};
 
-/// The finding with the whole condition as it is meant, in the quotes that it has or needs.
+/// Adds the corrected condition to a finding, in the quotes that it has or needs.
 pub(super) fn quoted(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {
     let (span, value) = (written.span(), written.value());
     let is_plain = (span.end - span.start) as usize == value.len();
@@ -17,12 +17,12 @@ pub(super) fn quoted(finding: Diagnostic, written: &Written, meant: &str) -> Dia
     }
 }
 
-/// The condition as it stands in a file.
+/// Returns the condition quoted as in a YAML file.
 pub(super) fn in_quotes(condition: &str) -> String {
     if condition.contains('\'') { condition.to_owned() } else { format!("'{condition}'") }
 }
 
-/// A condition between the quotes of a word processor: they are part of what it prints, which is never true or false.
+/// Finds a condition in typographic quotes. The quotes are part of its output, which is then never true or false.
 pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
     let inner = slips::between_curly_quotes(written.value()).filter(|_| !written.is_substituted())?;
     let meant = match CompiledCondition::compile(inner).is_ok_and(|condition| condition.failure().is_none()) {
@@ -35,7 +35,7 @@ pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
     Some(quoted(finding, written, &meant))
 }
 
-/// Why a condition does not compile, at the place where it goes wrong.
+/// Returns the finding for a condition that does not compile, at the place of the error.
 pub(super) fn invalid(written: &Written, error: TemplateError) -> Diagnostic {
     let again = |text: &str| CompiledCondition::compile(text).err();
     not_compiled("plan.invalid_condition", written, error, again, |error| match error {

@@ -5,8 +5,8 @@ use anabranch_plugin::written::Written;
 use anabranch_record::access::Access;
 use anabranch_template::{MissingKey, Template};
 
-/// Whether a setting holds a credential in plain text, itself or as the default of a variable. That a variable is set
-/// changes nothing: the default stands in the file, and in the store.
+/// Returns `true` if a setting holds a credential in plain text, directly or as the default of a variable. It does not
+/// matter whether the variable is set: the default is in the file and in the store.
 pub(super) fn stands_in(written: &Written, is_secret: bool) -> bool {
     let text = written.written();
     if !is_secret {
@@ -33,13 +33,13 @@ pub(super) fn stands_in(written: &Written, is_secret: bool) -> bool {
     }
 }
 
-/// Whether it is a template that reads something of the record.
+/// Returns `true` if the text is a template that reads from the record.
 fn is_of_record(text: &str) -> bool {
     text.contains("{{")
         && Template::parse(text, MissingKey::NoValue).is_ok_and(|template| template.reads() != Access::NOTHING)
 }
 
-/// Whether the value of a secret setting holds a credential itself: an address only where a password is in it.
+/// Returns `true` if the value of a secret setting is a credential. An address counts only if it contains a password.
 fn holds_credential(value: &str) -> bool {
     let value = value.trim();
     let has_password = || *secret::without_passwords(value) != *value || value.contains("password=");

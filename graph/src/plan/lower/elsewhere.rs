@@ -1,6 +1,6 @@
-//! Plugins by the names they have in other tools.
+//! Plugin names of other tools.
 
-/// The plugin that replaces a plugin of another service, and a note about the difference.
+/// Returns the plugin that corresponds to a plugin of another tool, and a note on its use.
 pub(super) fn instead(role: &str, name: &str) -> Option<(&'static str, &'static str)> {
     let name = name.rsplit(':').next().unwrap_or(name).split('@').next().unwrap_or(name).to_ascii_lowercase();
     let by_name = |table: &[(&[&str], &'static str, &'static str)]| {

@@ -1,5 +1,5 @@
-//! Settings that are taken as they are written, though they look like something that is filled in, and the other way
-//! round.
+//! Settings that are used literally although they look like a template or variable, and templates that come from a
+//! variable.
 
 mod path_part;
 
@@ -13,8 +13,8 @@ use anabranch_plugin::written::Written;
 use anabranch_record::access::Access;
 use anabranch_template::{MissingKey, Template, slips};
 
-/// Warns of templates and variables where there are none, and of quotes and blanks that are part of a text. What
-/// plugins from elsewhere make of their settings is not known.
+/// Warns about templates and variables that are not evaluated, and about quotes and blanks that are part of the text.
+/// Third-party plugins are not checked, because the use of their settings is unknown.
 pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagnostics {
     let mut findings = Diagnostics::new();
     if specification.author != *"Anabranch" {
@@ -52,7 +52,8 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
     findings
 }
 
-/// Warns of a variable whose value holds a template: it is evaluated, whoever set the variable. The value is not shown.
+/// Warns if the value of a variable holds a template, because the template is evaluated whatever its origin. The value
+/// is not displayed.
 pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnostic> {
     written.substituted().any(|value| value.contains("{{")).then(|| {
         let message =
@@ -63,10 +64,10 @@ pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnos
     })
 }
 
-/// The quotes of a word processor around a whole text.
+/// Finds typographic quotes around a whole text.
 fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
-    // A text may be meant to have them.
+    // In other texts the quotes may be intended.
     let inner = slips::between_curly_quotes(text).filter(|inner| is_file || inner.contains("{{"))?;
     let message = format!("{name}: its quotes are part of the text, as YAML has straight quotes");
     let finding = Diagnostic::warning("settings.curly_quotes", message);
@@ -82,18 +83,18 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     })
 }
 
-/// A line feed at the end, as a block of YAML has one.
+/// Finds a line feed at the end, which a YAML block scalar adds.
 fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
     let text = written.written();
     let of = match name {
         "value" => "of what is set",
         "request.body" => "of the body",
-        // The line that is written has one of its own.
+        // Each written line already ends with a line feed.
         OPTIONS if text.contains("{{") => "of each line, so that an empty line follows it",
         _ => return None,
     };
     let line = text.strip_suffix('\n')?;
-    // Of several lines, as in a letter, the last may be meant to end.
+    // In a text of several lines, the final line feed may be intended.
     if line.is_empty() || (name != OPTIONS && line.contains('\n')) {
         return None;
     }
@@ -101,7 +102,7 @@ fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
     Some(Diagnostic::warning("settings.line_feed", message).with_hint("write |- in place of |, which leaves it out"))
 }
 
-/// A date as other tools fill it in.
+/// Finds a date placeholder of other tools.
 fn dates(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
     let fills = matches!(name, "folder" | "table");
@@ -118,7 +119,7 @@ fn dates(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
 }
 
-/// A part of a URL as other tools fill it in: `/{name}`, `/:name`.
+/// Finds a URL path parameter of other tools: `/{name}`, `/:name`.
 fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
     if name != "request.url" {
         return None;
@@ -138,12 +139,12 @@ fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
     )
 }
 
-/// Whether the value of a secret setting is a variable as a shell has it, without braces.
+/// Returns `true` if the value of a secret setting is a shell variable without braces.
 pub(super) fn is_bare_variable(text: &str) -> bool {
     text.trim().strip_prefix('$').is_some_and(is_name)
 }
 
-/// A variable as other tools have it.
+/// Finds a variable in the syntax of other tools.
 fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
     let (at, variable) = variable(text, is_file)?;
@@ -153,7 +154,7 @@ fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnosti
     Some(finding.with_fix(written.span(), piece, format!("${{{variable}}}")))
 }
 
-/// An action that reads something of the record; in a path, any.
+/// Finds an action that reads from the record; in a path, any action.
 fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
     let (_, inner) = text.split_once("{{")?;
@@ -180,7 +181,7 @@ fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> 
     })
 }
 
-/// The name in `name }}`, which other tools fill in from their own variables.
+/// Returns the name in `name }}`, a variable in the syntax of other tools.
 fn filled_in(inner: &str) -> Option<&str> {
     let word = inner.split_once("}}")?.0.trim_matches(['-', ' ']);
     let is_word = word.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -188,7 +189,7 @@ fn filled_in(inner: &str) -> Option<&str> {
     is_word.then_some(word)
 }
 
-/// `~/out.txt`, which only a shell replaces.
+/// Finds `~/`, which only a shell replaces.
 fn home(name: &str, written: &Written) -> Option<Diagnostic> {
     let rest = written.written().strip_prefix("~/")?;
     let message = format!("{name}: `~` is not replaced here, as a shell would");
@@ -196,7 +197,7 @@ fn home(name: &str, written: &Written) -> Option<Diagnostic> {
     Some(finding.with_hint(format!("write ${{HOME}}/{rest}")).with_fix(written.span(), "~/", "${HOME}/"))
 }
 
-/// A path with a blank before or behind it.
+/// Finds a path with a blank before or after it.
 fn blank(name: &str, written: &Written) -> Option<Diagnostic> {
     let (text, trimmed) = (written.written(), written.written().trim());
     (trimmed.len() < text.len() && !trimmed.is_empty()).then(|| {
@@ -209,7 +210,7 @@ fn blank(name: &str, written: &Written) -> Option<Diagnostic> {
     })
 }
 
-/// A variable that is not written as here, and its name.
+/// Returns the range and the name of a variable in the syntax of other tools.
 fn variable(text: &str, is_file: bool) -> Option<(Range<usize>, &str)> {
     let enclosed = |open: &str, close: &str| {
         let start = text.find(open)?;
@@ -229,7 +230,7 @@ fn variable(text: &str, is_file: bool) -> Option<(Range<usize>, &str)> {
     let in_parentheses = || enclosed("$(", ")").and_then(environment);
     let behind_number_sign = || enclosed("#{", "}").and_then(environment);
     let between_percents = || enclosed("%", "%").filter(|(_, name)| is_file && is_name(name));
-    // A dollar sign alone is one in any other text.
+    // In texts other than paths, a single dollar sign is ordinary text.
     let alone = || {
         let start = text.find('$').filter(|_| is_file)?;
         let name = &text[start + 1..];
@@ -245,7 +246,7 @@ fn is_name_character(c: char) -> bool {
     c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
 }
 
-/// Whether it is a name as those of variables are: in capitals.
+/// Returns `true` if the text has the form of a variable name, in capitals.
 fn is_name(name: &str) -> bool {
     name.len() > 1 && name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(is_name_character)
 }

@@ -1,4 +1,4 @@
-//! How the parts of a pipeline are connected.
+//! Connections between the parts of a pipeline.
 
 use anabranch_plugin::registry::Role;
 use anabranch_record::text::Str;
@@ -7,10 +7,11 @@ use petgraph::stable_graph::NodeIndex;
 use super::{Connector, Processor};
 use crate::plan::graph::{Edge, Node, NodeKind, PlanGraph, Port, wire_failures};
 
-/// An open end: the node and the port where the next edge starts.
+/// An open end: the node and the port for the next edge.
 type End = (NodeIndex, Port);
 
-/// The graph of resolved parts: sources with their processors, the pipeline's, destinations with theirs.
+/// Connects resolved parts: sources with their processors, the processors of the pipeline, destinations with their
+/// processors.
 pub(super) fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, dead_letter: Option<Node>) -> PlanGraph {
     let mut graph = PlanGraph::new();
     let (sources, destinations): (Vec<_>, Vec<_>) = connectors.into_iter().partition(|c| c.role == Role::Source);
@@ -48,7 +49,7 @@ pub(super) fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, de
     graph
 }
 
-/// Appends processors to an end; a condition becomes a branch around its processor.
+/// Appends processors to an end. A condition becomes a branch around its processor.
 fn chain(graph: &mut PlanGraph, mut end: Option<End>, processors: Vec<Processor>) -> Option<End> {
     for Processor { node, condition } in processors {
         let id = node.id.clone();
@@ -76,7 +77,7 @@ fn link(graph: &mut PlanGraph, from: Option<End>, to: NodeIndex) {
     }
 }
 
-/// A node that stands in no file.
+/// Returns a node without a place in a file.
 fn junction(id: Str, kind: NodeKind) -> Node {
     Node { id, kind, settings: Vec::new(), span: Default::default(), path: Str::default() }
 }

@@ -1,11 +1,11 @@
-//! Settings that have no effect, since the one that they belong to is not given.
+//! Settings without effect because the setting that they depend on is not given.
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 
-/// Warns of them. A setting that repeats its default, or that is off itself, says nothing that is not so.
+/// Warns about these settings. A setting that equals its default or is off is not reported.
 pub(super) fn find(specification: &Specification, settings: &Settings, arguments: &Arguments) -> Diagnostics {
     let mut findings = Diagnostics::new();
     for setting in &settings.entries {

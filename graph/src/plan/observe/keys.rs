@@ -1,4 +1,4 @@
-//! Records that take each other's place, because a destination knows them by a key that they share.
+//! Records that replace each other in a destination because they share a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,38 +17,38 @@ use super::{Doubtful, Observer, Seen, Step, plugin};
 use crate::plan::flow::{located, says};
 use crate::plan::stage::StageId;
 
-/// Records from which on one key for all of them is worth a word.
+/// Minimum number of records before a common key is reported.
 const ENOUGH: u64 = 3;
 
-/// The records that came to a destination which keeps one for each identity.
+/// Records that reached a destination that keeps one record per identity.
 #[derive(Default)]
 pub(super) struct Keyed {
     records: u64,
-    /// By the record of the source that they were made of: its connector and position.
+    /// Pieces by the connector and position of the source record.
     made_of: BTreeMap<(Str, Bytes), Pieces>,
-    /// Of the first record.
+    /// Identity and key of the first record.
     first: Option<(String, Data)>,
-    /// Whether another record has another one.
+    /// True if a record has another identity than the first.
     several: bool,
-    /// Whether every record holds, beside its key, the values that are in it.
+    /// True if every record also holds the values of its key outside the key.
     named: bool,
     payloads: BTreeSet<String>,
 }
 
-/// Those that were made of one record.
+/// Pieces made of one source record.
 struct Pieces {
     count: u64,
     identity: String,
     operation: Operation,
     payload: String,
-    /// Whether all have that identity and that operation.
+    /// True if all pieces have this identity and this operation.
     alike: bool,
-    /// Whether a payload differs.
+    /// True if a payload differs from the first.
     differ: bool,
 }
 
 impl Observer {
-    /// Notes the identity of a record as it comes to a destination. Records without a key take nothing's place.
+    /// Notes the identity of a record that enters a destination. Records without a key replace nothing and are ignored.
     pub(super) fn note_identity(&self, stage: StageId, step: usize, identity: &Access, record: &Record) {
         let Access::These(paths) = identity else { return };
         let has_none = match &record.key {
@@ -88,9 +88,9 @@ impl Observer {
         pieces.differ |= pieces.payload != payload;
     }
 
-    /// Records that were made of one, differ, and have one key, whichever record they were made of. Several records of one
-    /// key may be what is meant where only some have it: the last state of each. For a trial, which reads each record
-    /// once: a test reads some again.
+    /// Returns destinations where all sets of pieces have one key per source record, although payloads differ. If only
+    /// some sets share a key, the last state of each key may be intended. For trials, which read each record once; a
+    /// test reads some records several times.
     pub(super) fn shared_keys(&self, seen: &Seen) -> Vec<Doubtful> {
         let mut found = Vec::new();
         for (&(stage, step), keyed) in &seen.keyed {
@@ -107,8 +107,9 @@ impl Observer {
         found
     }
 
-    /// At least three records that differ and all have the same key, which nothing else in them names. For the few records
-    /// of a trial: those of a test are chosen to be alike.
+    /// Returns destinations with at least three different records that all have the same key, where the key is not
+    /// derived from other parts of the record. For trials, which read few records; the records of a test may be alike
+    /// on purpose.
     pub(super) fn constant_keys(&self, seen: &Seen) -> Vec<Doubtful> {
         let mut found = Vec::new();
         for (&(stage, step), keyed) in &seen.keyed {
@@ -155,10 +156,10 @@ impl Observer {
     }
 }
 
-/// Writes a part of a record, so that parts that differ are written differently.
+/// Writes a part of a record so that different parts have different texts.
 fn part(record: &Record, path: &[Str], text: &mut String) {
     let names: Vec<&str> = path.iter().map(Str::as_str).collect();
-    // Writing to a text does not fail.
+    // Writing to a string cannot fail.
     let _ = match &names[..] {
         ["Key", rest @ ..] => field(&record.key, rest, text),
         ["Payload", "Before", rest @ ..] => field(&record.payload.before, rest, text),
@@ -182,7 +183,7 @@ fn field(data: &Data, names: &[&str], text: &mut String) -> std::fmt::Result {
     write!(text, "{value:?}")
 }
 
-/// Whether a record holds each value that is in its key somewhere else, too: then the key comes of the record.
+/// Returns `true` if the values of the key also occur elsewhere in the record, so that the key is derived from it.
 fn is_named(record: &Record) -> bool {
     let (mut of_key, mut others) = (Vec::new(), Vec::new());
     scalars(&record.key, &mut of_key);
@@ -228,7 +229,7 @@ fn of_json(value: &serde_json::Value, texts: &mut Vec<String>) {
     }
 }
 
-/// A key as a message prints it: fields as `id=7`.
+/// Formats a key for a message: fields as `id=7`.
 fn shown(key: &Data) -> String {
     const MOST: usize = 80;
     let mut text = match key {

@@ -1,4 +1,4 @@
-//! Names that a template looks up without a word where they are missing, and that no record has.
+//! Names that a template looks up without an error if they are missing, and that no record has.
 
 use anabranch_plugin::flow::{Look, Named, Place};
 use anabranch_record::near::did_you_mean;
@@ -9,18 +9,19 @@ use anabranch_record::{Data, Record};
 
 use super::{Counted, Key, Observer, Seen};
 
-/// Records from which on a name that none has is worth a word.
+/// Minimum number of records before a missing name is reported.
 pub(super) const ENOUGH: u64 = 2;
 
 impl Counted {
-    /// Whether the field is hardly meant to be missing.
+    /// Returns `true` if the missing field is probably a mistake.
     pub(super) fn is_worth_a_word(&self, named: &Named) -> bool {
         !self.message.is_empty() && (named.sure || self.hint.is_some())
     }
 }
 
 impl Observer {
-    /// Whether the template itself raised a doubt about a part of this place; without a range, about any part.
+    /// Returns `true` if the template itself reported a problem that overlaps the range of `place`, or any problem if
+    /// `place` has no range.
     pub(super) fn is_doubted(&self, seen: &Seen, key: &Key, place: &Place) -> bool {
         let Some(step) = self.step(key.stage, key.step) else { return false };
         seen.doubts.keys().any(|other| {
@@ -36,8 +37,8 @@ impl Observer {
     }
 }
 
-/// Says that a record does not have a field, and which one is meant by it. Without a word where what should hold the
-/// field is not there either.
+/// Describes a missing field and the field that is probably meant. The message is empty if the parent of the field is
+/// not a map.
 pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<String>)> {
     const NOTHING: Option<(String, Option<String>)> = Some((String::new(), None));
     let Data::Structured(object) = named.side.of(record) else { return NOTHING };
@@ -64,7 +65,7 @@ pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<
     None
 }
 
-/// The name that is meant. Where the template reads others in its place, it is meant as it stands.
+/// Returns the name that is probably meant. Names that the template also reads are not candidates.
 fn meant<'a>(named: &Named, name: &str, names: impl Iterator<Item = &'a Str>) -> Option<&'a str> {
     let others = names.map(Str::as_str).filter(|other| !has_word(&named.source, other));
     match named.sure {
@@ -73,15 +74,15 @@ fn meant<'a>(named: &Named, name: &str, names: impl Iterator<Item = &'a Str>) ->
     }
 }
 
-/// Whether a text has this word in it.
+/// Returns `true` if a text contains a word.
 fn has_word(text: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)
         .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
 }
 
-/// Whether two names differ in capitals and separators, in two neighbours that are exchanged, or in a letter that is written
-/// twice: other names that are near may be fields of their own, as `county` and `country`.
+/// Returns `true` if two names differ only in capitals and separators, two swapped adjacent letters, or a doubled
+/// letter. Other similar names may be separate fields, such as `county` and `country`.
 fn is_slip(name: &str, other: &str) -> bool {
     const SHORTEST: usize = 4;
     let plain = |name: &str| -> Vec<char> {

@@ -1,4 +1,4 @@
-//! What scripts make of records, where it shows that they take an object for a text.
+//! Scripts that use an object as text, detected in their results.
 
 use anabranch_record::reference::{Side, push_part};
 use anabranch_record::value::{Object, Value};
@@ -7,18 +7,18 @@ use anabranch_record::{Data, Record};
 use super::{Observer, Step, plugin};
 use crate::plan::stage::StageId;
 
-/// The text that a script makes of any object.
+/// Text that JavaScript produces for any object.
 pub(super) const OF_OBJECT: &str = "[object Object]";
 
 impl Observer {
-    /// Whether a record that comes to a script holds the text already that scripts make of objects; `None` for the steps
-    /// whose results are not looked at.
+    /// Returns whether a record that enters a script already contains that text; `None` for processors whose results
+    /// are not checked.
     pub fn look_for_objects(&self, stage: StageId, step: usize, record: &Record) -> Option<bool> {
         let Step { node, .. } = self.step(stage, step)?;
         (*plugin(node) == *"custom.javascript").then(|| place(record).is_some())
     }
 
-    /// Looks at what a script made of a record that did not hold that text.
+    /// Checks the results of a script for a record that did not contain that text.
     pub fn look_at_results<'r>(&self, stage: StageId, step: usize, results: impl IntoIterator<Item = &'r Record>) {
         let Some(Step { looks, .. }) = self.step(stage, step) else { return };
         let found = results.into_iter().find_map(place).map(|place| {
@@ -26,12 +26,12 @@ impl Observer {
             let hint = "take a field of the object, or all of it as JSON: JSON.stringify(…)".to_owned();
             (0..0, "script.mistake", message, Some(hint))
         });
-        // The part behind the condition and the pieces.
+        // The part index after those of the condition and the pieces.
         self.note(stage, step, looks.len() + 2, found);
     }
 }
 
-/// Where the text is.
+/// Returns the place of the text in a record.
 fn place(record: &Record) -> Option<String> {
     for side in [Side::After, Side::Key, Side::Before] {
         let found = match side.of(record) {

@@ -1,4 +1,4 @@
-//! Steps that find out by themselves what is wrong with what they do to the records that came.
+//! Processors that check the observed shape of their records themselves.
 
 use std::sync::PoisonError;
 
@@ -10,11 +10,11 @@ use super::{Doubtful, Observer, Seen, Step, plugin};
 use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
 
-/// Records from which on a field that none has is worth a word, if nothing has nearly its name.
+/// Minimum number of records before a missing field is reported, if no similar field exists.
 const ENOUGH: u64 = 2;
 
 impl Observer {
-    /// Notes what a record is like as it comes to a step.
+    /// Adds a record to the observed shape of the records that enter a step.
     pub(super) fn note_shape(&self, stage: StageId, step: usize, record: &Record) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let shape = match seen.shapes.get(&(stage, step)) {
@@ -24,7 +24,7 @@ impl Observer {
         seen.shapes.insert((stage, step), shape);
     }
 
-    /// Whether a step finds this where it knows what the records are like.
+    /// Returns `true` if a remark of the step on the observed shape contains `text`.
     pub(super) fn is_said(&self, seen: &Seen, stage: StageId, step: usize, text: &str) -> bool {
         let shape = seen.shapes.get(&(stage, step)).map(|(shape, _)| shape);
         let node = self.step(stage, step).map(|step| &step.node);
@@ -32,7 +32,7 @@ impl Observer {
         remarks.is_some_and(|remarks| remarks.iter().any(|remark| remark.message.contains(text)))
     }
 
-    /// What steps find where they know what the records are like, beyond what they find without them.
+    /// Returns the remarks of steps on the observed shapes that they do not make on the inferred shapes.
     pub(super) fn of_steps(&self, seen: &Seen) -> Vec<Doubtful> {
         let mut found = Vec::new();
         for (&(stage, step), (shape, count)) in &seen.shapes {

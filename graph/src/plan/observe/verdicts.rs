@@ -1,4 +1,4 @@
-//! Conditions that decide the same on all records of a trial, and records of which none is left.
+//! Conditions with the same result for all records of a trial, and trials in which all records are dropped.
 
 use std::sync::PoisonError;
 
@@ -11,27 +11,27 @@ use super::{Doubtful, Observer, Step, guard, plugin};
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
 
-/// Code of a condition that held for none of several records.
+/// Code for a condition that held for none of several records.
 pub(super) const NEVER: &str = "condition.never_held";
-/// Code of a condition that held for all of several records.
+/// Code for a condition that held for all of several records.
 pub(super) const ALWAYS: &str = "condition.always_held";
-/// Code of steps that together drop every record.
+/// Code for steps that together drop every record.
 pub(super) const ALL_DROPPED: &str = "condition.all_dropped";
 
-/// Records from which on a trial says anything: one is an example, not a rule.
+/// Minimum number of records before a trial reports anything: one record shows no pattern.
 const ENOUGH: u64 = 2;
 
-/// What a condition decided so far.
+/// Results of a condition so far.
 #[derive(Default)]
 pub(super) struct Verdicts {
     held: u64,
     held_not: u64,
-    /// What was compared in the first record for which it did not hold.
+    /// The comparisons in the first record for which the condition did not hold.
     compared: Vec<String>,
 }
 
 impl Observer {
-    /// Notes what a condition decides on a record. One that needs no record is checked before there are any.
+    /// Notes the result of a condition for a record. Constant conditions are checked at compile time.
     pub(super) fn decide(&self, stage: StageId, step: usize, condition: &CompiledCondition, record: &Record) {
         if condition.constant().is_some() {
             return;
@@ -50,8 +50,8 @@ impl Observer {
         }
     }
 
-    /// The conditions that held for none, or for all, of at least two records, and keys that records share. For the few
-    /// records of a trial: those of a test are chosen to be alike.
+    /// Returns the conditions that held for none, or for all, of at least two records, and the keys that records share.
+    /// For trials, which read few records; the records of a test may be alike on purpose.
     pub fn verdicts(&self) -> Vec<Doubtful> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
@@ -99,13 +99,13 @@ impl Observer {
         found
     }
 
-    /// That all of at least two records were dropped, by several steps or by one that decides without a condition: `drops`
-    /// has their places and how many each dropped, in the order in which records come by.
+    /// Reports that at least two records, and all of them, were dropped by several steps, or by one step without a
+    /// condition. `drops` has the place of each step and the number of records it dropped, in processing order.
     pub fn all_dropped(&self, drops: &[(StageId, usize, u64)]) -> Option<Doubtful> {
         let (stage, step, _) = *drops.last()?;
         let node = &self.step(stage, step)?.node;
         let of = drops.iter().map(|(.., count)| count).sum();
-        // A condition that drops them all is told by itself.
+        // A filter that drops all records is already reported by `verdicts`.
         let is_filter = *plugin(node) == *"filter";
         if of < ENOUGH || (drops.len() < 2 && is_filter) {
             return None;

@@ -1,9 +1,9 @@
-//! Parts of a path that other tools fill in for each record, or when they start.
+//! Placeholders in a path that other tools replace for each record or at startup.
 
 use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_plugin::written::Written;
 
-/// Warns of such a part. O(length).
+/// Warns about such a placeholder. O(length).
 pub(super) fn find(name: &str, written: &Written) -> Option<Diagnostic> {
     let what = part(written.written())?;
     let message = format!("{name}: {what} is taken as it is written: nothing is filled in, and all is one file");
@@ -11,7 +11,7 @@ pub(super) fn find(name: &str, written: &Written) -> Option<Diagnostic> {
     Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
 }
 
-/// The first part that other tools fill in.
+/// Returns the first placeholder.
 fn part(text: &str) -> Option<&str> {
     enclosed(text, "%{", '}').or_else(|| enclosed(text, "$(", ')')).or_else(|| in_braces(text)).or_else(|| date(text))
 }
@@ -22,7 +22,7 @@ fn enclosed<'a>(text: &'a str, open: &str, close: char) -> Option<&'a str> {
     (len > open.len()).then(|| &text[start..=start + len])
 }
 
-/// `{kind}`. Behind `$` it is a variable.
+/// Finds `{kind}`. After `$` it is a variable.
 fn in_braces(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(start, _)| {
         let inner = text[start + 1..].split_once('}')?.0;
@@ -33,7 +33,7 @@ fn in_braces(text: &str) -> Option<&str> {
     })
 }
 
-/// `YYYY-MM-DD`.
+/// Finds a date such as `YYYY-MM-DD`.
 fn date(text: &str) -> Option<&str> {
     let start = ["YYYY", "yyyy"].iter().filter_map(|year| text.find(year)).min()?;
     let letters =
