@@ -1,8 +1,9 @@
-//! The records of Anabranch: what sources read, processors change and destinations write.
+//! The records of Anabranch: sources read them, processors change them and destinations write them.
 //!
 //! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
 //! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
-//! writes records. [`mark`] says how far a lane of records is settled, [`fault`] why one of them was not processed. This
+//! writes records. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
+//! This
 //! crate does no I/O and knows neither plugins nor the executor.
 //!
 //! # Example
