@@ -1,4 +1,4 @@
-//! A compiled template.
+//! The compiled form of a template.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use anabranch_record::text::Str;
 use super::functions::Function;
 use super::methods;
 
-/// All that one text defines.
+/// All templates that one text defines.
 #[derive(Debug)]
 pub struct Tree {
-    /// The text.
+    /// The source text.
     pub source: Arc<str>,
-    /// The templates it defines; the first is the text itself, named `""`.
+    /// The defined templates; the first is the text itself, named `""`.
     pub templates: Vec<Definition>,
 }
 
@@ -22,25 +22,25 @@ pub struct Tree {
 pub struct Definition {
     pub name: Str,
     pub body: Body,
-    /// Number of variables alive at once at most. Slot 0 is `$`.
+    /// Maximum number of variables alive at once. Slot 0 is `$`.
     pub slots: usize,
 }
 
 pub type Body = Box<[Node]>;
 pub type Place = Range<u32>;
 
-/// What is done in order.
+/// A node of a template, evaluated in order.
 #[derive(Debug)]
 pub enum Node {
-    /// Text of the source.
+    /// Literal text of the source.
     Text(Place),
     /// A pipeline whose value is printed.
     Print(Pipeline),
-    /// A pipeline whose value goes into a variable.
+    /// A pipeline whose value is assigned to a variable.
     Let(Pipeline),
-    /// The first arm whose pipeline is true.
+    /// Evaluates the body of the first arm whose pipeline is true.
     If(Branches),
-    /// The same, with the value as `.`.
+    /// Like `If`, with the value as `.`.
     With(Branches),
     Range(Box<Range_>),
     Template(Call),
@@ -69,16 +69,16 @@ pub struct Range_ {
 #[derive(Debug)]
 pub struct Call {
     pub name: Str,
-    /// Which one, if it is defined.
+    /// Index of the template, if it is defined.
     pub target: Option<usize>,
     pub argument: Option<Pipeline>,
     pub at: Place,
 }
 
-/// `a | b | c`, perhaps into a variable.
+/// `a | b | c`, optionally with a variable.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// The variable it is put into.
+    /// The variable that receives the value.
     pub variable: Option<usize>,
     pub commands: Box<[Command]>,
     pub at: Place,
@@ -122,7 +122,7 @@ pub enum Term {
     },
 }
 
-/// A literal, as the parameter it goes to wants it.
+/// A literal, converted for the parameter that receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     Bool(bool),
@@ -132,12 +132,13 @@ pub enum Literal {
     Number(Number),
 }
 
-/// A number may be taken for an integer and a float.
+/// A number, which may be used as an integer or as a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
     pub int: Option<i64>,
     pub float: f64,
-    /// It was written with a point or an exponent: a float where nothing else is asked for.
+    /// True if the number is written with a point or an exponent: it is a float unless the context requires another
+    /// type.
     pub is_float: bool,
 }
 
@@ -145,7 +146,7 @@ pub struct Number {
 #[derive(Debug)]
 pub struct Fields {
     pub names: Box<[Str]>,
-    /// Where the names start at the record: which part they begin in.
+    /// The part of the record in which the names begin, if they start at the record.
     pub part: Option<Part>,
 }
 
@@ -159,8 +160,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// The part that `names` lead into, if they start at the record and go on below it
-    /// to a field or entry, not to a method.
+    /// Returns the part that `names` begin in, if they start at the record and lead
+    /// to a field or entry below the part, not to a method.
     pub fn of(names: &[Str]) -> Option<Part> {
         let (part, depth) = match names {
             [first, ..] if first == "Metadata" => (Part::Metadata, 1),
@@ -175,7 +176,7 @@ impl Part {
         (!is_method).then_some(part)
     }
 
-    /// How many names lead to it.
+    /// Returns the number of names that lead to the part.
     pub fn depth(self) -> usize {
         match self {
             Part::Metadata | Part::Key => 1,
