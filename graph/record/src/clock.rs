@@ -1,8 +1,7 @@
 //! The wall-clock time of records and templates.
 //!
 //! All code that writes the time of day into a record uses [`now`], so that a test of a pipeline can freeze it. Timers
-//! and
-//! time-outs use tokio's clock instead.
+//! and time-outs use tokio's clock instead.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};

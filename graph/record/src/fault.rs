@@ -12,8 +12,7 @@ pub enum FaultClass {
     /// This record cannot be processed or delivered; others can. It goes to the dead-letter queue.
     Record,
     /// An external system is not ready (connection lost, throttled); the same call may succeed later. The call is
-    /// retried
-    /// with back-off, then the pipeline restarts from its stored positions.
+    /// retried with back-off, then the pipeline restarts from its stored positions.
     Transient,
     /// Continuing would lose or corrupt data, or cannot succeed. The pipeline is degraded.
     Fatal,
@@ -81,8 +80,7 @@ impl Fault {
     }
 
     /// Marks the fault as caused by credentials that a server rejects. An operator may change credentials on the two
-    /// sides
-    /// at different times, so such a fault is retried for a while even if it is [`FaultClass::Fatal`].
+    /// sides at different times, so such a fault is retried for a while even if it is [`FaultClass::Fatal`].
     #[must_use]
     pub fn of_login(mut self) -> Self {
         self.login_refused = true;

@@ -3,8 +3,7 @@
 //! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
 //! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
 //! writes records. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
-//! This
-//! crate does no I/O and knows neither plugins nor the executor.
+//! This crate does no I/O and knows neither plugins nor the executor.
 //!
 //! # Example
 //!

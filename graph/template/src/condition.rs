@@ -18,13 +18,12 @@ mod tests;
 /// Selects rows of a strip.
 pub trait Condition: Send {
     /// Sets the bit of every row for which the condition holds. Adds rows that fail to `failed`, in ascending order,
-    /// and
-    /// leaves their bits unset.
+    /// and leaves their bits unset.
     fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>);
 }
 
-/// A compiled condition: a template whose output, without surrounding white space, is one of
-/// `1 t T TRUE true True 0 f F FALSE false False`. Cloning is O(1).
+/// A compiled condition: a template whose output, without surrounding white space, is one of `1 t T TRUE true True 0 f
+/// F FALSE false False`. Cloning is O(1).
 #[derive(Clone, Debug)]
 pub struct CompiledCondition {
     template: Template,
@@ -83,8 +82,7 @@ enum NoVerdict {
 }
 
 /// Returns the place where a condition failed, in bytes from its start: `Some(None)` for the whole condition, `None`
-/// for
-/// other faults.
+/// for other faults.
 pub fn failed_at(fault: &Fault) -> Option<Option<usize>> {
     match fault.cause().downcast_ref()? {
         NoVerdict::Failed { error, .. } => Some(Some(error.offset)),

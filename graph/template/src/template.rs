@@ -1,11 +1,9 @@
 //! The template dialect: Go's `text/template` over records, with the functions of sprig.
 //!
 //! A template is compiled once: the compiler parses it, resolves its functions and variables, and binds its field paths
-//! to the parts of the record. Rendering then borrows from the record and writes directly to the output.
-//! Values keep Go's types (an `int` does not compare with a `float64`), with these differences: the
-//! record's integers are integers and not floats, a template cannot change its record, and the output, steps and depth
-//! of
-//! one rendering are limited.
+//! to the parts of the record. Rendering then borrows from the record and writes directly to the output. Values keep
+//! Go's types (an `int` does not compare with a `float64`), with these differences: the record's integers are integers
+//! and not floats, a template cannot change its record, and the output, steps and depth of one rendering are limited.
 
 use std::fmt;
 use std::ops::Range;
@@ -98,8 +96,7 @@ impl Template {
     ///
     /// # Errors
     /// The first error: invalid syntax, an unknown function or variable, or a function that is rejected because it
-    /// would
-    /// read the environment, use the network or generate keys.
+    /// would read the environment, use the network or generate keys.
     pub fn parse(text: &str, missing: MissingKey) -> Result<Template, TemplateError> {
         Ok(Template { tree: Arc::new(parse::parse(text)?), missing })
     }
@@ -136,9 +133,8 @@ impl Template {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
-    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as
-    /// `<no value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on
-    /// the
+    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as `<no
+    /// value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on the
     /// record.
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
         let (context, mut output) = (Context::new().with_doubts(), String::new());

@@ -1,10 +1,10 @@
-//! Parameters that every source, destination or processor takes, whatever its plugin.
+//! Parameters that all sources, destinations or processors accept.
 //!
-//! Their effect is the executor's: a plugin only lists them in its specification.
+//! The executor implements them: a plugin only lists them in its specification.
 
 use super::{Parameter, ParameterKind, Validation};
 
-/// Of every source: batching, and schemas that are inferred from its records where the settings ask for it.
+/// Returns the parameters of every source: batching, and schema inference, which is off by default.
 pub fn source() -> Vec<Parameter> {
     let mut parameters = vec![
         Parameter::new("sdk.batch.size", ParameterKind::Int, "Records collected into one batch; 0 = as they come.")
@@ -21,7 +21,7 @@ pub fn source() -> Vec<Parameter> {
     parameters
 }
 
-/// As [`source`], for a source of structured data: it infers their schemas unless the settings say otherwise.
+/// Returns the parameters of [`source`] for a source of structured data: schema inference is on by default.
 pub fn structured_source() -> Vec<Parameter> {
     let mut parameters = source();
     for extracted in extraction("true") {
@@ -79,7 +79,7 @@ fn extraction(enabled: &'static str) -> Vec<Parameter> {
     ]
 }
 
-/// Of every destination: batching, rate, and whether data with a schema are decoded first.
+/// Returns the parameters of every destination: batching, rate limit, and decoding of data with a schema.
 pub fn destination() -> Vec<Parameter> {
     let decoded = |name, description| Parameter::new(name, ParameterKind::Bool, description).default_value("true");
     vec![
@@ -108,7 +108,8 @@ pub fn destination() -> Vec<Parameter> {
     ]
 }
 
-/// Of every processor: whether schema-encoded data is decoded before and encoded after it (spec § 2.6).
+/// Returns the parameters of every processor: decoding of schema-encoded data before it and encoding after it (spec §
+/// 2.6).
 pub fn processor() -> Vec<Parameter> {
     let flag = |name, description| Parameter::new(name, ParameterKind::Bool, description).default_value("true");
     vec![

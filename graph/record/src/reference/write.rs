@@ -93,8 +93,7 @@ impl Reference {
     }
 
     /// Gives a field or metadata entry another key in the same map and returns `true` if it existed. If it is missing
-    /// or
-    /// already has this key, this does nothing.
+    /// or already has this key, this does nothing.
     ///
     /// # Errors
     /// `reference_read_only` (other targets have no key), `reference_exists` (the map already contains the new

@@ -160,8 +160,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns the part that `names` begin in, if they start at the record and lead
-    /// to a field or entry below the part, not to a method.
+    /// Returns the part that `names` begin in, if they start at the record and lead to a field or entry below the part,
+    /// not to a method.
     pub fn of(names: &[Str]) -> Option<Part> {
         let (part, depth) = match names {
             [first, ..] if first == "Metadata" => (Part::Metadata, 1),

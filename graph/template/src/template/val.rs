@@ -1,7 +1,7 @@
 //! The values of template evaluation: Go's kinds, sharing the record's data.
 //!
-//! Cloning is O(1). Values live for one rendering on one thread, so parts that a
-//! template creates are counted without atomics.
+//! Cloning is O(1). Values live for one rendering on one thread, so parts that a template creates are counted without
+//! atomics.
 
 use std::rc::Rc;
 

@@ -379,8 +379,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Returns the text at a place as an argument for suggestions. A value that is piped into a function has no text of
-    /// its
-    /// own, so a placeholder stands for it.
+    /// its own, so a placeholder stands for it.
     fn named(&self, at: &Place) -> Cow<'a, str> {
         let written = self.written(at);
         if functions::find(written).is_some_and(|function| !function.params.is_empty() || function.rest.is_some()) {

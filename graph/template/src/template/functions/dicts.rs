@@ -78,8 +78,7 @@ fn copied(cx: &mut Context, map: &Map) -> Result<Dict, CallError> {
 }
 
 /// Merges the entries of `from` into `into`, recursively; an existing value is kept unless it is empty or `overwrite`
-/// is
-/// set.
+/// is set.
 fn merged(cx: &mut Context, into: &Map, from: &[Val], overwrite: bool) -> Result<Dict, CallError> {
     let dict = into.to_dict();
     for map in from.iter().filter_map(Val::as_map) {

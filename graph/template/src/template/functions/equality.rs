@@ -4,8 +4,7 @@ use super::{CallError, Context};
 use crate::template::val::{Map, Val};
 
 /// Returns `true` if both values have the same type and are deeply equal. `1` and `1.0` are not equal, nor are a nil
-/// list
-/// and an empty one. Each compared value is a step.
+/// list and an empty one. Each compared value is a step.
 ///
 /// # Errors
 /// The allowance is exhausted or the values nest too deeply.

@@ -10,8 +10,7 @@ use crate::template::functions::cast::to_int64;
 use crate::template::val::{Elements, List, Val};
 
 /// Declares a function under its name and under the name of its `must` twin. In Go, only the first one panics on
-/// errors;
-/// here both return the error.
+/// errors; here both return the error.
 macro_rules! twins {
     ($($name:literal, $must:literal, $(|$cx:ident|)? ($($params:tt)*) => try $body:expr;)*) => {
         &[$(

@@ -80,8 +80,7 @@ pub(super) fn arity(function: &str) -> usize {
 pub(super) const CALCULATES: &str = "which works with whole numbers; addf, subf, mulf and divf take others";
 
 /// Reorders the arguments of a call that follows the order of other languages. Returns a remark if the intended order
-/// is
-/// ambiguous.
+/// is ambiguous.
 pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wanted: usize) -> Option<String> {
     const FIRST: &str = "what it works on comes last";
     let is_literal = |text: &String| {
