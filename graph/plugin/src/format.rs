@@ -28,18 +28,18 @@ pub fn parameters() -> Vec<Parameter> {
         Parameter::new(
             FORMAT,
             ParameterKind::Text,
-            "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same), debezium/json \
-             (the change in a Debezium envelope), recfmt/raw (the payload alone: raw data byte for byte, structured data \
-             as JSON) or template (the output of the template in sdk.record.format.options).",
+            "Format of written records: recfmt/json (the whole record as JSON; opencdc/json is an alias), \
+             debezium/json (the change in a Debezium envelope), recfmt/raw (only the payload: raw data unchanged, \
+             structured data as JSON) or template (the output of the template in sdk.record.format.options).",
         )
         .default_value("recfmt/json")
         .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "recfmt/raw", "template"]),
         Parameter::new(
             OPTIONS,
             ParameterKind::Text,
-            "The template, where the format is template; a key that is missing from a map fails the record. Where the \
-             format is debezium/json, options as name=value, separated by commas: debezium.schema.name (of the \
-             envelope's schema; none), debezium.rawData.key (field that holds raw data that are no JSON object; \
+            "For the format template: the template; a missing key in a map fails the record. For the format \
+             debezium/json: options as name=value, separated by commas: debezium.schema.name (name of the envelope's \
+             schema; default: none), debezium.rawData.key (field for raw data that is not a JSON object; default: \
              recfmt.rawData).",
         ),
     ]

@@ -166,11 +166,11 @@ fn content(record: &Record) -> Object {
 /// Limits of the dead letters of a pipeline in the store, and the action at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterBounds {
-    /// Maximum number of letters.
+    /// Maximum number of dead letters.
     pub count: u64,
-    /// Maximum number of bytes of all letters. An empty queue accepts one letter of any size.
+    /// Maximum number of bytes of all dead letters. An empty queue accepts one of any size.
     pub bytes: u64,
-    /// Maximum age of letters; `None` = no limit. Older letters are removed, including the newest.
+    /// Maximum age of dead letters; `None` = no limit. Older ones are removed, including the newest.
     pub age: Option<Duration>,
     /// Action when `count` or `bytes` is reached.
     pub full: WhenFull,
@@ -179,10 +179,10 @@ pub struct LetterBounds {
 /// Action when a dead-letter queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// No further letter is accepted, so the pipeline stops.
+    /// No further dead letter is accepted, so the pipeline stops.
     #[default]
     Stop,
-    /// The oldest letters are removed. The newest letter is kept, regardless of its size.
+    /// The oldest dead letters are removed. The newest one is kept, regardless of its size.
     DropOldest,
 }
 
@@ -190,7 +190,7 @@ impl LetterBounds {
     /// No limits.
     pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None, full: WhenFull::Stop };
 
-    /// Returns the limit that a queue with `count` letters and `bytes` bytes exceeds. A single letter never exceeds it.
+    /// Returns the limit that a queue with `count` dead letters and `bytes` bytes exceeds. A single one never exceeds it.
     pub fn exceeded(&self, count: u64, bytes: u64) -> Option<LetterBound> {
         if count <= 1 {
             None
@@ -207,9 +207,9 @@ impl LetterBounds {
 /// A limit of a dead-letter queue, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterBound {
-    /// `max-count`: letters.
+    /// `max-count`: number of dead letters.
     Count(u64),
-    /// `max-bytes`: bytes of all letters.
+    /// `max-bytes`: bytes of all dead letters.
     Bytes(u64),
 }
 
@@ -222,25 +222,25 @@ impl fmt::Display for LetterBound {
     }
 }
 
-/// A dead-letter queue that accepts no further letter.
+/// A dead-letter queue that accepts no further dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullQueue {
-    /// The limit that the next letter would exceed.
+    /// The limit that the next dead letter would exceed.
     pub bound: LetterBound,
-    /// Letters in the queue.
+    /// Number of dead letters in the queue.
     pub count: u64,
-    /// Bytes of these letters.
+    /// Bytes of these dead letters.
     pub bytes: u64,
 }
 
-/// The outcome of keeping letters.
+/// The outcome of storing dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptLetters {
-    /// Number of letters, from the first, that are durable.
+    /// Number of dead letters, from the first, that are durable.
     pub kept: usize,
-    /// Number of letters that were removed from the queue because of its limits.
+    /// Number of dead letters that were removed from the queue because of its limits.
     pub evicted: u64,
-    /// Reason why the remaining letters are not stored; `None` if all are.
+    /// Reason why the remaining dead letters are not stored; `None` if all are.
     pub full: Option<FullQueue>,
 }
 
