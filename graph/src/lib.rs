@@ -1,15 +1,16 @@
-//! Records, the plan compiler and the executor of Anabranch.
+//! The plan compiler and the executor of Anabranch.
 //!
 //! A pipeline goes through passes, each a pure function of the one before until it runs:
 //!
 //! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], every value with the place it was written.
-//! 2. [`plan::compile`] resolves names against a [`registry::Registry`], types the settings, lowers to a graph of
+//! 2. [`plan::compile`] resolves names against a [`Registry`](anabranch_plugin::registry::Registry), types the settings, lowers to a graph of
 //!    nodes, checks and rewrites it (conditions become masks, dead branches go), and fuses it into stages.
 //! 3. [`exec::start`] runs the stages as futures. Records flow down in strips; acknowledgement flows back as credit
 //!    to the [`ack`] ledger of each source lane, whose watermark decides what is stored and acknowledged.
 //!
 //! This crate opens no file, socket or process: sources, processors and destinations come through the contracts in
-//! [`source`], [`operator`] and [`destination`], and marks are kept by a [`state::StateStore`].
+//! [`anabranch_plugin`], and marks are kept by a [`StateStore`](anabranch_plugin::state::StateStore). Drawings of plans are
+//! in a crate of their own.
 //!
 //! # Example
 //!
@@ -17,9 +18,13 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use anabranch_graph::operator::{ConfiguredOperator, Decision};
-//! use anabranch_graph::testing::{self, AtEnd, Journal, MemoryStore, NoVariables, Shelf, Upstream};
-//! use anabranch_graph::{config, diagnostic::Files, exec, plan, registry::Registry};
+//!
+//! use anabranch_graph::testing::{NoVariables, services};
+//! use anabranch_graph::{config, exec, plan};
+//! use anabranch_plugin::diagnostic::Files;
+//! use anabranch_plugin::operator::{ConfiguredOperator, Decision};
+//! use anabranch_plugin::registry::Registry;
+//! use anabranch_plugin::testing::{self, AtEnd, Journal, MemoryStore, Shelf, Upstream};
 //!
 //! let mut files = Files::new();
 //! files.add("numbers.yaml", r#"
@@ -44,11 +49,10 @@
 //!
 //! let loaded = config::load(&files, &NoVariables);
 //! let compiled = plan::compile(&loaded.pipelines[0], &registry, &plan::CompileOptions::default()).unwrap();
-//! println!("{}", compiled.explain(plan::Pass::Fused, plan::Format::Text, plan::TextStyle::default()));
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! runtime.block_on(async {
-//!     let services = testing::services(&Arc::new(MemoryStore::new(&journal)));
+//!     let services = services(&Arc::new(MemoryStore::new(&journal)));
 //!     exec::start(compiled.stages, services, exec::RunOptions::default()).join().await
 //! });
 //! assert_eq!(shelf.rows(), [0, 2, 4, 6, 8]);

@@ -256,7 +256,7 @@ impl PipelineLive {
             stages: progress.map(Progress::stages).unwrap_or_default(),
             letters: progress.map(Progress::dead_letters),
         };
-        let places = compiled.map(Compiled::places);
+        let places = compiled.map(anabranch_picture::Places::of);
         let nodes = places.iter().flat_map(|places| places.nodes.iter().enumerate());
         let edges = places.iter().flat_map(|places| &places.edges);
         PipelineLive {

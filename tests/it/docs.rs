@@ -144,7 +144,7 @@ fn every_code_is_explained() {
         r#"FaultClass::\w+,\s*"([a-z_0-9]+)""#,
     ]
     .map(|pattern| Regex::new(pattern).unwrap());
-    let mut sources: Vec<PathBuf> = below(&root().join("graph/src"), ".rs");
+    let mut sources: Vec<PathBuf> = below(&root().join("graph"), ".rs");
     sources.extend(below(&root().join("src"), ".rs"));
     sources.extend(
         below(&root().join("ops"), ".rs").into_iter().filter(|path| !path.starts_with(root().join("ops/target"))),

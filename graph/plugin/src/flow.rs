@@ -59,14 +59,20 @@ pub struct Flow {
 /// The place of a remark in a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The part of the configuration.
     pub part: Part,
+    /// Bytes of it; `None` = all of it.
     pub range: Option<Range<usize>>,
 }
 
+/// A part of a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// The node as a whole.
     Node,
+    /// The value of the setting of this name.
     Setting(Str),
+    /// The condition.
     Condition,
 }
 
@@ -79,8 +85,10 @@ impl Place {
         Place { part: Part::Setting(setting.into()), range: Some(range) }
     }
 
+    /// The whole condition.
     pub const CONDITION: Place = Place { part: Part::Condition, range: None };
 
+    /// Some bytes inside of the place.
     pub fn at(&self, range: Range<usize>) -> Place {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
         Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
@@ -99,11 +107,15 @@ impl From<&'static str> for Place {
 pub struct Remark {
     /// An error if every record fails, provided that the node is applied to every record.
     pub severity: Severity,
+    /// Stable code, dotted.
     pub code: &'static str,
+    /// What is wrong, in one line.
     pub message: String,
+    /// Where.
     pub place: Place,
     /// A place that explains the finding.
     pub related: Option<(Span, String)>,
+    /// Remedy.
     pub hint: Option<String>,
     /// The replacement text, if there is only one.
     pub correction: Option<(Place, String)>,

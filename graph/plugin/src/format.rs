@@ -17,6 +17,7 @@ use crate::specification::{Parameter, ParameterKind};
 use debezium::Envelope;
 
 const FORMAT: &str = "sdk.record.format";
+/// Name of the setting with the options of a record format.
 pub const OPTIONS: &str = "sdk.record.format.options";
 
 const SCHEMA_NAME: &str = "debezium.schema.name";

@@ -4,7 +4,6 @@
 
 mod pieces;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,15 +15,12 @@ use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
-use anabranch_record::text::Str;
 
 use crate::arguments::Arguments;
 use crate::diagnostic::Diagnostics;
 use crate::flow::Flow;
 use crate::host::Host;
-use crate::schema::SchemaRegistry;
 use crate::specification::Specification;
-use crate::state::Memo;
 
 /// A kind of processor, as registered.
 pub trait OperatorKind: Send + Sync {

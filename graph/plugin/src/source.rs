@@ -7,7 +7,6 @@ use std::time::SystemTime;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
-use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 

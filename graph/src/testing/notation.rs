@@ -64,6 +64,10 @@ impl<'a> Words<'a> {
     }
 }
 
+/// The pipeline that a text in this notation says.
+///
+/// # Panics
+/// The text is not in this notation.
 pub fn pipeline(text: &str) -> PipelineConfig {
     let mut connectors: Vec<ConnectorConfig> = Vec::new();
     let mut processors = Vec::new();

@@ -181,7 +181,7 @@ impl Template {
     }
 
     /// Returns a predicate with the same results as the template, if the template's structure allows that.
-    pub fn predicate(&self) -> Option<predicate::Predicate> {
+    pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 

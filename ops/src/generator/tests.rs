@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_graph::config;
+use anabranch_plugin::settings::Settings;
 use proptest::prelude::*;
 
 use super::field::FieldKind;
@@ -10,7 +10,7 @@ use crate::testing::host;
 
 fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn Source>, Vec<String>> {
     let kind = super::kind();
-    Arguments::parse(kind.specification(), &config::Settings::from_pairs(settings.iter().copied()))
+    Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
         .map_err(|findings| findings.iter().map(|d| d.message.clone()).collect())
 }

@@ -15,6 +15,7 @@ use crate::diagnostic::Span;
 pub struct Since(pub(super) Option<Span>);
 
 impl Since {
+    /// Since the node at this place.
     pub fn at(span: Span) -> Since {
         Since(Some(span))
     }

@@ -10,6 +10,7 @@ pub struct Spent {
 }
 
 impl Spent {
+    /// From now on.
     pub fn begin() -> Self {
         Spent { began: Instant::now(), before: given() }
     }

@@ -6,8 +6,6 @@
 use std::ops::Range;
 
 mod expression;
-#[cfg(test)]
-mod meaning;
 mod names;
 mod split;
 #[cfg(test)]

@@ -20,13 +20,17 @@ pub struct Tree {
 /// One template.
 #[derive(Debug)]
 pub struct Definition {
+    /// Its name.
     pub name: Str,
+    /// What it does.
     pub body: Body,
     /// Maximum number of variables alive at once. Slot 0 is `$`.
     pub slots: usize,
 }
 
+/// What is done in order.
 pub type Body = Box<[Node]>;
+/// Bytes of the source.
 pub type Place = Range<u32>;
 
 /// A node of a template, evaluated in order.
@@ -42,36 +46,50 @@ pub enum Node {
     If(Branches),
     /// Like `If`, with the value as `.`.
     With(Branches),
+    /// The body for each element.
     Range(Box<Range_>),
+    /// Another template.
     Template(Call),
+    /// Leaves the loop.
     Break,
+    /// Goes on with the next element of the loop.
     Continue,
 }
 
+/// The arms of `if` and `with`.
 #[derive(Debug)]
 pub struct Branches {
+    /// What is asked, and what is done where it is true.
     pub arms: Box<[(Pipeline, Body)]>,
+    /// What is done where no arm is true.
     pub otherwise: Body,
 }
 
+/// `{{range $key, $element := pipeline}}`.
 #[derive(Debug)]
 pub struct Range_ {
+    /// What the loop goes over.
     pub pipeline: Pipeline,
     /// Variable of the key or index.
     pub key: Option<usize>,
     /// Variable of the element.
     pub element: Option<usize>,
+    /// What is done for each element.
     pub body: Body,
+    /// What is done where there is none.
     pub otherwise: Body,
 }
 
 /// `{{template "name" pipeline}}`.
 #[derive(Debug)]
 pub struct Call {
+    /// Name of the template.
     pub name: Str,
     /// Index of the template, if it is defined.
     pub target: Option<usize>,
+    /// What is `.` in it.
     pub argument: Option<Pipeline>,
+    /// Where it stands.
     pub at: Place,
 }
 
@@ -80,35 +98,46 @@ pub struct Call {
 pub struct Pipeline {
     /// The variable that receives the value.
     pub variable: Option<usize>,
+    /// Its commands, each given the value of the one before as its last argument.
     pub commands: Box<[Command]>,
+    /// Where it stands.
     pub at: Place,
 }
 
 /// An operand with arguments.
 #[derive(Debug)]
 pub struct Command {
+    /// The function, or the value where there are no arguments.
     pub head: Operand,
+    /// The arguments.
     pub args: Box<[Operand]>,
 }
 
 /// A value in a command.
 #[derive(Debug)]
 pub struct Operand {
+    /// The value.
     pub term: Term,
+    /// Where it stands.
     pub at: Place,
 }
 
+/// What a value is written as.
 #[derive(Debug)]
 pub enum Term {
     /// `.`
     Dot,
+    /// `nil`
     Nil,
+    /// A literal.
     Literal(Literal),
     /// `.a.b`
     Field(Fields),
     /// `$x.a.b`
     Variable {
+        /// The variable.
         slot: usize,
+        /// The fields below it.
         fields: Fields,
     },
     /// `f`
@@ -117,7 +146,9 @@ pub enum Term {
     Pipeline(Box<Pipeline>),
     /// `(…).a.b`
     Chain {
+        /// What is in parentheses.
         base: Box<Operand>,
+        /// The fields below it.
         fields: Fields,
     },
 }
@@ -125,17 +156,22 @@ pub enum Term {
 /// A literal, converted for the parameter that receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
+    /// `true`, `false`.
     Bool(bool),
+    /// Text.
     Text(Str),
     /// Text with escaped bytes that are not UTF-8.
     Bytes(Arc<[u8]>),
+    /// A number.
     Number(Number),
 }
 
 /// A number, which may be used as an integer or as a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
+    /// As an integer, if it is one.
     pub int: Option<i64>,
+    /// As a float.
     pub float: f64,
     /// True if the number is written with a point or an exponent: it is a float unless the context requires another
     /// type.
@@ -145,6 +181,7 @@ pub struct Number {
 /// Names of fields, entries or methods, from left to right.
 #[derive(Debug)]
 pub struct Fields {
+    /// The names.
     pub names: Box<[Str]>,
     /// The part of the record in which the names begin, if they start at the record.
     pub part: Option<Part>,
@@ -153,9 +190,13 @@ pub struct Fields {
 /// A part of the record, with the number of names that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// `.Metadata`
     Metadata,
+    /// `.Key`
     Key,
+    /// `.Payload.Before`
     Before,
+    /// `.Payload.After`
     After,
 }
 

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_answer_of_the_reference_is_of_the_class_that_is_known() {
-        const ANSWERS: &str = include_str!("../../template/functions/answers/go.jsonl");
+        const ANSWERS: &str = include_str!("../../../../template/src/template/functions/answers/go.jsonl");
         let mut checked = std::collections::BTreeSet::new();
         for line in ANSWERS.lines() {
             let case: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -41,7 +41,7 @@ pub fn numeric(function: &str) -> Option<Numeric> {
 }
 
 /// Returns `true` if the function converts the value to the number that it contains; otherwise it counts as 0.
-pub fn stands_for_number(function: &str, val: &Val) -> bool {
+pub(crate) fn stands_for_number(function: &str, val: &Val) -> bool {
     match (function, val) {
         // Parses the text of its argument as octal digits.
         ("toDecimal", val) => {
@@ -83,7 +83,7 @@ pub fn gives_element(function: &str) -> bool {
 }
 
 /// Returns the elements that a function joins; it writes each of them as text.
-pub fn joined(function: &str, values: &[Val]) -> Option<List> {
+pub(crate) fn joined(function: &str, values: &[Val]) -> Option<List> {
     match (function, values) {
         ("join", [_, Val::List(list)]) => Some(list.clone()),
         _ => None,
@@ -92,7 +92,7 @@ pub fn joined(function: &str, values: &[Val]) -> Option<List> {
 
 /// Returns `true` if a value that a template created contains raw data, as in `dict "key" .Key`. Searches `depth`
 /// levels.
-pub fn holds_raw_text(val: &Val, depth: usize) -> bool {
+pub(crate) fn holds_raw_text(val: &Val, depth: usize) -> bool {
     match val {
         Val::Raw(bytes) => !bytes.is_empty() && std::str::from_utf8(bytes).is_ok(),
         Val::Map(Map::Dict(dict)) if depth > 0 => {

@@ -1,5 +1,7 @@
 //! What is meant, by example.
 
+mod meaning;
+
 use super::*;
 use crate::template::{MissingKey, Template};
 

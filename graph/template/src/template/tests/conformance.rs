@@ -78,7 +78,7 @@ fn ours(template: &str, record: Option<&Record>) -> (Outcome, String) {
 
 #[test]
 fn templates_print_what_go_prints() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance/templates.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/templates.json");
     let Ok(text) = std::fs::read_to_string(&path) else {
         println!("skipped: {} is not there", path.display());
         return;

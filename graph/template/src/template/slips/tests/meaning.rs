@@ -86,7 +86,7 @@ fn corrected(text: &str) -> Option<String> {
         let Err(error) = Template::parse(&text, MissingKey::NoValue) else {
             // What compiles is looked at by the walk through the template, which asks for the call that is meant.
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
-            let meant = super::command(inner).filter(|_| inner.starts_with('.'));
+            let meant = super::super::command(inner).filter(|_| inner.starts_with('.'));
             return Some(meant.map_or_else(|| text.clone(), |meant| format!("{{{{ {meant} }}}}")));
         };
         let (at, becomes) = error.correction?;
@@ -103,7 +103,7 @@ fn record(after: &str) -> Record {
 #[test]
 fn a_correction_means_what_was_written() {
     for (text, verdicts) in CORRECTED {
-        let Some(template) = corrected(text) else { panic!("{text}: {:?}", super::rewritten(text)) };
+        let Some(template) = corrected(text) else { panic!("{text}: {:?}", super::super::rewritten(text)) };
         let condition = CompiledCondition::compile(&template).unwrap_or_else(|error| panic!("{template}: {error:?}"));
         assert!(verdicts.iter().any(|(_, holds)| *holds), "{text}: no record that it holds for");
         for (after, holds) in *verdicts {
