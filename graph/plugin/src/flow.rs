@@ -61,7 +61,7 @@ pub struct Flow {
 pub struct Place {
     /// The part of the configuration.
     pub part: Part,
-    /// Bytes of it; `None` = all of it.
+    /// A range of bytes in the part; `None` means the whole part.
     pub range: Option<Range<usize>>,
 }
 
@@ -70,7 +70,7 @@ pub struct Place {
 pub enum Part {
     /// The node as a whole.
     Node,
-    /// The value of the setting of this name.
+    /// The value of the setting with this name.
     Setting(Str),
     /// The condition.
     Condition,
@@ -88,7 +88,7 @@ impl Place {
     /// The whole condition.
     pub const CONDITION: Place = Place { part: Part::Condition, range: None };
 
-    /// Some bytes inside of the place.
+    /// Returns a range of bytes inside the place.
     pub fn at(&self, range: Range<usize>) -> Place {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
         Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
@@ -109,9 +109,9 @@ pub struct Remark {
     pub severity: Severity,
     /// Stable code, dotted.
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// Where.
+    /// The place.
     pub place: Place,
     /// A place that explains the finding.
     pub related: Option<(Span, String)>,

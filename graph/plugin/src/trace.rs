@@ -302,7 +302,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// From a random seed.
+    /// Creates a generator with a random seed.
     pub fn new() -> Self {
         // Falls back to the time if the system has no random numbers.
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
@@ -314,14 +314,14 @@ impl Ids {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The next id of a trace.
+    /// Returns the next trace id.
     pub fn trace(&self) -> TraceId {
         let n = self.number();
         let id = u128::from(mixed(self.seed[0].wrapping_add(n))) << 64 | u128::from(mixed(self.seed[1] ^ mixed(n)));
         TraceId(NonZeroU128::new(id).unwrap_or(NonZeroU128::MIN))
     }
 
-    /// The next id of a span.
+    /// Returns the next span id.
     pub fn span(&self) -> SpanId {
         let id = mixed(self.seed[1].wrapping_sub(self.number()));
         SpanId(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))

@@ -46,7 +46,7 @@ impl Written {
         Self::with_layout(text.clone(), text, Span { file, start, end }, Some(layout))
     }
 
-    /// A text that stands in a file, with where each byte of it stands.
+    /// Creates a value from its text, its text in a file, and the mapping of their bytes.
     pub fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
         Written { value, written, span, layout: layout.map(Arc::new), content: None }
     }

@@ -8,13 +8,13 @@
 //! # Example
 //!
 //! ```
-//! use anabranch_record::reference::Reference;
+//! use anabranch_record::json;
+//! use anabranch_record::reference::{Part, Reference};
 //! use anabranch_record::value::Value;
-//! use anabranch_record::{Data, json};
 //!
-//! let mut record = json::read_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
+//! let record = json::parse_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
 //! let id = Reference::parse(".Payload.After.user.id").unwrap();
-//! assert_eq!(id.get(&record).unwrap(), Some(Value::Int(7)));
+//! assert_eq!(id.get(&record).unwrap(), Some(Part::Value(&Value::Int(7))));
 //! ```
 
 pub mod access;

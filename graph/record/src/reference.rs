@@ -111,7 +111,7 @@ impl Side {
         }
     }
 
-    /// The names that lead to it from the record: `["Payload", "After"]`.
+    /// Returns the names that lead to it from the record: `["Payload", "After"]`.
     pub const fn parts(self) -> &'static [Str] {
         const KEY: &[Str] = &[Str::from_static("Key")];
         const BEFORE: &[Str] = &[Str::from_static("Payload"), Str::from_static("Before")];

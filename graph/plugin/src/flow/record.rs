@@ -40,7 +40,7 @@ pub struct Pieces {
     pub own: Access,
     /// The metadata entry that contains the number of the piece.
     pub index: Option<Str>,
-    /// Where the step stands in the file.
+    /// The place of that node in the file.
     pub since: Since,
 }
 

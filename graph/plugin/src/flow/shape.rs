@@ -15,7 +15,7 @@ use crate::diagnostic::Span;
 pub struct Since(pub(super) Option<Span>);
 
 impl Since {
-    /// Since the node at this place.
+    /// Creates it from the place of a node.
     pub fn at(span: Span) -> Since {
         Since(Some(span))
     }

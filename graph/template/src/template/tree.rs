@@ -20,17 +20,17 @@ pub struct Tree {
 /// One template.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name.
+    /// The name.
     pub name: Str,
-    /// What it does.
+    /// The content.
     pub body: Body,
     /// Maximum number of variables alive at once. Slot 0 is `$`.
     pub slots: usize,
 }
 
-/// What is done in order.
+/// A list of nodes, evaluated in order.
 pub type Body = Box<[Node]>;
-/// Bytes of the source.
+/// A range of bytes of the source.
 pub type Place = Range<u32>;
 
 /// A node of a template, evaluated in order.
@@ -46,37 +46,37 @@ pub enum Node {
     If(Branches),
     /// Like `If`, with the value as `.`.
     With(Branches),
-    /// The body for each element.
+    /// Evaluates a body for each element.
     Range(Box<Range_>),
-    /// Another template.
+    /// Evaluates another template.
     Template(Call),
     /// Leaves the loop.
     Break,
-    /// Goes on with the next element of the loop.
+    /// Continues with the next element of the loop.
     Continue,
 }
 
 /// The arms of `if` and `with`.
 #[derive(Debug)]
 pub struct Branches {
-    /// What is asked, and what is done where it is true.
+    /// The conditions, each with the body that is evaluated if it is true.
     pub arms: Box<[(Pipeline, Body)]>,
-    /// What is done where no arm is true.
+    /// The body that is evaluated if no condition is true.
     pub otherwise: Body,
 }
 
 /// `{{range $key, $element := pipeline}}`.
 #[derive(Debug)]
 pub struct Range_ {
-    /// What the loop goes over.
+    /// The value to iterate over.
     pub pipeline: Pipeline,
     /// Variable of the key or index.
     pub key: Option<usize>,
     /// Variable of the element.
     pub element: Option<usize>,
-    /// What is done for each element.
+    /// The body for each element.
     pub body: Body,
-    /// What is done where there is none.
+    /// The body that is evaluated if there are no elements.
     pub otherwise: Body,
 }
 
@@ -87,9 +87,9 @@ pub struct Call {
     pub name: Str,
     /// Index of the template, if it is defined.
     pub target: Option<usize>,
-    /// What is `.` in it.
+    /// The value of `.` in the template.
     pub argument: Option<Pipeline>,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
@@ -98,16 +98,16 @@ pub struct Call {
 pub struct Pipeline {
     /// The variable that receives the value.
     pub variable: Option<usize>,
-    /// Its commands, each given the value of the one before as its last argument.
+    /// The commands. Each receives the value of the previous one as its last argument.
     pub commands: Box<[Command]>,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
 /// An operand with arguments.
 #[derive(Debug)]
 pub struct Command {
-    /// The function, or the value where there are no arguments.
+    /// The function, or a value if there are no arguments.
     pub head: Operand,
     /// The arguments.
     pub args: Box<[Operand]>,
@@ -118,11 +118,11 @@ pub struct Command {
 pub struct Operand {
     /// The value.
     pub term: Term,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
-/// What a value is written as.
+/// The syntactic form of a value.
 #[derive(Debug)]
 pub enum Term {
     /// `.`
@@ -137,7 +137,7 @@ pub enum Term {
     Variable {
         /// The variable.
         slot: usize,
-        /// The fields below it.
+        /// The fields to read from it.
         fields: Fields,
     },
     /// `f`
@@ -146,9 +146,9 @@ pub enum Term {
     Pipeline(Box<Pipeline>),
     /// `(…).a.b`
     Chain {
-        /// What is in parentheses.
+        /// The expression in parentheses.
         base: Box<Operand>,
-        /// The fields below it.
+        /// The fields to read from it.
         fields: Fields,
     },
 }
@@ -169,9 +169,9 @@ pub enum Literal {
 /// A number, which may be used as an integer or as a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
-    /// As an integer, if it is one.
+    /// The value as an integer, if it is one.
     pub int: Option<i64>,
-    /// As a float.
+    /// The value as a float.
     pub float: f64,
     /// True if the number is written with a point or an exponent: it is a float unless the context requires another
     /// type.
