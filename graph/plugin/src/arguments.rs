@@ -1,4 +1,4 @@
-//! Settings checked against a specification: typed, with defaults filled in.
+//! Settings of a plugin, checked against its specification: typed, with defaults.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +17,12 @@ use crate::settings::Settings;
 use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
 use crate::written::{Content, Written};
 
-/// The values of a plugin's parameters. Built only by [`Arguments::parse`], so every value has passed the
-/// type and the validations its parameter declares.
+/// The values of a plugin's parameters. Only [`Arguments::parse`] creates it, so every value has passed the
+/// type check and the validations of its parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: BTreeMap<Str, Argument>,
-    /// Names of settings that were given blank; a default may stand for them among the values.
+    /// Names of settings with a blank value; `values` may contain their defaults.
     blank: BTreeSet<Str>,
     span: Span,
 }
@@ -49,17 +49,17 @@ enum Typed {
 }
 
 impl Arguments {
-    /// Checks settings and fills in defaults.
+    /// Checks settings and adds defaults.
     ///
     /// # Errors
-    /// Every unknown, missing or ill-typed setting, at its place; paths are relative to the settings (`/field`).
+    /// All unknown, missing or ill-typed settings, with their places; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
         let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
         let mut free: Option<Vec<&str>> = None;
-        // If a misspelt setting stands for a required one, the required one is not reported as missing as well.
+        // If a misspelt setting stands for a required one, the required one is not also reported as missing.
         let mut meant: BTreeSet<&str> = BTreeSet::new();
         for setting in &settings.entries {
             let name = setting.name.value.trim();
@@ -146,12 +146,12 @@ impl Arguments {
         self.values.get(name).map(|a| &a.typed)
     }
 
-    /// Whether the parameter has a value, given or by default.
+    /// Returns `true` if the parameter has a value, set or by default.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// True if the parameter has a value other than `false` and zero.
+    /// Returns `true` if the parameter has a value other than `false` and zero.
     pub fn is_on(&self, name: &str) -> bool {
         match self.typed(name) {
             None | Some(Typed::Bool(false) | Typed::Int(0) | Typed::Bytes(0)) => false,
@@ -161,29 +161,30 @@ impl Arguments {
         }
     }
 
-    /// Whether the setting is given with nothing in it, where that means something else than its absence. The value
-    /// is then the default.
+    /// Returns `true` if the setting has a blank value, for parameters where that differs from an absent setting. The
+    /// value is then the default.
     pub fn is_blank(&self, name: &str) -> bool {
         self.blank.contains(name)
     }
 
-    /// The text of any parameter.
+    /// Returns the text of a parameter of any kind.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())
     }
 
-    /// The file that a parameter names, where it was read together with the pipeline file.
+    /// Returns the file that a parameter names, if it was read together with the pipeline file.
     pub fn content(&self, name: &str) -> Option<&Content> {
         self.values.get(name).and_then(|argument| argument.written.content())
     }
 
-    /// True if no variable stands in the value of a parameter: it is the same wherever the pipeline runs.
+    /// Returns `true` if the value of a parameter does not depend on variables, so that it is the same wherever the
+    /// pipeline runs.
     pub fn is_constant(&self, name: &str) -> bool {
         self.values.get(name).is_none_or(|argument| argument.written.is_verbatim())
     }
 
-    /// What the file gives, without defaults, in name order: for plugins that fill in defaults themselves. A setting
-    /// that is given blank is a blank text.
+    /// Returns the values in the file, without defaults, in name order: for plugins that apply defaults themselves. A
+    /// blank setting is a blank text.
     pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
         let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
         let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
@@ -192,11 +193,12 @@ impl Arguments {
         all.into_iter()
     }
 
-    /// What was written, for showing: `${NAME}` stays, credentials and passwords in URLs are masked.
+    /// Returns the text in the file, for display: `${NAME}` is not replaced, credentials and passwords in URLs are
+    /// masked.
     pub fn shown(&self, name: &str) -> Option<Str> {
         self.values.get(name).map(|a| {
             let written = a.written.written();
-            // Without a variable, the file holds the credential itself.
+            // Without a variable, the file contains the credential itself.
             if a.secret && expressions(written).next().is_none() {
                 return Str::from_static("***");
             }
@@ -206,13 +208,13 @@ impl Arguments {
         })
     }
 
-    /// Names and shown values of everything that has a value, in name order.
+    /// Returns the names and display texts of all values, in name order.
     pub fn iter_shown(&self) -> impl Iterator<Item = (&Str, Str)> {
         self.values.keys().filter_map(|name| Some((name, self.shown(name)?)))
     }
 
-    /// Texts of [`MASKED_FROM`] bytes and more that must be masked in logs, faults and dead letters: what came out of variables, and
-    /// whole credentials, passwords in URLs.
+    /// Returns the texts of at least [`MASKED_FROM`] bytes that must be masked in logs, faults and dead letters: values
+    /// of variables, complete credentials, passwords in URLs.
     pub fn secrets(&self) -> impl Iterator<Item = Str> {
         let of = |a: &Argument| {
             let whole = a.secret.then(|| a.written.value().clone());
@@ -223,17 +225,17 @@ impl Arguments {
         self.values.values().flat_map(of).filter(|text| text.len() >= MASKED_FROM)
     }
 
-    /// Where the value stands; the settings' place where it is a default.
+    /// Returns the place of the value; for a default the place of the settings.
     pub fn span(&self, name: &str) -> Span {
         self.values.get(name).map_or(self.span, |a| a.written.span())
     }
 
-    /// Where `len` bytes at `offset` of the value stand, as [`Written::place`] knows it.
+    /// Returns the place of `len` bytes at `offset` of the value; see [`Written::place`].
     pub fn place(&self, name: &str, offset: usize, len: usize) -> Span {
         self.values.get(name).map_or(self.span, |a| a.written.place(offset, len))
     }
 
-    /// The value of an [`ParameterKind::Int`].
+    /// Returns the value of an [`ParameterKind::Int`].
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.typed(name)? {
             Typed::Int(v) => Some(*v),
@@ -241,12 +243,12 @@ impl Arguments {
         }
     }
 
-    /// The value of an [`ParameterKind::Int`] that its validations keep at 0 or above.
+    /// Returns the value of an [`ParameterKind::Int`] whose validations exclude negative numbers.
     pub fn size(&self, name: &str) -> Option<usize> {
         self.int(name).and_then(|v| usize::try_from(v).ok())
     }
 
-    /// The value of a [`ParameterKind::Float`].
+    /// Returns the value of a [`ParameterKind::Float`].
     pub fn float(&self, name: &str) -> Option<f64> {
         match self.typed(name)? {
             Typed::Float(v) => Some(*v),
@@ -254,7 +256,7 @@ impl Arguments {
         }
     }
 
-    /// The value of a [`ParameterKind::Bool`].
+    /// Returns the value of a [`ParameterKind::Bool`].
     pub fn bool(&self, name: &str) -> Option<bool> {
         match self.typed(name)? {
             Typed::Bool(v) => Some(*v),
@@ -262,7 +264,7 @@ impl Arguments {
         }
     }
 
-    /// The value of a [`ParameterKind::Duration`].
+    /// Returns the value of a [`ParameterKind::Duration`].
     pub fn duration(&self, name: &str) -> Option<Duration> {
         match self.typed(name)? {
             Typed::Duration(v) => Some(*v),
@@ -270,7 +272,7 @@ impl Arguments {
         }
     }
 
-    /// The value of a [`ParameterKind::Bytes`].
+    /// Returns the value of a [`ParameterKind::Bytes`].
     pub fn bytes(&self, name: &str) -> Option<u64> {
         match self.typed(name)? {
             Typed::Bytes(v) => Some(*v),
@@ -278,7 +280,7 @@ impl Arguments {
         }
     }
 
-    /// The items of a [`ParameterKind::List`]; empty where there is no value.
+    /// Returns the items of a [`ParameterKind::List`]; empty if it has no value.
     pub fn list(&self, name: &str) -> &[Str] {
         match self.typed(name) {
             Some(Typed::List(items)) => items,
@@ -286,7 +288,7 @@ impl Arguments {
         }
     }
 
-    /// The value of a [`ParameterKind::Reference`].
+    /// Returns the value of a [`ParameterKind::Reference`].
     pub fn reference(&self, name: &str) -> Option<&Reference> {
         match self.typed(name)? {
             Typed::Reference(v) => Some(v),
@@ -294,7 +296,7 @@ impl Arguments {
         }
     }
 
-    /// The value of a [`ParameterKind::Template`].
+    /// Returns the value of a [`ParameterKind::Template`].
     pub fn template(&self, name: &str) -> Option<&Template> {
         match self.typed(name)? {
             Typed::Template(v) => Some(v),
@@ -302,10 +304,10 @@ impl Arguments {
         }
     }
 
-    /// Compiles the text of a parameter that is a template only under some other setting; an absent one is empty.
+    /// Compiles the text of a parameter that is a template only if another setting says so; an absent one is empty.
     ///
     /// # Errors
-    /// Why it does not compile, at its place and without the values of variables.
+    /// The compile error, with its place and without the values of variables.
     pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostics> {
         let text = self.text(name).map_or("", Str::as_str);
         Template::parse(text, missing).map_err(|error| {
@@ -317,18 +319,19 @@ impl Arguments {
         })
     }
 
-    /// Names of the values that fit a pattern with `*`, in name order: `collections.*.operations`.
+    /// Returns the names of the values that match a pattern with `*`, in name order: `collections.*.operations`.
     pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
         self.values.keys().filter(move |name| matches_pattern(pattern, name))
     }
 }
 
-/// The JSON pointer of a setting, relative to the settings.
+/// Returns the JSON pointer of a setting, relative to the settings.
 fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A text in place of settings: the one that has to be given is meant, or the only one.
+/// Reports a single text instead of a map of settings. It stands for the only required parameter, if there is exactly
+/// one.
 fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnostic, Option<&'a str>) {
     let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
         .with_span(written.span());
@@ -353,7 +356,7 @@ fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnost
     (finding, Some(parameter.name.as_str()))
 }
 
-/// The word of ours for a type that has another name elsewhere.
+/// Returns the corresponding word for a type or format with another name in other systems.
 fn elsewhere(word: &str) -> Option<&'static str> {
     match word.to_ascii_lowercase().as_str() {
         "integer" | "long" | "bigint" | "int32" | "int64" => Some("int"),
@@ -367,7 +370,7 @@ fn elsewhere(word: &str) -> Option<&'static str> {
     }
 }
 
-/// The first of several texts that ends in the same part as this one: `recfmt/json` for `raw/json`.
+/// Returns the first of several texts with the same last part: `recfmt/json` for `raw/json`.
 fn of_the_same_end<'a>(text: &str, texts: &'a [Str]) -> Option<&'a str> {
     let (_, end) = text.rsplit_once('/')?;
     texts.iter().map(Str::as_str).find(|other| other.rsplit_once('/').is_some_and(|(_, other)| other == end))
@@ -394,7 +397,7 @@ fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic 
 
 fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Argument, Diagnostics> {
     let span = written.span();
-    // What the file says, never what a variable holds.
+    // The text in the file, never the value of a variable.
     let shown = || {
         if parameter.is_secret(name) || written.is_substituted() {
             format!("the value of {name:?}")
@@ -513,7 +516,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
     Ok(Argument { written, secret, is_default: false, typed })
 }
 
-/// The message quotes the text, so a substituted one is not described.
+/// The message quotes the text, so it is replaced by a general one if the text contains substituted values.
 fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
     const CODE: &str = "settings.invalid_reference";
     if written.is_substituted() {
@@ -540,7 +543,7 @@ fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diag
     })
 }
 
-/// The text with a number in the place of each variable, and the first variable that stands there without quotes.
+/// Replaces each variable in a template by a number, and returns the first variable in an action that is not quoted.
 fn without_variables(written: &str) -> (String, Option<&str>) {
     let mut text = String::with_capacity(written.len());
     let (mut from, mut bare) = (0, None);
@@ -559,9 +562,9 @@ fn without_variables(written: &str) -> (String, Option<&str>) {
     (text, bare)
 }
 
-/// The finding about a text that does not compile, at the place of the error. Its message quotes parts of the text: with
-/// substituted values it is shown only if `again` gives an error for the text without them, too; otherwise `message`
-/// is given none.
+/// Reports a text that does not compile, at the place of the error. The message of the error quotes parts of the text.
+/// If the text contains substituted values, the message of `again` is used instead, which compiles the text without
+/// them; if that succeeds, `message` receives `None`.
 pub fn not_compiled(
     code: &'static str,
     written: &Written,
@@ -590,7 +593,7 @@ pub fn not_compiled(
     }
 }
 
-/// Go's `strconv.ParseBool` set.
+/// Parses a boolean like Go's `strconv.ParseBool`.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -599,7 +602,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Go's `time.ParseDuration`, without negative spans: `1h2m3.5s`, `100ms`, `0`.
+/// Parses a duration like Go's `time.ParseDuration`, without negative durations: `1h2m3.5s`, `100ms`, `0`.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -626,7 +629,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     (!text.is_empty() && nanos <= i64::MAX as f64).then(|| Duration::from_nanos(nanos.round() as u64))
 }
 
-/// A number of bytes with an optional unit: `1000`, `64KiB`, `8MB`.
+/// Parses a number of bytes with an optional unit: `1000`, `64KiB`, `8MB`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;
@@ -643,7 +646,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// Names of parameters that could be meant by a name that is none: those that are not given.
+/// Returns the parameters that are not set, as candidates for the intended name of an unknown setting.
 fn not_given<'a>(specification: &'a Specification, settings: &Settings) -> Vec<&'a str> {
     let given: BTreeSet<&str> = settings.entries.iter().map(|setting| setting.name.value.trim()).collect();
     let names = specification.parameters.iter().map(|parameter| parameter.name.as_str());

@@ -1,4 +1,4 @@
-//! Destinations: where records are written, and when they count as delivered.
+//! Destinations: plugins that write records and confirm their delivery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,70 +17,73 @@ use crate::host::{Host, LogLevel};
 use crate::letter::{LetterBounds, LetterForm};
 use crate::specification::Specification;
 
-/// A kind of destination, as the registry knows it.
+/// A kind of destination, as registered.
 pub trait DestinationKind: Send + Sync {
-    /// What it is and which parameters it takes.
+    /// Returns the name, documentation and parameters.
     fn specification(&self) -> &Specification;
 
-    /// Checks what single parameters cannot. Opens nothing.
+    /// Checks settings across several parameters and creates the destination. Opens nothing.
     ///
     /// # Errors
     /// All findings, with the places of the settings.
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>;
 
-    /// Whether it can be a dead-letter queue and nothing else.
+    /// Returns `true` if the destination can be used only as a dead-letter queue.
     fn takes_only_letters(&self) -> bool {
         false
     }
 }
 
-/// A destination with its settings, before anything is opened.
+/// A configured destination, before it is opened.
 #[async_trait]
 pub trait Destination: Send + Sync {
-    /// Opens it.
+    /// Opens the destination.
     ///
     /// # Errors
-    /// Why it cannot be opened.
+    /// The reason why it cannot be opened.
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault>;
 
-    /// What it needs of records that are as `flow` says: [`Flow::need_fields`], [`Flow::template`]. As it is: nothing.
+    /// Declares the requirements on records with the shape in `flow`: [`Flow::need_fields`], [`Flow::template`]. By
+    /// default there are none.
     fn flow(&self, _flow: &mut Flow) {}
 
-    /// The file that it writes, where it is one.
+    /// Returns the path of the file that the destination writes, if it writes one.
     fn file(&self) -> Option<&str> {
         None
     }
 
-    /// What it writes, whatever the records are, beside [`Destination::file`]: a source that reads it is fed by it. Opens
-    /// nothing. As it is: nothing, or nobody knows.
+    /// Returns the resources that the destination writes for any record, in addition to [`Destination::file`]. A source
+    /// that reads one of them receives the destination's output. Opens nothing. Empty by default: none, or unknown.
     fn writes(&self) -> Vec<Extent> {
         Vec::new()
     }
 
-    /// How it takes dead letters where it is a dead-letter queue.
+    /// Returns the form in which the destination receives dead letters if it is a dead-letter queue.
     fn letter_form(&self) -> LetterForm {
         LetterForm::Record
     }
 
-    /// What delivery means here; printed by `pipelines plan`.
+    /// Returns how the executor writes to the destination; `pipelines plan` prints it.
     fn policy(&self) -> WritePolicy;
 
-    /// Whether it is the queue whose letters [`StateStore::keep_letters`](crate::state::StateStore::keep_letters) keeps,
-    /// and how many of them. Such a destination takes nothing but dead letters and is never opened.
+    /// Returns the limits of the dead-letter queue in the state store
+    /// ([`StateStore::keep_letters`](crate::state::StateStore::keep_letters)), if the destination is that queue. Such a
+    /// destination receives only dead letters and is never opened.
     fn keeps_letters(&self) -> Option<LetterBounds> {
         None
     }
 
-    /// What a trial of the pipeline says of a record, without I/O. What would be written for it, where each record is
-    /// written by itself: a line of a file. `None`: as a whole with others, or not as text. An error where the settings
-    /// and the record are enough to tell that [`Writer::write`] refuses it: the same fault, with which the trial fails
-    /// the record.
+    /// Returns the result of writing a record in a trial of the pipeline, without I/O: the output for the record if
+    /// each record is written separately, such as a line of a file. `None` if records are written together or not as
+    /// text. Returns an error if the settings and the record suffice to determine that [`Writer::write`] rejects the
+    /// record: the same fault, with which the trial fails the record.
     fn written(&self, _record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         None
     }
 
-    /// The level and the text of its lines, where it is the service log. As a dead-letter queue it is given records only
-    /// where the log takes lines of level debug: the lines that the executor writes about failures name them.
+    /// Returns the level and the text of its lines, if the destination is the service log. As a dead-letter queue it
+    /// receives records only if the log includes lines of level debug: the lines that the executor logs about failures
+    /// name the records.
     fn logs(&self) -> Option<(LogLevel, Str)> {
         None
     }
@@ -89,93 +92,93 @@ pub trait Destination: Send + Sync {
 /// How the executor writes to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritePolicy {
-    /// Most rows of one write.
+    /// Maximum number of rows of one write.
     pub rows: usize,
-    /// Most bytes of one write (a single larger record is written alone).
+    /// Maximum number of bytes of one write; a single larger record is written alone.
     pub bytes: usize,
-    /// How long a write may wait for more rows.
+    /// Maximum time for which a write waits for more rows.
     pub linger: Duration,
-    /// What may be done after a write whose outcome is unknown.
+    /// Behaviour after a write with an unknown outcome.
     pub retry: Retry,
 }
 
-/// What may be done after a write whose outcome is unknown.
+/// Behaviour after a write with an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Retry {
-    /// The same rows may be written again: they overwrite, or doubling is allowed (at least once).
+    /// The same rows are written again: they overwrite the earlier ones, or duplicates are acceptable (at least once).
     Idempotent,
-    /// They must not be written again in this run; the pipeline recovers from its stored positions.
+    /// The rows are not written again in this run; the pipeline restarts from its stored positions.
     AtMostOnce,
-    /// A write is one transaction that holds the marks too: a replay doubles nothing.
+    /// A write is one transaction that also stores the marks, so a replay creates no duplicates.
     Transactional,
 }
 
-/// When a row is safe.
+/// The state of a delivered row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// Now.
+    /// The row is durable.
     Durable,
-    /// At the next successful [`Writer::flush`].
+    /// The row becomes durable at the next successful [`Writer::flush`].
     Accepted,
 }
 
-/// What became of the rows of one write.
+/// The results for the rows of one write.
 #[derive(Debug)]
 pub enum Verdicts {
-    /// The same for all.
+    /// The same result for all rows.
     All(Delivered),
-    /// By index of this call; as many as there were rows.
+    /// One result per row, in the order of the rows of this call.
     Each(Vec<Result<Delivered, Fault>>),
-    /// Nothing was written, because of these rows of this call (index, why). They are dead-lettered, and when the
-    /// letters are durable the other rows come again with the same marks; if there are none, no call comes. The only
-    /// way in which a [`Retry::Transactional`] destination may refuse rows: a mark must never be stored before the
-    /// letter of a row that it covers.
+    /// Nothing was written because of the listed rows of this call (index, reason). They are dead-lettered. When the
+    /// dead letters are durable, the other rows are written again with the same marks; if there are no other rows,
+    /// there is no further call. A [`Retry::Transactional`] destination may reject rows only in this way: a mark must
+    /// never be stored before the dead letter of a row that it covers.
     Refused(Vec<(usize, Fault)>),
 }
 
-/// Writes records. Only one call at a time; coalescing, linger, retry and bisection are the executor's.
+/// Writes records. Only one call at a time. The executor is responsible for batching, linger, retry and bisection.
 #[async_trait]
 pub trait Writer: Send {
-    /// The marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations.
+    /// Returns the marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations.
     ///
-    /// Asked after opening: a source with this one destination resumes after them, even where the state store knows
-    /// nothing. Asked again after every transient failure of a write, whose outcome is unknown: if the marks of that
-    /// write are there, it is not repeated. So the answer must be final. A transaction that an earlier connection, or
-    /// an earlier run, may still commit is waited for or ended first (its lock on the marks is the natural way), and a
-    /// connection that was lost is opened anew. With the answer the doubt is over for the destination too: other rows
-    /// than those of the doubtful write may come next.
+    /// Called after opening: if this is the source's only destination, the source resumes after these marks, even if
+    /// the state store has none. Called again after every transient failure of a write, whose outcome is then unknown:
+    /// if the marks of that write are stored, the write is not repeated. So the result must be final. The destination
+    /// first waits for or ends any transaction that an earlier connection, or an earlier run, may still commit (a lock
+    /// on the marks does that), and reopens a lost connection. After this call, the destination must also accept other
+    /// rows than those of the failed write.
     ///
     /// # Errors
-    /// They cannot be read. Transient: asked again.
+    /// The marks cannot be read. After a transient error the call is repeated.
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         Ok(Vec::new())
     }
 
-    /// Writes rows in order. `marks`: the last source rows that are complete if these rows are delivered,
-    /// for transactional destinations, whose rows are always whole source rows: no piece of one comes in a later call,
-    /// even if the rows are more than the policy asks for.
+    /// Writes rows in order. `marks` are the last source rows that are complete if these rows are delivered. They are
+    /// set for transactional destinations, which always receive whole source rows: all pieces of a row are in one call,
+    /// even if that exceeds the limits of the policy.
     ///
-    /// A transactional destination stores the marks as they are given, also where they are lower than those it has,
-    /// with the rows in one transaction; it answers [`Delivered::Durable`] for all or [`Verdicts::Refused`]. It is
-    /// fenced: once a later run of the pipeline has opened it, a transaction of an earlier one fails with nothing
-    /// written (an epoch that each run raises, or a comparison of the marks within the transaction). A transaction also
-    /// fails, transiently and with nothing written, where the destination does not have what the one before it stored: it
-    /// lost what it had confirmed, as after a failover. The next run then sees the marks that are left.
+    /// A transactional destination stores the given marks, even if they are lower than the stored ones, in one
+    /// transaction with the rows; it returns [`Delivered::Durable`] for all rows or [`Verdicts::Refused`]. It is
+    /// fenced: after a later run of the pipeline has opened it, a transaction of an earlier run fails and writes
+    /// nothing (because of an epoch that each run increases, or a comparison of the marks within the transaction). A
+    /// transaction also fails with a transient error, and writes nothing, if the destination has lost the previous
+    /// transaction, for example after a failover. The next run then reads the remaining marks.
     ///
     /// # Errors
-    /// Transient: the outcome is unknown, the same rows come again in the same order if the policy allows it.
-    /// Record: nothing was written because of some row; the rows are bisected (of a transactional destination: between
-    /// source rows, and the pieces of one that fails alone are refused). Fatal: the pipeline stops.
+    /// Transient: the outcome is unknown; if the policy allows it, the same rows are written again in the same order.
+    /// Record: nothing was written because of some row; the executor bisects the rows (for a transactional destination
+    /// between source rows; if a single source row fails, all its pieces are rejected). Fatal: the pipeline stops.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault>;
 
-    /// Makes everything accepted durable.
+    /// Makes all accepted rows durable.
     ///
     /// # Errors
-    /// Nothing accepted since the last flush counts as delivered.
+    /// The rows accepted since the last flush count as not delivered.
     async fn flush(&mut self) -> Result<(), Fault>;
 
-    /// Releases what `open` acquired. Flushed before.
+    /// Releases the resources of `open`, after a flush.
     async fn close(&mut self) -> Result<(), Fault> {
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, and where.
+//! Findings about a configuration, with their places.
 //!
-//! Every check returns *all* its findings. They carry byte spans into the files they were found in;
-//! [`Diagnostics::render`] prints them with the place underlined, [`Diagnostics::findings`] gives them to programs.
+//! Every check returns *all* its findings. They carry byte spans into their files;
+//! [`Diagnostics::render`] prints them with the place underlined, [`Diagnostics::findings`] returns them for programs.
 
 mod finding;
 mod fix;
@@ -31,46 +31,46 @@ pub struct Span {
     pub end: u32,
 }
 
-/// A value and the place where it was written.
+/// A value and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Spanned<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// The place.
     pub span: Span,
 }
 
 impl<T> Spanned<T> {
-    /// A value at a place.
+    /// Creates a value at a place.
     pub fn new(value: T, span: Span) -> Self {
         Spanned { value, span }
     }
 }
 
-/// The texts that spans point into.
+/// The files that spans point into.
 #[derive(Clone, Debug, Default)]
 pub struct Files(Vec<SourceFile>);
 
-/// One text with the name to show for it.
+/// The text of a file, with a name for display.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// Path as the user gave it.
+    /// Path as the user wrote it.
     pub name: Str,
-    /// Its content.
+    /// The content.
     pub text: Str,
-    /// Where the first byte stood that is not UTF-8, in [`SourceFile::text`].
+    /// Offset in [`SourceFile::text`] of the first byte that is not valid UTF-8.
     pub not_utf8: Option<u32>,
 }
 
 impl SourceFile {
-    /// Line and column in characters of a byte, both from 1. O(text).
+    /// Returns the line and the column in characters of a byte, both from 1. O(text).
     pub fn position(&self, at: u32) -> (u32, u32) {
         lines::Lines::of(&self.text).position(at as usize)
     }
 }
 
 impl Files {
-    /// No files.
+    /// Creates an empty set of files.
     pub fn new() -> Self {
         Files::default()
     }
@@ -81,7 +81,7 @@ impl Files {
         FileId(self.0.len() as u32 - 1)
     }
 
-    /// Adds bytes that may or may not be text; what is not shows as `\u{FFFD}`, and whoever parses the file refuses it.
+    /// Adds bytes. Invalid UTF-8 is shown as `\u{FFFD}` and recorded, so that parsers reject the file.
     pub fn add_bytes(&mut self, name: impl Into<Str>, bytes: Vec<u8>) -> FileId {
         match String::from_utf8(bytes) {
             Ok(text) => self.add(name, text),
@@ -96,7 +96,7 @@ impl Files {
         }
     }
 
-    /// The same files, one of them with another text.
+    /// Returns the same files, with another text for one of them.
     #[must_use]
     pub fn with_text(&self, id: FileId, text: impl Into<Str>) -> Files {
         let mut files = self.clone();
@@ -106,17 +106,17 @@ impl Files {
         files
     }
 
-    /// All files in the order in which they were added.
+    /// Returns all files in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
         self.0.iter().enumerate().map(|(index, file)| (FileId(index as u32), file))
     }
 
-    /// The file, if it was added here.
+    /// Returns a file by its id.
     pub fn get(&self, id: FileId) -> Option<&SourceFile> {
         self.0.get(id.0 as usize)
     }
 
-    /// File name, 1-based line and 1-based column (in characters) of the start of a span. O(file).
+    /// Returns the file name, 1-based line and 1-based column (in characters) of the start of a span. O(file).
     pub fn locate(&self, span: Span) -> Option<Location> {
         let file = self.get(span.file)?;
         let (line, column) = file.position(span.start);
@@ -124,7 +124,7 @@ impl Files {
     }
 }
 
-/// A place as a person names it.
+/// A place for display.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Location {
     /// File name.
@@ -135,50 +135,50 @@ pub struct Location {
     pub column: u32,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The pipeline cannot be started.
     Error,
-    /// It can, but this is probably not what was meant.
+    /// It can be started, but this is probably not intended.
     Warning,
 }
 
-/// A place with a word about it.
+/// A place with a remark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// The place.
     pub span: Span,
-    /// What is to be said about it; may be empty.
+    /// The remark; may be empty.
     pub text: String,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// Stable code, dotted: `config.field_required`, `plan.unknown_plugin`.
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// Where. Absent for findings about no place in a file.
+    /// The place; `None` for findings that do not concern a place in a file.
     pub label: Option<Label>,
     /// Places that explain it ("first used here").
     pub related: Vec<Label>,
     /// Remedy.
     pub hint: Option<String>,
-    /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), where it has one.
+    /// JSON pointer of the field inside its pipeline (`/connectors/0/id`), if it has one.
     pub path: Option<String>,
-    /// What a program may do about it, where there is no doubt about that.
+    /// A correction that a program may apply, if it is unambiguous.
     pub fix: Option<Fix>,
-    /// Credentials in the files, which are not shown with the lines around the place.
+    /// Places of credentials in the files, which are masked in displayed lines.
     pub credentials: Arc<[Span]>,
 }
 
 impl Diagnostic {
-    /// An error without a place.
+    /// Creates an error without a place.
     pub fn error(code: &'static str, message: impl Into<String>) -> Self {
         Diagnostic {
             severity: Severity::Error,
@@ -193,18 +193,18 @@ impl Diagnostic {
         }
     }
 
-    /// A warning without a place.
+    /// Creates a warning without a place.
     pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
         Diagnostic { severity: Severity::Warning, ..Self::error(code, message) }
     }
 
-    /// Says where.
+    /// Sets the place.
     #[must_use]
     pub fn with_span(self, span: Span) -> Self {
         self.with_label(span, "")
     }
 
-    /// Says where, with a word to print under the place.
+    /// Sets the place, with a text to print under it.
     #[must_use]
     pub fn with_label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.label = Some(Label { span, text: text.into() });
@@ -218,14 +218,14 @@ impl Diagnostic {
         self
     }
 
-    /// Says what to do about it.
+    /// Sets the remedy.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Names the field by its JSON pointer.
+    /// Sets the JSON pointer of the field.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
@@ -233,27 +233,27 @@ impl Diagnostic {
     }
 }
 
-/// Findings, in the order in which they were made.
+/// A list of findings, in the order in which they were made.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// No findings.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Diagnostics::default()
     }
 
-    /// Adds one.
+    /// Adds a finding.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.0.push(diagnostic);
     }
 
-    /// Adds all of another list.
+    /// Adds all findings of another list.
     pub fn extend(&mut self, other: Diagnostics) {
         self.0.extend(other.0);
     }
 
-    /// The same findings, which do not show what stands in these places.
+    /// Returns the same findings with the given places masked.
     #[must_use]
     pub fn hiding(mut self, credentials: &[Span]) -> Self {
         let credentials: Arc<[Span]> = credentials.into();
@@ -263,7 +263,7 @@ impl Diagnostics {
         self
     }
 
-    /// The same findings, each of them an error.
+    /// Returns the same findings, all as errors.
     #[must_use]
     pub fn raised(mut self) -> Self {
         for finding in &mut self.0 {
@@ -272,17 +272,17 @@ impl Diagnostics {
         self
     }
 
-    /// Whether any is an error.
+    /// Returns `true` if there is an error.
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// Whether there are none at all.
+    /// Returns `true` if there are no findings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The findings.
+    /// Returns the findings.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.0.iter()
     }

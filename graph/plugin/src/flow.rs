@@ -1,12 +1,12 @@
-//! Flow types: what can be told of records before there are any.
+//! Flow types: the shapes of records, derived from a plan before any record is read.
 //!
-//! The compiler walks a plan with a [`RecordShape`] on each edge. A source says what its records are like,
-//! every step says what it makes of them, a destination says what it needs; each does so in terms of a
-//! [`Flow`], whose methods mirror those of [`Reference`] and also find what is wrong.
+//! The compiler propagates a [`RecordShape`] along each edge of a plan. A source declares the shape of its records, a
+//! processor changes it, a destination declares its requirements. All of them use a [`Flow`], whose methods mirror
+//! those of [`Reference`] and also report problems.
 //!
-//! A shape is never too small: whatever a record may be at run time, its shape allows. So what fails on
-//! everything that a shape allows fails on every record, and whoever knows nothing says
-//! [`Flow::forget`] and silences all findings after it.
+//! A shape is conservative: it allows every record that is possible at run time. So an operation that fails for all
+//! records of a shape fails for every record. A node that cannot determine its output calls
+//! [`Flow::forget`], which disables all findings after it.
 
 mod content;
 mod display;
@@ -33,35 +33,35 @@ pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
 use walk::{Access, Outcome, walk};
 
-/// Code of the findings about fields that no record has.
+/// Code of findings about fields that no record has.
 pub const NO_FIELD: &str = "flow.no_field";
-/// Code of the findings about metadata that no record has.
+/// Code of findings about metadata that no record has.
 pub const NO_METADATA: &str = "flow.no_metadata";
-/// Code of the findings about parts that no record has.
+/// Code of findings about parts that no record has.
 pub const NO_PART: &str = "flow.no_part";
 
-/// A record shape on its way through one node.
+/// The record shape at one node, with the findings of the node.
 #[derive(Debug)]
 pub struct Flow {
-    /// What is known of the records; every method keeps it true.
+    /// The shape of the records; every method updates it.
     pub record: RecordShape,
     remarks: Vec<Remark>,
     may_fail: bool,
     fails: bool,
-    /// What real records can be held against, where somebody asks for it.
+    /// Checks for real records, if the caller requests them.
     looks: Option<Vec<(Place, Look)>>,
-    /// Whether the records are some that came.
+    /// True if the shape is that of observed records.
     observed: bool,
-    /// Whether a part of the node's configuration comes out of variables: it may be something else elsewhere.
+    /// True if a part of the node's configuration contains values of variables: it may differ in another environment.
     pub substituted: bool,
 }
 
-/// Where in a node's configuration a remark belongs.
+/// The place of a remark in a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The part of the configuration.
     pub part: Part,
-    /// Bytes of it; `None` = all of it.
+    /// A range of bytes in the part; `None` means the whole part.
     pub range: Option<Range<usize>>,
 }
 
@@ -70,7 +70,7 @@ pub struct Place {
 pub enum Part {
     /// The node as a whole.
     Node,
-    /// The value of the setting of this name.
+    /// The value of the setting with this name.
     Setting(Str),
     /// The condition.
     Condition,
@@ -80,7 +80,7 @@ impl Place {
     /// The node as a whole: the name of its plugin.
     pub const NODE: Place = Place { part: Part::Node, range: None };
 
-    /// Some bytes of a setting's value.
+    /// A range of bytes of a setting's value.
     pub fn within(setting: impl Into<Str>, range: Range<usize>) -> Place {
         Place { part: Part::Setting(setting.into()), range: Some(range) }
     }
@@ -88,7 +88,7 @@ impl Place {
     /// The whole condition.
     pub const CONDITION: Place = Place { part: Part::Condition, range: None };
 
-    /// Some bytes inside of the place.
+    /// Returns a range of bytes inside the place.
     pub fn at(&self, range: Range<usize>) -> Place {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
         Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
@@ -102,18 +102,18 @@ impl From<&'static str> for Place {
     }
 }
 
-/// What a node's flow found.
+/// A finding about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// An error where every record fails, if the node is applied to every record.
+    /// An error if every record fails, provided that the node is applied to every record.
     pub severity: Severity,
     /// Stable code, dotted.
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// The message, in one line.
     pub message: String,
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What explains it.
+    /// A place that explains the finding.
     pub related: Option<(Span, String)>,
     /// Remedy.
     pub hint: Option<String>,
@@ -130,22 +130,22 @@ impl Remark {
     }
 }
 
-/// What a reference leads to.
+/// The possible values of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it is where it is there; no kinds at all where it never is.
+    /// The type of the value if it exists; without kinds if it never exists.
     pub ty: Type,
-    /// Whether it may be missing or absent.
+    /// True if it may be missing or absent.
     pub missing: bool,
 }
 
 impl Found {
-    /// Whether it never is there.
+    /// Returns `true` if it never exists.
     pub fn is_missing(&self) -> bool {
         self.ty.kinds == Kinds::NONE
     }
 
-    /// What it is, as messages print it.
+    /// Returns the kinds of the value, as messages print them.
     pub fn names(&self) -> String {
         match self.ty.kinds {
             Kinds::NONE => "missing".to_owned(),
@@ -155,7 +155,7 @@ impl Found {
 }
 
 impl Flow {
-    /// A flow that starts with these records.
+    /// Creates a flow with the given record shape.
     pub fn new(record: RecordShape) -> Flow {
         Flow {
             record,
@@ -168,43 +168,43 @@ impl Flow {
         }
     }
 
-    /// Whatever comes out may be anything: nothing is known of the step.
+    /// Declares that the output of the node is unknown.
     pub fn forget(&mut self) {
         self.record = RecordShape::unknown();
         self.may_fail = true;
     }
 
-    /// Some records may fail for reasons that shapes do not show.
+    /// Declares that records may fail for reasons that are independent of their shape.
     pub fn may_fail(&mut self) {
         self.may_fail = true;
     }
 
-    /// Whether a record may fail or be left out here.
+    /// Returns `true` if no record can fail or be dropped here.
     pub fn is_safe(&self) -> bool {
         !self.may_fail && !self.fails
     }
 
-    /// Whether it was found that every record fails here.
+    /// Returns `true` if every record fails here.
     pub fn fails(&self) -> bool {
         self.fails
     }
 
-    /// Whether it was found that something here is wrong in the same way.
+    /// Returns `true` if there is a finding with the same code at the same place.
     pub fn says(&self, other: &Remark) -> bool {
         self.remarks.iter().any(|remark| remark.code == other.code && remark.place == other.place)
     }
 
-    /// What was found, in words.
+    /// Returns the messages of the findings.
     pub fn messages(&self) -> impl Iterator<Item = &str> {
         self.remarks.iter().map(|remark| remark.message.as_str())
     }
 
-    /// What was found.
+    /// Returns the resulting shape and the findings.
     pub fn into_parts(self) -> (RecordShape, Vec<Remark>) {
         (self.record, self.remarks)
     }
 
-    /// Every record fails here: `message` says why, `since` where that was decided.
+    /// Reports that every record fails here: `message` is the reason, `since` the place that causes it.
     pub fn fail(
         &mut self,
         code: &'static str,
@@ -217,7 +217,7 @@ impl Flow {
         self.remark(Severity::Error, code, place.into(), message.into(), since, hint);
     }
 
-    /// Something is probably not what was meant.
+    /// Reports that something is probably not intended.
     pub fn warn(
         &mut self,
         code: &'static str,
@@ -245,7 +245,7 @@ impl Flow {
         }
     }
 
-    /// Fails records whose data in this place are never structured. Absent data count as good with `or_absent`.
+    /// Fails records whose data on this side is never structured. With `or_absent`, absent data is accepted.
     pub fn need_fields(&mut self, place: impl Into<Place>, side: Side, or_absent: bool) {
         let shape = self.record.side(side);
         self.may_fail |= shape.raw || (shape.absent && !or_absent);
@@ -274,7 +274,7 @@ impl Flow {
         self.fail("flow.needs_fields", place, message, since, hint);
     }
 
-    /// What reading a reference gives, as [`Reference::get`] does.
+    /// Returns the possible results of [`Reference::get`].
     pub fn get(&mut self, place: impl Into<Place>, reference: &Reference) -> Found {
         let place = place.into();
         match reference.target() {
@@ -311,12 +311,12 @@ impl Flow {
         }
     }
 
-    /// What is where a reference points, without a word about it.
+    /// Returns the possible values of a reference without reporting findings.
     pub fn peek(&self, reference: &Reference) -> Found {
         Flow::new(self.record.clone()).get(Place::NODE, reference)
     }
 
-    /// There may be a value there from now on, if what it is in is there.
+    /// Declares that a value may exist at a reference, if its parent exists.
     pub fn allow(&mut self, reference: &Reference, ty: &Type) {
         match reference.target() {
             Target::Entry(key) => self.record.metadata.allow(key.clone()),
@@ -330,8 +330,8 @@ impl Flow {
         }
     }
 
-    /// Fails every record if what a reference leads to is of none of these kinds; raw data count as bytes.
-    /// What is missing or null counts as good with `or_nothing`.
+    /// Fails every record if the value of a reference is of none of these kinds; raw data counts as bytes. With
+    /// `or_nothing`, missing and null values are accepted.
     pub fn need(
         &mut self,
         code: &'static str,
@@ -369,21 +369,21 @@ impl Flow {
         found
     }
 
-    /// The last finding says this instead of that.
+    /// Replaces a text in the message of the last finding.
     fn amend_last(&mut self, was: &str, becomes: &str) {
         if let Some(remark) = self.remarks.last_mut() {
             remark.message = remark.message.replacen(was, becomes, 1);
         }
     }
 
-    /// The last finding is mended by this text in that place.
+    /// Adds a correction to the last finding.
     fn correct(&mut self, place: Place, becomes: String) {
         if let Some(remark) = self.remarks.last_mut() {
             remark.correction = Some((place, becomes));
         }
     }
 
-    /// Whether a finding is about a part of this place, or about all of it.
+    /// Returns `true` if a finding concerns a part of this place, or all of it.
     fn is_remarked(&self, place: &Place) -> bool {
         let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
         self.remarks.iter().any(|remark| {
@@ -392,12 +392,12 @@ impl Flow {
         })
     }
 
-    /// Whether a finding says of a part of this place that nothing is there.
+    /// Returns `true` if there is a finding about a missing value in this place.
     fn is_said_of(&self, place: &Place) -> bool {
         self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
     }
 
-    /// Turns findings about missing values at this place into findings that concern every record.
+    /// Converts findings about missing values at this place to findings that concern every record.
     fn always(&mut self, place: &Place) {
         for remark in self.remarks.iter_mut().filter(|remark| remark.is_of_nothing_in(place)) {
             self.fails = true;
@@ -408,7 +408,7 @@ impl Flow {
         }
     }
 
-    /// Reads a metadata entry: nobody may have written it.
+    /// Reads a metadata entry; warns if no plugin or processor may have set it.
     fn entry(&mut self, place: &Place, key: &Str) {
         if self.record.metadata.may_have(key) {
             return;
@@ -420,7 +420,7 @@ impl Flow {
         self.warn(NO_METADATA, place.clone(), message, None, Some(hint));
     }
 
-    /// Says what is wrong with a way to a field; `certain` if every record goes it.
+    /// Reports the problem of a path to a field; `certain` if every record follows the path.
     fn judge(&mut self, place: &Place, outcome: &Outcome, certain: bool) {
         self.may_fail |= outcome.blocked.is_some();
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
@@ -440,13 +440,13 @@ impl Flow {
         }
     }
 
-    /// Warns that a parent of a field is not a map.
+    /// Warns that a part of a path to a field is not a map.
     fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
         let since = Some((blocked.since, format!("{} since here", blocked.what)));
         self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));
     }
 
-    /// Says that the usual records fail on a way to a field, where that is not said of all.
+    /// Reports that typical records fail on a path to a field, if that is not reported for all records.
     fn judge_usual(&mut self, place: &Place, outcome: &Outcome, side: Side, names: &[&Str], accesses: &[Access]) {
         if outcome.always_fails() {
             return;
@@ -461,12 +461,12 @@ impl Flow {
         }
     }
 
-    /// A step that does nothing, as nothing is there or what is there is what it makes.
+    /// Reports a processor that does nothing, because its input is missing or already has the result.
     pub fn needless(&mut self, place: impl Into<Place>, message: impl Into<String>, hint: impl Into<String>) {
         self.warn("flow.needless", place, message, None, Some(hint.into()));
     }
 
-    /// Puts a value there, as [`Reference::set`] does.
+    /// Applies [`Reference::set`].
     pub fn set(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
         match reference.target() {
             Target::Record | Target::Position | Target::Payload => self.may_fail = true,
@@ -502,11 +502,11 @@ impl Flow {
                 let place = place.into();
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
                 let mut outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
-                // A field that is new is what a step that sets one is for.
+                // Setting a new field is the purpose of such a processor.
                 outcome.lacking = None;
                 let is_plain_key = *side == Side::Key && self.record.key.plain && !self.is_remarked(&place);
                 if let (true, [name], Some(blocked)) = (is_plain_key, &names[..], &mut outcome.blocked) {
-                    // There is nothing to decode.
+                    // The key cannot be decoded.
                     let becomes = format!("set the key as a whole, with field: .Key and value: '{{\"{name}\": …}}'");
                     blocked.hint = Some(becomes.into());
                 }
@@ -516,7 +516,7 @@ impl Flow {
                 if shape.has_no_fields() {
                     shape.since = Since::default();
                 }
-                // What is raw fails, what is absent becomes a map without fields.
+                // Raw data fails, absent data becomes a map without fields.
                 let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));
                 if shape.absent {
                     *fields = fields.join(&Fields::closed([]));
@@ -528,12 +528,12 @@ impl Flow {
         }
     }
 
-    /// Puts data there, as [`Reference::set_data`] does at a key or side of the payload.
+    /// Applies [`Reference::set_data`] to the key or a side of the payload.
     pub fn set_side(&mut self, side: Side, shape: Shape) {
         *self.record.side_mut(side) = shape;
     }
 
-    /// Removes what is there, as [`Reference::delete`] does.
+    /// Applies [`Reference::delete`].
     pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
         let place = place.into();
         self.look_for(&place, reference);
@@ -561,7 +561,7 @@ impl Flow {
         }
     }
 
-    /// Gives a field or metadata entry another name, as [`Reference::rename`] does.
+    /// Applies [`Reference::rename`].
     pub fn rename(&mut self, place: impl Into<Place>, reference: &Reference, name: &Str) {
         let place = place.into();
         self.look_for(&place, reference);
@@ -603,8 +603,8 @@ impl Flow {
         }
     }
 
-    /// Makes a field or side what `ty` says, where it is there and not null; elsewhere it stays. For steps that
-    /// read a field and put what they make of it in its place.
+    /// Sets a field or side to `ty` if it exists and is not null; otherwise it is unchanged. For processors that
+    /// replace a field with a value derived from it.
     pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
         let place = place.into();
         self.look_for(&place, reference);

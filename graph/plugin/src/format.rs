@@ -1,4 +1,4 @@
-//! Record formats: how destinations that write text turn a record into bytes.
+//! Record formats: how destinations of text convert a record to bytes.
 
 pub mod debezium;
 
@@ -23,47 +23,47 @@ pub const OPTIONS: &str = "sdk.record.format.options";
 const SCHEMA_NAME: &str = "debezium.schema.name";
 const RAW_DATA_KEY: &str = "debezium.rawData.key";
 
-/// The parameters that choose a record format, for the specification of every destination that takes them.
+/// Returns the parameters that select a record format, for the specifications of destinations that support them.
 pub fn parameters() -> Vec<Parameter> {
     vec![
         Parameter::new(
             FORMAT,
             ParameterKind::Text,
-            "How a record is written: recfmt/json (the whole record as JSON; opencdc/json means the same), debezium/json \
-             (the change in a Debezium envelope), recfmt/raw (the payload alone: raw data byte for byte, structured data \
-             as JSON) or template (the output of the template in sdk.record.format.options).",
+            "Format of written records: recfmt/json (the whole record as JSON; opencdc/json is an alias), \
+             debezium/json (the change in a Debezium envelope), recfmt/raw (only the payload: raw data unchanged, \
+             structured data as JSON) or template (the output of the template in sdk.record.format.options).",
         )
         .default_value("recfmt/json")
         .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "recfmt/raw", "template"]),
         Parameter::new(
             OPTIONS,
             ParameterKind::Text,
-            "The template, where the format is template; a key that is missing from a map fails the record. Where the \
-             format is debezium/json, options as name=value, separated by commas: debezium.schema.name (of the \
-             envelope's schema; none), debezium.rawData.key (field that holds raw data that are no JSON object; \
+            "For the format template: the template; a missing key in a map fails the record. For the format \
+             debezium/json: options as name=value, separated by commas: debezium.schema.name (name of the envelope's \
+             schema; default: none), debezium.rawData.key (field for raw data that is not a JSON object; default: \
              recfmt.rawData).",
         ),
     ]
 }
 
-/// How a record is written.
+/// The format of a record in the output.
 #[derive(Clone, Debug)]
 pub enum RecordFormat {
     /// The whole record as one line of JSON; see [`json`].
     Json,
     /// The change in a Debezium envelope, as one line of JSON; see [`debezium`].
     Debezium(Envelope),
-    /// The payload after the change alone: raw data as they are, structured data as one line of JSON.
+    /// Only the payload after the change: raw data unchanged, structured data as one line of JSON.
     Raw,
     /// The output of a template over the record.
     Template(Template),
 }
 
 impl RecordFormat {
-    /// The format chosen by arguments whose specification lists [`parameters`].
+    /// Returns the format that the arguments select. Their specification must contain [`parameters`].
     ///
     /// # Errors
-    /// The template is missing or does not compile, an option is unknown, or there are some that would not be used.
+    /// The template is missing or does not compile, an option is unknown, or the format does not use the given options.
     pub fn from_arguments(arguments: &Arguments) -> Result<RecordFormat, Diagnostics> {
         match (arguments.text(FORMAT).map_or("", |format| format.trim()), arguments.text(OPTIONS)) {
             ("template", None) => Err(Diagnostic::error(
@@ -93,7 +93,7 @@ impl RecordFormat {
         }
     }
 
-    /// What it needs of the records; `always` if it is used on every one.
+    /// Declares the requirements on records; `always` if the format is used for every record.
     pub fn flow(&self, flow: &mut Flow, always: bool) {
         match self {
             RecordFormat::Json | RecordFormat::Debezium(_) => flow.may_fail(),
@@ -120,16 +120,16 @@ impl RecordFormat {
         }
     }
 
-    /// For the records of a batch.
+    /// Returns an encoder for the records of a batch.
     pub fn encoder(&self) -> Encoder<'_> {
         Encoder { format: self, json: RecordWriter::default() }
     }
 
-    /// Appends the record in this format, without a line end. Many are cheaper with [`RecordFormat::encoder`].
+    /// Appends the record in this format, without a line end. For many records, [`RecordFormat::encoder`] is cheaper.
     ///
     /// # Errors
-    /// The record cannot be written: a fault of the record, never another format. The buffer is then as long
-    /// as it was before.
+    /// A record fault if the record cannot be represented in this format; it is never written in another format. The
+    /// buffer then keeps its previous length.
     pub fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self {
             RecordFormat::Json => json::write_record(record, out),
@@ -155,7 +155,7 @@ impl RecordFormat {
     }
 }
 
-/// Encodes the records of a batch. What they share is written once and copied from then on.
+/// Encodes the records of a batch. Shared metadata is formatted once and copied.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     format: &'a RecordFormat,
@@ -163,10 +163,10 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// As [`RecordFormat::encode`].
+    /// Encodes like [`RecordFormat::encode`].
     ///
     /// # Errors
-    /// As [`RecordFormat::encode`].
+    /// The errors of [`RecordFormat::encode`].
     #[inline]
     pub fn encode(&mut self, record: &'a Record, out: &mut Vec<u8>) -> Result<(), Fault> {
         match self.format {
@@ -176,7 +176,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Reads `name=value,name=value`.
+/// Parses the options `name=value,name=value`.
 fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostics> {
     let (mut envelope, mut findings) = (Envelope::default(), Diagnostics::new());
     let mut offset = 0;

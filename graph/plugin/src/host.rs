@@ -1,4 +1,4 @@
-//! What a plugin may reach besides its own settings: the log, what was remembered, schemas, the network.
+//! The environment of a plugin: the log, the memo, schemas, the network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,69 +8,69 @@ use anabranch_record::text::Str;
 use crate::schema::SchemaRegistry;
 use crate::state::Memo;
 
-/// What an operator, source or destination may reach besides its own settings; nothing else.
+/// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
 pub struct Host {
     /// Id of the pipeline.
     pub pipeline: Str,
-    /// Id of the processor or connector, as shown to users.
+    /// Id of the processor or connector, as users see it.
     pub node: Str,
-    /// Where the `log` destination and other operators write lines for people.
+    /// The log for output of the `log` destination and other plugins.
     pub log: Arc<dyn LogSink>,
-    /// What was remembered in earlier runs.
+    /// Results that operators stored in earlier runs.
     pub memo: Arc<dyn Memo>,
     /// The schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
-    /// The way to services in the network, for operators.
+    /// Network access of operators.
     pub network: Network,
 }
 
-/// The way of HTTP requests.
+/// The route of HTTP requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Network {
-    /// To where their URL says.
+    /// Directly to the host of the URL.
     #[default]
     Open,
-    /// All of them to the proxy at this address, which answers in the place of every service: no connection is made to
-    /// anywhere else.
+    /// All requests go to the proxy at this address, which answers in place of every service. No connection is made to
+    /// any other address.
     Through(SocketAddr),
 }
 
 impl Network {
-    /// Header that names the scheme of a request's URL where it went to a proxy in plain text ([`Network::Through`]): an
-    /// encrypted connection would keep the request from it.
+    /// Header with the scheme of a request's URL, for requests that go to a proxy in plain text ([`Network::Through`]).
+    /// The proxy could not read the request through an encrypted connection.
     pub const SCHEME: &'static str = "x-anabranch-scheme";
 }
 
 /// The level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// Everything.
+    /// Detailed tracing.
     Trace,
-    /// For who debugs a pipeline.
+    /// Details for debugging a pipeline.
     Debug,
-    /// The course of things.
+    /// Normal operation.
     Info,
-    /// Something to look at.
+    /// A condition that needs attention.
     Warn,
-    /// Something is broken.
+    /// A failure.
     Error,
 }
 
-/// The service log, as an operator sees it.
+/// The service log, as plugins see it.
 pub trait LogSink: Send + Sync {
-    /// Whether lines of this level are kept: ask before formatting.
+    /// Returns `true` if lines of this level are logged. Call it before formatting.
     fn enabled(&self, level: LogLevel) -> bool;
 
     /// Writes one line per record under one lock and with as few writes as possible. Each record is a JSON
     /// text. The sink adds timestamp, level, component, connector id and plugin name (spec § 2.4).
     ///
     /// # Errors
-    /// The output is gone or full: the records count as not written.
+    /// The output is closed or full: the records count as not written.
     fn write_records(&self, line: &LogLine<'_>, records: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()>;
 }
 
-/// What all lines of one [`LogSink::write_records`] have in common.
+/// The common parts of all lines of one [`LogSink::write_records`].
 #[derive(Clone, Copy, Debug)]
 pub struct LogLine<'a> {
     /// Level of the lines.

@@ -1,4 +1,4 @@
-//! Kinds of plugins that are no more than a specification and a function that reads settings.
+//! Plugin kinds that consist of a specification and a function that reads the settings.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::operator::{ConfiguredOperator, OperatorKind};
 use crate::source::{Source, SourceKind};
 use crate::specification::Specification;
 
-/// Makes a plugin of settings that passed the specification; opens nothing.
+/// Creates a plugin from settings that match the specification; opens nothing.
 pub type Configure<P> = fn(&Arguments) -> Result<Arc<P>, Diagnostics>;
 
-/// A kind of source.
+/// Creates a kind of source.
 pub fn source(specification: Specification, configure: Configure<dyn Source>) -> Arc<dyn SourceKind> {
     Arc::new(Kind { specification, configure })
 }
 
-/// A kind of destination.
+/// Creates a kind of destination.
 pub fn destination(specification: Specification, configure: Configure<dyn Destination>) -> Arc<dyn DestinationKind> {
     Arc::new(Kind { specification, configure })
 }
 
-/// A kind of processor.
+/// Creates a kind of processor.
 pub fn operator(specification: Specification, configure: Configure<dyn ConfiguredOperator>) -> Arc<dyn OperatorKind> {
     Arc::new(Kind { specification, configure })
 }

@@ -1,4 +1,4 @@
-//! Dead letters: records that failed, as they were when they failed, and why.
+//! Dead letters: records that failed, with the reason.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,45 +12,45 @@ use anabranch_record::{Data, Operation, Record, json};
 use crate::flow::{Field, Fields, Keys, Kinds, RecordShape, Shape, Type};
 use crate::trace::SpanContext;
 
-/// A record that failed. What leaves the process of it is masked already.
+/// A record that failed. All parts that leave the process are already masked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
-    /// Names the copy that failed, unique among the letters of the pipeline: when a source is read again after a crash,
-    /// its letters have the same names.
+    /// Name of the copy that failed, unique among the dead letters of the pipeline. If a source is read again after a
+    /// crash, the same copies get the same names.
     pub name: Str,
-    /// When it failed.
+    /// Time of the failure.
     pub at: SystemTime,
-    /// The lane from which its source row was read.
+    /// The lane of its source row.
     pub lane: LaneId,
     /// The generation of the lane, see [`Mark`](anabranch_record::mark::Mark).
     pub generation: u64,
     /// The number of the source row in its lane.
     pub seq: u64,
-    /// Id of the processor or destination where it failed; empty where that is not known.
+    /// Id of the processor or destination where it failed; empty if unknown.
     pub node: Str,
     /// Stable code of the failure.
     pub code: Str,
-    /// The failure in words.
+    /// Message of the failure.
     pub message: Str,
-    /// The record as it entered the step that failed, with its own position.
+    /// The record as the failed processor or destination received it, with its own position.
     pub record: Record,
-    /// The span in which it was kept, where the record was traced: its replay refers to it.
+    /// The span in which it was dead-lettered, if the record is traced: its replay links to it.
     pub trace: Option<SpanContext>,
 }
 
 impl Letter {
-    /// The letter as a record, for destinations that know nothing of letters: the failed record is its payload, its key
-    /// the name, and why it failed stands in the metadata.
+    /// Converts the dead letter to a record for generic destinations: the failed record is the payload, the name is the
+    /// key, and the metadata contains the failure.
     pub fn to_record(&self, pipeline: &str) -> Record {
         let key = Data::text(self.name.to_string());
         self.with(pipeline, key, content(&self.record))
     }
 
-    /// The letter as a record whose fields can be the columns of a table: its key is the name, so that a letter that comes
-    /// again replaces itself, and the failed record is one text of JSON, whatever kinds of fields it has.
+    /// Converts the dead letter to a record whose fields can be the columns of a table: the name is the key, so that a
+    /// repeated letter replaces itself, and the failed record is one JSON text, regardless of the types of its fields.
     pub fn to_columns(&self, pipeline: &str) -> Record {
         let mut text = Vec::new();
-        // Numbers that JSON has not: what takes them apart says so.
+        // If JSON cannot represent a number, the record stays a map and the destination reports the error.
         let record = match json::write_record(&self.record, &mut text) {
             Ok(()) => storable(&String::from_utf8_lossy(&text)),
             Err(_) => Value::Map(content(&self.record).into()),
@@ -84,18 +84,18 @@ impl Letter {
     }
 }
 
-/// How a destination that knows nothing of letters is given them.
+/// The form in which a generic destination receives dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LetterForm {
-    /// As [`Letter::to_record`]: for destinations of lines and of records.
+    /// [`Letter::to_record`], for destinations of lines and of records.
     #[default]
     Record,
-    /// As [`Letter::to_columns`]: for destinations of tables.
+    /// [`Letter::to_columns`], for destinations of tables.
     Columns,
 }
 
 impl LetterForm {
-    /// The letter in this form.
+    /// Converts a dead letter to this form.
     pub fn record(self, letter: &Letter, pipeline: &str) -> Record {
         match self {
             LetterForm::Record => letter.to_record(pipeline),
@@ -103,7 +103,7 @@ impl LetterForm {
         }
     }
 
-    /// What every letter in this form is like.
+    /// Returns the shape of all dead letters in this form.
     pub fn shape(self) -> RecordShape {
         let field = |(name, kinds): (&'static str, Kinds)| (Str::from_static(name), Field::present(Type::of(kinds)));
         let fields = |fields: &[(&'static str, Kinds)]| Fields::closed(fields.iter().copied().map(field));
@@ -138,12 +138,12 @@ const NAME: Str = Str::from_static("name");
 const FAILED_AT: Str = Str::from_static("failed_at");
 const RECORD: Str = Str::from_static("record");
 
-/// A text as every database takes it: without the character 0.
+/// Replaces the character 0, which some databases reject.
 fn storable(text: &str) -> Value {
     Value::from(text.replace('\0', "\u{fffd}"))
 }
 
-/// A record as the fields of another one.
+/// Converts a record to the fields of another one.
 fn content(record: &Record) -> Object {
     let data = |data: &Data| match data {
         Data::Absent => Value::Null,
@@ -163,14 +163,14 @@ fn content(record: &Record) -> Object {
     fields.into_iter().collect()
 }
 
-/// How many dead letters of a pipeline the store keeps, and what happens at a bound.
+/// Limits of the dead letters of a pipeline in the store, and the action at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterBounds {
-    /// Most letters.
+    /// Maximum number of dead letters.
     pub count: u64,
-    /// Most bytes of all letters. A queue without letters takes one of any size.
+    /// Maximum number of bytes of all dead letters. An empty queue accepts one of any size.
     pub bytes: u64,
-    /// How old letters may become; `None` = any age. Older letters are removed, the newest included.
+    /// Maximum age of dead letters; `None` = no limit. Older ones are removed, including the newest.
     pub age: Option<Duration>,
     /// Action when `count` or `bytes` is reached.
     pub full: WhenFull,
@@ -179,18 +179,18 @@ pub struct LetterBounds {
 /// Action when a dead-letter queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// No further letter is kept, so the pipeline stops.
+    /// No further dead letter is accepted, so the pipeline stops.
     #[default]
     Stop,
-    /// The oldest letters are removed. The newest letter stays, whatever its size.
+    /// The oldest dead letters are removed. The newest one is kept, regardless of its size.
     DropOldest,
 }
 
 impl LetterBounds {
-    /// Every letter is kept.
+    /// No limits.
     pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None, full: WhenFull::Stop };
 
-    /// The bound that a queue with so many letters and bytes exceeds. One letter is never too much.
+    /// Returns the limit that a queue with `count` dead letters and `bytes` bytes exceeds. A single one never exceeds it.
     pub fn exceeded(&self, count: u64, bytes: u64) -> Option<LetterBound> {
         if count <= 1 {
             None
@@ -204,12 +204,12 @@ impl LetterBounds {
     }
 }
 
-/// A bound of a dead-letter queue, with its value.
+/// A limit of a dead-letter queue, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterBound {
-    /// `max-count`: letters.
+    /// `max-count`: number of dead letters.
     Count(u64),
-    /// `max-bytes`: bytes of all letters.
+    /// `max-bytes`: bytes of all dead letters.
     Bytes(u64),
 }
 
@@ -222,25 +222,25 @@ impl fmt::Display for LetterBound {
     }
 }
 
-/// A dead-letter queue that takes no further letter.
+/// A dead-letter queue that accepts no further dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FullQueue {
-    /// The bound that the next letter would exceed.
+    /// The limit that the next dead letter would exceed.
     pub bound: LetterBound,
-    /// Letters in the queue.
+    /// Number of dead letters in the queue.
     pub count: u64,
-    /// Their bytes.
+    /// Bytes of these dead letters.
     pub bytes: u64,
 }
 
-/// The outcome of keeping letters.
+/// The outcome of storing dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptLetters {
-    /// The first so many letters are durable.
+    /// Number of dead letters, from the first, that are durable.
     pub kept: usize,
-    /// Letters that were removed from the queue because of its bounds.
+    /// Number of dead letters that were removed from the queue because of its limits.
     pub evicted: u64,
-    /// Why the letters after those are not kept; `None` if all are.
+    /// Reason why the remaining dead letters are not stored; `None` if all are.
     pub full: Option<FullQueue>,
 }
 

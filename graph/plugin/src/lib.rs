@@ -1,11 +1,11 @@
-//! What an author of plugins sees of Anabranch: the contracts that plugins implement, and what they are given.
+//! The plugin interface of Anabranch: the contracts that plugins implement, and their environment.
 //!
 //! A plugin is a kind ([`source::SourceKind`], [`operator::OperatorKind`], [`destination::DestinationKind`]) with a
-//! [`specification::Specification`] of its parameters. The compiler checks the settings of a pipeline file against it and
-//! gives them to the plugin as [`arguments::Arguments`]. What a plugin may reach besides them is its [`host::Host`].
-//! [`flow`] is what it says about records before there are any, so that mistakes show before the first record.
-//! A [`registry::Registry`] finds plugins by their names. This crate does no I/O, and knows neither the compiler nor the
-//! executor.
+//! [`specification::Specification`] of its parameters. The compiler checks the settings of a pipeline file against it
+//! and passes them to the plugin as [`arguments::Arguments`]. A [`host::Host`] contains the other resources that a
+//! plugin may use. With [`flow`], a plugin declares its effect on the shape of records, so that mistakes are found
+//! before the first record. A [`registry::Registry`] finds plugins by their names. This crate does no I/O, and knows
+//! neither the compiler nor the executor.
 //!
 //! # Example
 //!

@@ -1,6 +1,6 @@
-//! Operators: what a processor does to rows, and what it may know.
+//! Operators: the implementations of processors, and the properties that the compiler uses.
 //!
-//! An operator sees rows and gives verdicts. It never sees credit, channels or the runtime.
+//! An operator receives rows and returns verdicts. It never sees credit, channels or the runtime.
 
 mod pieces;
 
@@ -22,59 +22,61 @@ use crate::flow::Flow;
 use crate::host::Host;
 use crate::specification::Specification;
 
-/// A kind of processor, as the registry knows it.
+/// A kind of processor, as registered.
 pub trait OperatorKind: Send + Sync {
-    /// What it is and which parameters it takes.
+    /// Returns the name, documentation and parameters.
     fn specification(&self) -> &Specification;
 
-    /// Checks what single parameters cannot (one excludes another). Opens nothing.
+    /// Checks settings across several parameters (for example, that one excludes another) and creates the processor.
+    /// Opens nothing.
     ///
     /// # Errors
     /// All findings, with the places of the settings ([`Arguments::span`]).
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics>;
 }
 
-/// A processor with its settings, before anything is opened. The plan holds it.
+/// A configured processor, before it is opened. The plan contains it.
 pub trait ConfiguredOperator: Send + Sync {
-    /// What the compiler may assume of it.
+    /// Returns the properties that the compiler uses.
     fn signature(&self) -> Signature;
 
-    /// What it makes of records that are as `flow` says, and what is wrong with it there. As it is: anything.
+    /// Applies the operator's effect to the record shape in `flow` and reports problems. By default, the output is
+    /// unknown.
     fn flow(&self, flow: &mut Flow) {
         flow.forget();
     }
 
-    /// How long one row may take by the operator's own settings. The run does not call it stalled before. `None` = no
-    /// row takes long.
+    /// Returns the time that one row may take because of the operator's settings. The run is not considered stalled
+    /// before that. `None` if rows never take long.
     fn patience(&self) -> Option<Duration> {
         None
     }
 
-    /// Opens one worker's operator. Called once per worker and run, on the worker's own thread for
+    /// Opens the operator of one worker. Called once per worker and run, on the worker's own thread for
     /// [`Class::Isolate`].
     ///
     /// # Errors
-    /// Why it cannot be opened; transient ones are retried as the pipeline's recovery says.
+    /// The reason why it cannot be opened; transient errors are retried according to the pipeline's recovery settings.
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault>;
 }
 
-/// How an operator is run.
+/// Execution class of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Computes and returns: fused with its neighbours into one future.
+    /// Computes and returns: fused with adjacent operators into one future.
     Inline,
-    /// Waits for the outside world: several batches in flight, order kept.
+    /// Waits for external systems: several batches in flight, in order.
     Async,
-    /// Holds state bound to one thread: gets a thread of its own.
+    /// Has state that is bound to one thread: runs on a thread of its own.
     Isolate,
 }
 
-/// How many records an operator makes of one.
+/// Number of output records per input record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fan {
-    /// None: every record it is applied to is filtered or fails (`filter`, `error`).
+    /// None: every record is filtered or fails (`filter`, `error`).
     Never,
     /// Always one.
     One,
@@ -87,32 +89,33 @@ pub enum Fan {
 }
 
 impl Fan {
-    /// Whether it may make several records of one.
+    /// Returns `true` if a record may become several records.
     pub fn multiplies(self) -> bool {
         matches!(self, Fan::Many | Fan::Copies(_))
     }
 }
 
-/// What the compiler may assume of a configured operator.
+/// Properties of a configured operator, which the compiler uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signature {
-    /// How it is run.
+    /// Execution class.
     pub class: Class,
-    /// How many records it makes of one.
+    /// Number of output records per input record.
     pub fan: Fan,
-    /// The most workers it allows; `None` = any number.
+    /// Maximum number of workers; `None` = no limit.
     pub max_workers: Option<u32>,
-    /// What it reads.
+    /// The parts of a record that it reads.
     pub reads: Access,
-    /// What it writes.
+    /// The parts of a record that it writes.
     pub writes: Access,
-    /// Whether it may be used only with `--preview.pipeline-arch-v2`. One of [`Fan::Many`] that may be used without
-    /// it is kept from making several records of one.
+    /// True if it requires `--preview.pipeline-arch-v2`. Without that flag, an operator of [`Fan::Many`] that does not
+    /// require it cannot create several records.
     pub needs_arch_v2: bool,
 }
 
 impl Signature {
-    /// An inline operator that makes one record of one, and reads and writes what nobody knows.
+    /// Returns the signature of an inline operator with one output record per input record and unknown reads and
+    /// writes.
     pub fn inline() -> Self {
         Signature {
             class: Class::Inline,
@@ -139,13 +142,13 @@ pub enum BuiltOperator {
 pub trait Operator {
     /// Processes the selected rows of a strip.
     ///
-    /// A row that fails must be left as it was: it is dead-lettered as it entered this step.
+    /// A row that fails must stay unchanged: its dead letter contains the record as this operator received it.
     fn process(&mut self, rows: &mut Rows<'_>);
 
-    /// Releases what `build` acquired.
+    /// Releases the resources of `build`.
     ///
     /// # Errors
-    /// What could not be released; logged.
+    /// The resources that could not be released; the error is logged.
     fn close(&mut self) -> Result<(), Fault> {
         Ok(())
     }
@@ -154,46 +157,47 @@ pub trait Operator {
 /// An operator that waits.
 #[async_trait]
 pub trait AsyncOperator: Send + Sync {
-    /// Processes copies of the selected rows. One verdict per row, in order; if there are fewer, the
-    /// rest is given again, and three rounds without progress are fatal.
+    /// Processes copies of the selected rows. Returns one verdict per row, in order. If there are fewer, the remaining
+    /// rows are passed again; three rounds without progress are fatal.
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict>;
 
-    /// Releases what `build` acquired.
+    /// Releases the resources of `build`.
     async fn close(&self) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// What an [`AsyncOperator`] made of one row.
+/// The result of an [`AsyncOperator`] for one row.
 #[derive(Debug)]
 pub enum Verdict {
-    /// One record.
+    /// The row becomes this record.
     Keep(Record),
-    /// Any number of records; none filters the row.
+    /// The row becomes these records; an empty list filters the row.
     Split(Vec<Record>),
-    /// None: the row is settled.
+    /// The row is filtered and settled.
     Filter,
     /// The row goes to the dead-letter queue.
     Fail(Fault),
 }
 
-/// What an [`Operator`] decides on one row; a row it says nothing of stays.
+/// The decision of an [`Operator`] on one row; a row without a decision is kept.
 #[derive(Debug)]
 pub enum Decision {
-    /// The row stays, changed in place or not.
+    /// The row stays, with any changes made in place.
     Keep,
-    /// These records take its place; none filters the row.
+    /// These records replace the row; an empty list filters the row.
     Split(Vec<Record>),
-    /// So do these, which are made as there is room for them; for rows that may become more than [`Pieces::FEW`].
+    /// These records replace the row. They are created when there is room for them. For rows that may become more than
+    /// [`Pieces::FEW`] records.
     Pieces(Pieces),
-    /// The row is settled and leaves.
+    /// The row is filtered and settled.
     Filter,
     /// The row goes to the dead-letter queue.
     Fail(Fault),
 }
 
 impl Decision {
-    /// How bad it is: of two decisions on a row, the one of higher rank wins.
+    /// Returns the severity: of two decisions on a row, the one of higher rank applies.
     pub fn rank(&self) -> u8 {
         match self {
             Decision::Keep => 0,
@@ -204,7 +208,7 @@ impl Decision {
     }
 }
 
-/// The selected rows of a strip, and the verdicts on them.
+/// The selected rows of a strip, and the decisions on them.
 pub struct Rows<'a> {
     records: &'a mut [Record],
     selected: Option<&'a Mask>,
@@ -213,7 +217,8 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows of a strip; `selected` is one bit per row, `None` selects all. Verdicts are appended to `decisions`.
+    /// Creates the rows of a strip; `selected` has one bit per row, `None` selects all. Decisions are appended to
+    /// `decisions`.
     pub fn new(
         records: &'a mut [Record],
         selected: Option<&'a Mask>,
@@ -222,17 +227,17 @@ impl<'a> Rows<'a> {
         Rows { records, selected, decisions, current: None }
     }
 
-    /// Number of selected rows.
+    /// Returns the number of selected rows.
     pub fn len(&self) -> usize {
         self.selected.map_or(self.records.len(), Mask::count)
     }
 
-    /// Whether no row is selected.
+    /// Returns `true` if no row is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Visits the selected rows in order. An error fails the row.
+    /// Calls `f` for the selected rows in order. An error fails the row.
     #[inline]
     pub fn for_each(&mut self, mut f: impl FnMut(&mut Record) -> Result<Decision, Fault>) {
         let decisions = &mut *self.decisions;
@@ -252,38 +257,38 @@ impl<'a> Rows<'a> {
         self.current = None;
     }
 
-    /// The same rows of the strip, of which only these are selected; none may be that is not selected here.
+    /// Returns the same strip with a subset of the selected rows.
     pub fn among<'b>(&'b mut self, selected: &'b Mask) -> Rows<'b> {
         Rows { records: &mut *self.records, selected: Some(selected), decisions: &mut *self.decisions, current: None }
     }
 
-    /// Number of rows of the strip, selected or not: the length of a mask.
+    /// Returns the number of rows of the strip, selected or not: the length of a mask.
     pub fn width(&self) -> usize {
         self.records.len()
     }
 
-    /// The rows of the strip that failed so far.
+    /// Returns the rows of the strip that have failed so far.
     pub fn failed(&self) -> impl Iterator<Item = usize> {
         self.decisions.iter().filter(|(_, decision)| matches!(decision, Decision::Fail(_))).map(|(row, _)| *row)
     }
 
-    /// What was decided so far, with the rows of the strip, for operators around others.
+    /// Returns the decisions so far, with the rows of the strip, for operators that wrap others.
     pub fn decisions_mut(&mut self) -> impl Iterator<Item = (usize, &mut Decision)> {
         self.decisions.iter_mut().map(|(row, decision)| (*row, decision))
     }
 
-    /// The row that [`Rows::for_each`] is at: where a panic happened.
+    /// Returns the current row of [`Rows::for_each`], to locate a panic.
     pub fn current(&self) -> Option<usize> {
         self.current
     }
 
-    /// The selected rows with their numbers, for operators that look at several before they decide.
+    /// Returns the selected rows with their numbers, for operators that examine several rows before they decide.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Record)> {
         let selected = self.selected;
         self.records.iter_mut().enumerate().filter(move |(row, _)| selected.is_none_or(|mask| mask.get(*row)))
     }
 
-    /// Decides on a row. A later decision on the same row wins only if it is worse: fail, filter, split, keep.
+    /// Decides on a row. A later decision on the same row applies only if it is more severe: fail, filter, split, keep.
     pub fn decide(&mut self, row: usize, decision: Decision) {
         match self.decisions.iter_mut().find(|(r, _)| *r == row) {
             Some((_, earlier)) if earlier.rank() < decision.rank() => *earlier = decision,

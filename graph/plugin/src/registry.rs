@@ -15,17 +15,17 @@ mod standalone;
 
 pub use standalone::{Farewell, StandaloneConnector};
 
-/// Whether a connector reads or writes.
+/// Role of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Records come from it.
+    /// Reads records.
     Source,
-    /// Records go to it.
+    /// Writes records.
     Destination,
 }
 
-/// All plugins this binary can use.
+/// All plugins that this binary can use.
 #[derive(Clone, Default)]
 pub struct Registry {
     connectors: Option<Arc<standalone::Standalone>>,
@@ -37,18 +37,18 @@ pub struct Registry {
     reserved: Vec<Reserved>,
 }
 
-/// A file of the service, or a directory of its pipeline files, that no pipeline may write.
+/// A file of the service, or a directory of its pipeline files, that pipelines must not write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
-    /// What it is, with an article.
+    /// A description with an article.
     pub what: &'static str,
 }
 
 type Load = dyn Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync;
 
-/// Processors from files, loaded when the first reference needs them: that may take long.
+/// Standalone processors, loaded when the first reference needs them, because loading may take long.
 struct Standalone {
     load: Box<Load>,
     operators: OnceLock<Vec<Arc<dyn OperatorKind>>>,
@@ -60,52 +60,52 @@ impl Standalone {
     }
 }
 
-/// Why a plugin reference resolves to nothing.
+/// Reason why a plugin reference cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// No plugin of that name in any role.
+    /// No plugin has this name in any role.
     #[error("unknown plugin {name:?}")]
     Unknown {
         /// The name without prefix and version.
         name: Str,
-        /// A name that is near.
+        /// A similar name.
         near: Option<Str>,
     },
-    /// There is one, in other roles.
+    /// The plugin exists, but only in other roles.
     #[error("plugin {name:?} cannot be used as {wanted}, only as {roles}")]
     WrongRole {
         /// The name.
         name: Str,
-        /// The role asked for.
+        /// The requested role.
         wanted: &'static str,
-        /// The roles it has.
+        /// The available roles.
         roles: String,
     },
-    /// It has another version.
+    /// The plugin has another version.
     #[error("plugin {name:?} has version {found}, not {wanted}")]
     WrongVersion {
         /// The name.
         name: Str,
-        /// The version asked for.
+        /// The requested version.
         wanted: Str,
-        /// The version there is.
+        /// The available version.
         found: Str,
     },
-    /// The prefix is none of `builtin:`, `standalone:`, `any:`.
+    /// The prefix is not `builtin:`, `standalone:` or `any:`.
     #[error("unknown plugin type {prefix:?}")]
     UnknownPrefix {
         /// The prefix.
         prefix: Str,
     },
-    /// This binary was built without it.
+    /// This binary was built without the plugin.
     #[error("plugin {name:?} was left out of this build; rebuild with --features {feature}")]
     LeftOut {
         /// The name.
         name: Str,
-        /// The cargo feature that brings it in.
+        /// The cargo feature that enables it.
         feature: &'static str,
     },
-    /// No standalone plugin of that name is installed.
+    /// No standalone plugin with this name is installed.
     #[error("no standalone plugin {name:?} is installed")]
     NotInstalled {
         /// The name.
@@ -114,12 +114,12 @@ pub enum ResolveError {
 }
 
 impl Registry {
-    /// No plugins.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Registry::default()
     }
 
-    /// Adds a source under the name of its specification.
+    /// Adds a source under the name in its specification.
     pub fn add_source(&mut self, kind: Arc<dyn SourceKind>) {
         self.sources.insert(kind.specification().name.clone(), kind);
     }
@@ -129,17 +129,17 @@ impl Registry {
         self.operators.insert(kind.specification().name.clone(), kind);
     }
 
-    /// Puts something around every processor that is there so far.
+    /// Wraps all processors that are registered so far.
     pub fn wrap_operators(&mut self, wrap: impl Fn(Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind>) {
         self.operators.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
     }
 
-    /// Puts something around every source that is there so far.
+    /// Wraps all sources that are registered so far.
     pub fn wrap_sources(&mut self, wrap: impl Fn(Arc<dyn SourceKind>) -> Arc<dyn SourceKind>) {
         self.sources.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
     }
 
-    /// Puts something around every destination that is there so far.
+    /// Wraps all destinations that are registered so far.
     pub fn wrap_destinations(&mut self, wrap: impl Fn(Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind>) {
         self.destinations.values_mut().for_each(|kind| *kind = wrap(kind.clone()));
     }
@@ -149,50 +149,50 @@ impl Registry {
         self.destinations.insert(kind.specification().name.clone(), kind);
     }
 
-    /// Says where standalone connectors come from. `load` is called once, when a reference is to none of the built-in
-    /// ones, and gives them with the older version of a name before the newer.
+    /// Sets the loader of standalone connectors. `load` is called once, when a reference does not match a built-in
+    /// connector. It returns older versions of a name before newer ones.
     pub fn set_standalone_connectors(&mut self, load: impl Fn() -> Vec<StandaloneConnector> + Send + Sync + 'static) {
         self.connectors = Some(Arc::new(standalone::Standalone::new(load)));
     }
 
-    /// All standalone connectors, older versions of a name first. May look for them.
+    /// Returns all standalone connectors, older versions of a name first. May call the loader.
     pub fn standalone_connectors(&self) -> &[StandaloneConnector] {
         self.connectors.as_deref().map_or(&[], standalone::Standalone::connectors)
     }
 
-    /// The standalone connector whose plugin stored `active`, in the version that `reference` asks for where there is
-    /// that one. May look for connectors.
+    /// Returns the standalone connector whose plugin stored `active`, in the version that `reference` requests if that
+    /// version is available. May call the loader.
     pub fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
         self.connectors.as_deref()?.of_active(reference, active)
     }
 
-    /// Keeps a file of the service from being written by a pipeline; of a directory, the pipeline files in it.
+    /// Reserves a file of the service, so that no pipeline may write it; for a directory, the pipeline files in it.
     pub fn reserve(&mut self, path: impl Into<PathBuf>, what: &'static str) {
         self.reserved.push(Reserved { path: path.into(), what });
     }
 
-    /// The files that no pipeline may write.
+    /// Returns the files that pipelines must not write.
     pub fn reserved(&self) -> &[Reserved] {
         &self.reserved
     }
 
-    /// Remembers a plugin that a cargo feature left out.
+    /// Registers the name of a plugin that a cargo feature excludes.
     pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
         self.left_out.insert(name, feature);
     }
 
-    /// Says where standalone processors come from. `load` is called once, when a reference is to none of the
-    /// built-in ones, and gives them with the older version of a name before the newer.
+    /// Sets the loader of standalone processors. `load` is called once, when a reference does not match a built-in
+    /// processor. It returns older versions of a name before newer ones.
     pub fn set_standalone(&mut self, load: impl Fn() -> Vec<Arc<dyn OperatorKind>> + Send + Sync + 'static) {
         self.standalone = Some(Arc::new(Standalone { load: Box::new(load), operators: OnceLock::new() }));
     }
 
-    /// All standalone processors, older versions first. May load them.
+    /// Returns all standalone processors, older versions first. May call the loader.
     pub fn standalone_operators(&self) -> &[Arc<dyn OperatorKind>] {
         self.standalone.as_deref().map_or(&[], Standalone::operators)
     }
 
-    /// Whether a reference is to a standalone processor while these are not loaded: to resolve it may take long.
+    /// Returns `true` if resolving a reference requires loading the standalone processors, which may take long.
     pub fn has_to_load(&self, reference: &str) -> bool {
         let unloaded = self.standalone.as_deref().is_some_and(|standalone| standalone.operators.get().is_none());
         let builtin = || self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
@@ -201,35 +201,35 @@ impl Registry {
             && builtin().is_err_and(|error| !matches!(error, ResolveError::UnknownPrefix { .. }))
     }
 
-    /// All sources in name order.
+    /// Returns all sources in name order.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<dyn SourceKind>> {
         self.sources.values()
     }
 
-    /// All processors in name order.
+    /// Returns all processors in name order.
     pub fn operators(&self) -> impl Iterator<Item = &Arc<dyn OperatorKind>> {
         self.operators.values()
     }
 
-    /// All destinations in name order.
+    /// Returns all destinations in name order.
     pub fn destinations(&self) -> impl Iterator<Item = &Arc<dyn DestinationKind>> {
         self.destinations.values()
     }
 
-    /// The source that a reference means.
+    /// Returns the source for a reference.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn source(&self, reference: &str) -> Result<&Arc<dyn SourceKind>, ResolveError> {
         const ROLE: &str = "a source";
         let builtin = self.resolve(reference, ROLE, &self.sources, |k| k.specification().version.clone());
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.source.as_ref()))
     }
 
-    /// The processor that a reference means: a built-in one, or where there is none, a standalone one.
+    /// Returns the processor for a reference: a built-in one, otherwise a standalone one.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
         let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
         let error = match builtin {
@@ -248,20 +248,20 @@ impl Registry {
         }
     }
 
-    /// The destination that a reference means.
+    /// Returns the destination for a reference.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
         const ROLE: &str = "a destination";
         let builtin = self.resolve(reference, ROLE, &self.destinations, |k| k.specification().version.clone());
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.destination.as_ref()))
     }
 
-    /// The same, of those that take other records than dead letters.
+    /// Returns the destination for a reference, except destinations that accept only dead letters.
     ///
     /// # Errors
-    /// As [`Registry::destination`].
+    /// The errors of [`Registry::destination`].
     pub fn destination_of_records(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
         let kind = self.destination(reference)?;
         if kind.takes_only_letters() {
@@ -272,8 +272,8 @@ impl Registry {
         Ok(kind)
     }
 
-    /// The standalone connector of that name, where no built-in one fits. What is wrong is said of the built-in one,
-    /// unless only the standalone one has the name.
+    /// Returns the standalone connector for a reference that no built-in connector matches. An error concerns the
+    /// built-in connector, unless only the standalone one has the name.
     fn or_standalone<'a, K: ?Sized>(
         &'a self,
         reference: &str,
@@ -289,7 +289,8 @@ impl Registry {
         }
     }
 
-    /// Outside: whether the reference may mean a standalone processor of that name; inside: whether it has the version.
+    /// Returns the standalone processor for a reference. `None` if the reference cannot mean one or no processor has
+    /// the name; an inner error if it does not have the requested version.
     fn standalone_operator(&self, reference: &str) -> Option<Result<&Arc<dyn OperatorKind>, ResolveError>> {
         let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
         if prefix == "builtin" {

@@ -1,7 +1,7 @@
-//! Schemas of keys and payloads, and the registry that keeps them.
+//! Schemas of keys and payloads, and the schema registry.
 //!
-//! A record carries the subject and version of its schemas in its metadata; the registry turns them into the text
-//! of a schema. Subjects have versions that count from one; every distinct text has an id that is the same under
+//! The metadata of a record contains the subject and version of its schemas; the registry returns the text
+//! of a schema. The versions of a subject count from 1; every distinct text has an id that is the same under
 //! all subjects.
 
 mod cached;
@@ -26,20 +26,20 @@ macro_rules! number {
         pub struct $name(NonZeroU32);
 
         impl $name {
-            /// The first one.
+            /// The first number.
             pub const FIRST: Self = Self(NonZeroU32::MIN);
 
-            /// From a number from 1 to 2³¹ − 1, which is what protocols have room for.
+            /// Creates it from a number from 1 to 2³¹ − 1, the range that protocols support.
             pub fn new(number: u32) -> Option<Self> {
                 NonZeroU32::new(number).filter(|n| n.get() <= i32::MAX.unsigned_abs()).map(Self)
             }
 
-            /// The number.
+            /// Returns the number.
             pub fn get(self) -> u32 {
                 self.0.get()
             }
 
-            /// The one after it; `None` after the last.
+            /// Returns the next number; `None` after the last.
             pub fn next(self) -> Option<Self> {
                 Self::new(self.get() + 1)
             }
@@ -66,16 +66,16 @@ number! {
     SchemaVersion
 }
 number! {
-    /// What identifies the text of a schema in its registry.
+    /// The id of the text of a schema in its registry.
     SchemaId
 }
 
-/// A text that is neither a version nor an id.
+/// Error: the text is not a version or an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a whole number from 1 to 2147483647")]
 pub struct NotANumber;
 
-/// The language a schema is written in.
+/// The language of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemaKind {
     /// Apache Avro, as JSON text.
@@ -83,7 +83,7 @@ pub enum SchemaKind {
 }
 
 impl SchemaKind {
-    /// The name in settings and on the wire of registries, upper case there.
+    /// Returns the name in settings. Registries use the same name in upper case.
     pub const fn as_str(self) -> &'static str {
         match self {
             SchemaKind::Avro => "avro",
@@ -96,7 +96,7 @@ impl SchemaKind {
 pub struct Schema {
     /// The subject.
     pub subject: Str,
-    /// The version under it.
+    /// The version in the subject.
     pub version: SchemaVersion,
     /// The id of the text.
     pub id: SchemaId,
@@ -106,10 +106,10 @@ pub struct Schema {
     pub text: Str,
 }
 
-/// The text of a schema, whatever subjects it has.
+/// The text of a schema, independent of its subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its id.
+    /// The id.
     pub id: SchemaId,
     /// The language of the text.
     pub kind: SchemaKind,
@@ -117,38 +117,38 @@ pub struct Definition {
     pub text: Str,
 }
 
-/// Why a registry did not do what it was asked.
+/// A failure of a schema registry.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// There is no such subject.
+    /// The subject does not exist.
     #[error("schema subject {0:?} not found")]
     SubjectNotFound(Str),
-    /// The subject has no such version.
+    /// The subject does not have this version.
     #[error("schema subject {subject:?} has no version {version}")]
     VersionNotFound {
         /// The subject.
         subject: Str,
-        /// What was asked for.
+        /// The requested version.
         version: SchemaVersion,
     },
-    /// There is no schema with this id, or the subject has none with this text.
+    /// No schema has this id, or the subject does not contain this text.
     #[error("schema not found: {0}")]
     SchemaNotFound(Str),
-    /// The text is no schema, or not one the registry takes.
+    /// The text is not a schema, or the registry does not accept it.
     #[error("invalid schema: {0}")]
     Invalid(Str),
-    /// The subject takes only schemas that are compatible with its earlier ones.
+    /// The subject accepts only schemas that are compatible with its earlier ones.
     #[error("schema subject {subject:?} refused an incompatible schema: {message}")]
     Incompatible {
         /// The subject.
         subject: Str,
-        /// What the registry said.
+        /// The message of the registry.
         message: Str,
     },
-    /// The registry refused us: credentials, permissions.
+    /// The registry denies access: credentials, permissions.
     #[error("schema registry refused the request: {0}")]
     Denied(Str),
-    /// The request cannot be made, or the answer is larger than any schema.
+    /// The request cannot be made, or the response is too large for a schema.
     #[error("schema registry: {0}")]
     Unusable(Str),
     /// The registry cannot be reached, read or written.
@@ -157,7 +157,7 @@ pub enum SchemaError {
 }
 
 impl SchemaError {
-    /// The stable code of the fault.
+    /// Returns the stable code of the fault.
     pub fn code(&self) -> &'static str {
         match self {
             SchemaError::SubjectNotFound(_) => "schema_subject_not_found",
@@ -173,8 +173,8 @@ impl SchemaError {
 }
 
 impl From<SchemaError> for Fault {
-    /// A registry that is away comes back, one that denies us stays so unless the credentials are being replaced; all
-    /// else is the record's.
+    /// An unavailable registry is a transient fault. A denied request is fatal, but retried for a while in case the
+    /// credentials are being replaced. Other errors are record faults.
     fn from(error: SchemaError) -> Self {
         let class = match error {
             SchemaError::Unavailable(_) => FaultClass::Transient,
@@ -187,50 +187,50 @@ impl From<SchemaError> for Fault {
     }
 }
 
-/// Keeps schemas. A version and an id never change what they stand for; the registry of a run is [`Cached`], so that
-/// one may ask it once per record.
+/// A store of schemas. The schema of a version or an id never changes. The registry of a run is a [`Cached`] one, so
+/// callers may use it once per record.
 #[async_trait]
 pub trait SchemaRegistry: Send + Sync {
-    /// Registers a schema under a subject. Equal text under the same subject gives the version that is there
-    /// already; equal text under another subject has the same id.
+    /// Registers a schema under a subject. If the subject already contains an equal text, its version is returned;
+    /// equal texts under different subjects have the same id.
     ///
     /// # Errors
-    /// [`SchemaError::Invalid`], [`SchemaError::Incompatible`], or the registry does not answer.
+    /// [`SchemaError::Invalid`], [`SchemaError::Incompatible`], or the registry is not available.
     async fn create(&self, subject: &Str, kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError>;
 
-    /// A version of a subject.
+    /// Returns a version of a subject.
     ///
     /// # Errors
-    /// [`SchemaError::SubjectNotFound`], [`SchemaError::VersionNotFound`], or the registry does not answer.
+    /// [`SchemaError::SubjectNotFound`], [`SchemaError::VersionNotFound`], or the registry is not available.
     async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError>;
 
-    /// The text that has an id.
+    /// Returns the text with the given id.
     ///
     /// # Errors
-    /// [`SchemaError::SchemaNotFound`], or the registry does not answer.
+    /// [`SchemaError::SchemaNotFound`], or the registry is not available.
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError>;
 
-    /// The versions of a subject, in order; never empty.
+    /// Returns the versions of a subject, in order; never empty.
     ///
     /// # Errors
-    /// [`SchemaError::SubjectNotFound`], or the registry does not answer.
+    /// [`SchemaError::SubjectNotFound`], or the registry is not available.
     async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError>;
 }
 
-/// A registry that forgets with the process: for trials and tests. It takes any text for a schema.
+/// An in-memory registry for trials and tests. It accepts any text as a schema.
 #[derive(Debug, Default)]
 pub struct MemoryRegistry(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// By id, from one.
+    /// Definitions by id, from 1.
     definitions: Vec<Arc<Definition>>,
-    /// By version, from one.
+    /// Schemas by version, from 1.
     subjects: BTreeMap<Str, Vec<Arc<Schema>>>,
 }
 
 impl MemoryRegistry {
-    /// One without subjects.
+    /// Creates a registry without subjects.
     pub fn new() -> Self {
         Self::default()
     }

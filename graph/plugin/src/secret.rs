@@ -1,4 +1,4 @@
-//! What must not be shown, and how it is kept out of texts that are.
+//! Masking of secrets in displayed texts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,17 +11,17 @@ mod defaults;
 
 pub use defaults::{defaults, expressions};
 
-/// Bytes from which on a text that came out of a variable is masked: shorter ones stand in every other line.
+/// Minimum length in bytes of a variable's value that is masked: shorter texts occur in many places by coincidence.
 pub const MASKED_FROM: usize = 6;
 
-/// Bytes from which on a piece of base64 is masked: shorter ones could be a piece of anything.
+/// Minimum length in bytes of a piece of base64 that is masked: shorter ones are too unspecific.
 const ENCODED_FROM: usize = 8;
 
-/// Bytes from which on the beginning of a secret is masked where a text was cut.
+/// Minimum length in bytes of the beginning of a secret that is masked in a truncated text.
 const CUT_FROM: usize = 3;
 
-/// The text with every secret replaced by `***`, in the order given: a secret that holds another one comes first, as
-/// [`forms`] has it. So is what an ellipsis has left of a secret.
+/// Replaces every secret in the text by `***`, in the given order: a secret that contains another one must come first,
+/// as in the result of [`forms`]. Also masks the beginnings of secrets before an ellipsis.
 pub fn mask(text: &str, secrets: &[Str]) -> String {
     let whole = secrets.iter().filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| {
         match text.contains(secret.as_str()) {
@@ -52,10 +52,10 @@ fn without_beginnings(text: &str, secrets: &[Str]) -> String {
     out
 }
 
-/// The secrets and the forms in which drivers, servers and templates quote them: the password of a URL, with and
-/// without percent-encoding, as the value of a query or form, as base64 at any offset (`Authorization: Basic` holds a
-/// password behind a name), escaped as in JSON, with quotes doubled as in SQL, and each of them in upper and lower case.
-/// Each once, the longest first.
+/// Returns the secrets and the forms in which drivers, servers and templates quote them: the password of a URL, with
+/// and without percent-encoding, as the value of a query or form, as base64 at any offset (`Authorization: Basic`
+/// contains a password after a name), escaped as in JSON, with quotes doubled as in SQL, and each of them in upper and
+/// lower case. Each form once, the longest first.
 pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
     let mut forms = Vec::new();
     for secret in secrets {
@@ -71,7 +71,7 @@ pub fn forms(secrets: impl IntoIterator<Item = Str>) -> Vec<Str> {
 
 fn add(forms: &mut Vec<Str>, secret: &str) {
     let plain = decoded(secret);
-    // In the source of a script, `\n` and `\x41` of a secret stand for other characters.
+    // In the source of a script, `\n` and `\x41` in a secret represent other characters.
     let unescaped = unescaped(secret);
     for text in [secret, &plain].into_iter().chain((unescaped != secret).then_some(unescaped.as_str())) {
         for form in written(text) {
@@ -81,7 +81,7 @@ fn add(forms: &mut Vec<Str>, secret: &str) {
         }
         for offset in 0..3 {
             forms.extend(in_base64(text.as_bytes(), offset).map(Str::from));
-            // Basic authentication is of the standard alphabet, tokens and cookies often of the other.
+            // Basic authentication uses the standard alphabet, tokens and cookies often the URL-safe one.
             forms.extend(
                 in_base64(text.as_bytes(), offset).map(|text| Str::from(text.replace('+', "-").replace('/', "_"))),
             );
@@ -89,20 +89,20 @@ fn add(forms: &mut Vec<Str>, secret: &str) {
     }
 }
 
-/// A text as it is written in other places.
+/// Returns the notations of a text in other contexts.
 fn written(text: &str) -> Vec<String> {
     let percent = encoded(text);
     vec![
         text.to_owned(),
         escaped(text),
-        // A name in SQL, and a text there.
+        // A quoted name and a quoted text in SQL.
         text.replace('"', "\"\""),
         text.replace('\'', "''"),
-        // Quoted by a template or a driver of the language that they were written for first.
+        // Escaped twice: by the script or template that contains it, and by a template or driver.
         escaped(&escaped(text)),
-        // In a query, a blank is a plus.
+        // In a query, a space becomes a plus sign.
         percent.replace("%20", "+"),
-        // What some leave as it is.
+        // Characters that some encoders leave unchanged.
         ["%21", "%2A", "%27", "%28", "%29"]
             .iter()
             .zip(["!", "*", "'", "(", ")"])
@@ -111,8 +111,8 @@ fn written(text: &str) -> Vec<String> {
     ]
 }
 
-/// Where passwords stand in a text: those of `scheme://user:password@host`, and credentials in the query of a URL
-/// (`?api_key=`). `${NAME}` in their place is none; of `${NAME:-default}`, the default is.
+/// Returns the places of passwords in a text: those of `scheme://user:password@host`, and credentials in the query of
+/// a URL (`?api_key=`). A `${NAME}` in their place does not count; in `${NAME:-default}`, the default counts.
 pub fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
     let variables: Vec<Range<usize>> = expressions(text).collect();
     let mut found: Vec<Range<usize>> = in_addresses(text, &variables).chain(in_queries(text, &variables)).collect();
@@ -120,7 +120,7 @@ pub fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
     found.into_iter()
 }
 
-/// What is literal of a password: nothing where all of it is a variable without a default.
+/// Returns the literal part of a password: `None` if the whole password is a variable without a default.
 fn literal(text: &str, password: Range<usize>) -> Option<Range<usize>> {
     let whole = &text[password.clone()];
     if whole.starts_with("${") && whole.find('}') == Some(whole.len() - 1) {
@@ -129,7 +129,7 @@ fn literal(text: &str, password: Range<usize>) -> Option<Range<usize>> {
     (!whole.is_empty()).then_some(password)
 }
 
-/// The first of these bytes from `start` on that does not stand in a variable, or the end.
+/// Returns the offset of the first of these characters from `start` on that is not inside a variable, or the end.
 fn end(text: &str, start: usize, variables: &[Range<usize>], ends: &[char]) -> usize {
     let is_in_variable = |at: usize| variables.iter().any(|variable| variable.contains(&at));
     text[start..]
@@ -147,7 +147,7 @@ fn in_addresses<'t>(text: &'t str, variables: &'t [Range<usize>]) -> impl Iterat
         let authority = start..end(text, start, variables, &['/', '?', '#', '"', '\'', ' ', '\n']);
         let until = match sign(authority).filter(|at| is_plain(*at)) {
             Some(until) => until,
-            // PostgreSQL's client takes a slash in a password for what it is.
+            // PostgreSQL's client accepts a slash in a password.
             None if text[..at].ends_with("postgres") || text[..at].ends_with("postgresql") => {
                 let whole = start..end(text, start, variables, &['?', '"', '\'', ' ', '\n']);
                 whole.start
@@ -171,7 +171,8 @@ fn in_queries<'t>(text: &'t str, variables: &'t [Range<usize>]) -> impl Iterator
     })
 }
 
-/// Whether a header or a parameter of a query holds a credential, by its name: `X-Auth-Token`, `api_key`. O(length).
+/// Returns `true` if a header or query parameter contains a credential, judged by its name: `X-Auth-Token`, `api_key`.
+/// O(length).
 pub fn names_a_credential(name: &str) -> bool {
     const WHOLE: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "sig"];
     const PARTS: [&str; 10] = [
@@ -190,12 +191,12 @@ pub fn names_a_credential(name: &str) -> bool {
     WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part)) || name.ends_with("subscription-key")
 }
 
-/// The text of a credential as the file has it, without what it holds in plain text: of variables, the names stay.
+/// Returns the text of a credential in the file without literal defaults; the names of variables stay.
 pub fn without_defaults(text: &str) -> Cow<'_, str> {
     without(text, defaults(text))
 }
 
-/// The text of a setting without the passwords in its URLs.
+/// Returns the text of a setting without the passwords in its URLs.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     without(text, passwords(text))
 }
@@ -204,7 +205,7 @@ fn without(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> Cow<'_, st
     let mut out = String::new();
     let mut shown = 0;
     for range in ranges {
-        // One may stand within another.
+        // A range may be inside another one.
         if range.start >= shown {
             out.extend([&text[shown..range.start], "***"]);
             shown = range.end;
@@ -217,13 +218,13 @@ fn without(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> Cow<'_, st
     out.into()
 }
 
-/// The first password of a URL, where it is long enough to be masked.
+/// Returns the first password of a URL, if it is long enough to be masked.
 pub fn password(url: &str) -> Option<&str> {
     url.get(passwords(url).next()?).filter(|password| password.len() >= MASKED_FROM)
 }
 
-/// What the file itself holds of credentials behind variables: defaults, all of them of a setting that is `secret`, and
-/// else those that stand in the place of a password.
+/// Returns the literal defaults of variables in a credential: all defaults if the setting is `secret`,
+/// otherwise those in the place of a password.
 pub(crate) fn literal_defaults(written: &str, secret: bool) -> impl Iterator<Item = &str> {
     let ranges: Vec<Range<usize>> = match secret {
         true => defaults(written).collect(),
@@ -232,7 +233,7 @@ pub(crate) fn literal_defaults(written: &str, secret: bool) -> impl Iterator<Ite
     ranges.into_iter().filter_map(|range| written.get(range))
 }
 
-/// The text that a script has where its source holds this one between quotes.
+/// Returns the text that a script sees if its source contains this text between quotes.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -255,7 +256,7 @@ fn unescaped(text: &str) -> String {
         let code = digits.and_then(|(digits, len)| Some((u32::from_str_radix(digits, 16).ok()?, len)));
         match (c, code) {
             (_, Some((code, len))) => {
-                // Half of a pair stands for nothing that could be printed.
+                // Half of a surrogate pair is not printable.
                 out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
                 rest = &rest[len..];
             }
@@ -291,7 +292,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
-/// Percent-encoded but for the characters that never are (RFC 3986, 2.3).
+/// Percent-encodes all characters except the unreserved ones (RFC 3986, 2.3).
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         match byte {
@@ -310,7 +311,7 @@ fn escaped(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// The characters of base64 that `text` alone decides where `offset` bytes stand before it.
+/// Returns the base64 characters that depend only on `text` if `offset` bytes precede it.
 fn in_base64(text: &[u8], offset: usize) -> Option<String> {
     let whole = [&[0; 2][..offset], text].concat();
     let first = (offset * 8).div_ceil(6);

@@ -1,4 +1,4 @@
-//! The settings of a plugin, as a file has them.
+//! The settings of a plugin as written in a file.
 
 use anabranch_record::text::Str;
 
@@ -19,17 +19,17 @@ pub struct Setting {
 pub struct Settings {
     /// The pairs.
     pub entries: Vec<Setting>,
-    /// The whole map, or the plugin's name where there is no map: where missing settings are reported.
+    /// The place of the whole map, or of the plugin's name if there is no map. Missing settings are reported here.
     pub span: Span,
 }
 
 impl Settings {
-    /// The setting of this name.
+    /// Returns the setting with the given name.
     pub fn get(&self, name: &str) -> Option<&Setting> {
         self.entries.iter().find(|s| s.name.value == *name)
     }
 
-    /// Settings that stand in no file: defaults, tests.
+    /// Creates settings without a file, for defaults and tests.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let entries = pairs
             .into_iter()

@@ -1,4 +1,4 @@
-//! Sources: what is read, and what is told back once records are safe.
+//! Sources: plugins that read records, and receive acknowledgements for delivered ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,90 +16,93 @@ use crate::flow::RecordShape;
 use crate::host::Host;
 use crate::specification::Specification;
 
-/// A kind of source, as the registry knows it.
+/// A kind of source, as registered.
 pub trait SourceKind: Send + Sync {
-    /// What it is and which parameters it takes.
+    /// Returns the name, documentation and parameters.
     fn specification(&self) -> &Specification;
 
-    /// Checks what single parameters cannot. Opens nothing.
+    /// Checks settings across several parameters and creates the source. Opens nothing.
     ///
     /// # Errors
     /// All findings, with the places of the settings.
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics>;
 }
 
-/// A source with its settings, before anything is opened.
+/// A configured source, before it is opened.
 #[async_trait]
 pub trait Source: Send + Sync {
-    /// Whether it can tell that there is nothing more to read now. `run --once` refuses a source that cannot.
+    /// Returns `true` if the source can detect that nothing more is available now. `run --once` rejects other sources.
     fn catches_up(&self) -> bool;
 
-    /// Whether a source that is opened again after a mark reads the same records in the same order, so that the
-    /// numbers of [`Mark::seq`] mean the same records as before. A file or a partition of a log does; a listing of
-    /// objects that change does not. Only then can a transactional destination beside another destination tell which
-    /// of the records that come again it has.
+    /// Returns `true` if a source that is opened again after a mark reads the same records in the same order, so that
+    /// [`Mark::seq`] identifies the same records as before. That holds for a file or a partition of a log, but not for
+    /// a changing list of objects. Only with such a source can a transactional destination that is not the only
+    /// destination detect which of the replayed records it already has.
     fn replays_exactly(&self) -> bool {
         false
     }
 
-    /// The file that it reads, where it is one.
+    /// Returns the path of the file that the source reads, if it reads one.
     fn file(&self) -> Option<&str> {
         None
     }
 
-    /// What it reads of things that have names outside, beside [`Source::file`]: a destination that writes them feeds it.
-    /// Opens nothing. As it is: nothing, or nobody knows.
+    /// Returns the external resources that the source reads, in addition to [`Source::file`]. A destination that writes
+    /// one of them feeds the source. Opens nothing. Empty by default: none, or unknown.
     fn reads(&self) -> Vec<Extent> {
         Vec::new()
     }
 
-    /// Whether it can be opened at a position before the last one that was acknowledged, and then reads every record
-    /// after it again. A source that deletes what is acknowledged cannot. Only then a source resumes where a destination
-    /// stands that lost what it had confirmed; otherwise the pipeline stops.
+    /// Returns `true` if the source can be opened at a position before the last acknowledged one, and then reads every
+    /// record after it again. A source that deletes acknowledged records cannot. Only such a source can resume at the
+    /// position of a destination that has lost confirmed records; otherwise the pipeline stops.
     fn rereads(&self) -> bool {
         self.replays_exactly()
     }
 
-    /// Whether what comes after a position is still there: asked of a source that rereads, before it resumes where a
-    /// destination stands that lost what it had confirmed. May look at what it reads from. As it is: what was there is.
+    /// Returns `true` if the records after a position still exist. Called for a source that can read again, before it
+    /// resumes at the position of a destination that has lost confirmed records. May access the external system. `true`
+    /// by default.
     ///
     /// # Errors
-    /// It cannot be told now.
+    /// The source cannot determine this now.
     async fn still_has(&self, _position: &Position) -> Result<bool, Fault> {
         Ok(true)
     }
 
-    /// What every record it reads is like. As it is: nothing is known.
+    /// Returns the shape of all records of the source. Unknown by default.
     fn shape(&self) -> RecordShape {
         RecordShape::unknown()
     }
 
-    /// Where a record was read, for people, as `in.txt:17`. As it is: positions say nothing to people.
+    /// Describes the place of a record for people, such as `in.txt:17`. `None` by default: positions are not meaningful
+    /// to people.
     fn locate(&self, _position: &Position) -> Option<String> {
         None
     }
 
-    /// Whether it can be opened at a position, as far as that shows without opening anything: before a position replaces
-    /// another one. As it is (`None`): only [`Source::open`] tells.
+    /// Checks, without opening anything, whether the source can be opened at a position, before that position replaces
+    /// another one. `None` by default: only [`Source::open`] can tell.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// The reason why it cannot be opened there.
     fn check(&self, _position: &Position) -> Option<Result<(), Fault>> {
         None
     }
 
-    /// Whether it may have other partitions than [`Partition::ONLY`]. As it is (`true`): not known before it is opened.
+    /// Returns `true` if the source may have other partitions than [`Partition::ONLY`]. `true` by default: unknown
+    /// before the source is opened.
     fn is_partitioned(&self) -> bool {
         true
     }
 
-    /// Opens it where `resume` says; a partition that is not in it starts from the beginning.
+    /// Opens the source at the marks in `resume`; a partition without a mark starts from the beginning.
     ///
-    /// A mark counts as the acknowledgement of everything up to it: a crash may have come after it was stored and
-    /// before [`Acker::ack`] was called, and those positions are not acknowledged again.
+    /// A mark counts as the acknowledgement of everything up to it: a crash may have occurred after the mark was stored
+    /// and before [`Acker::ack`] was called, and those positions are not acknowledged again.
     ///
     /// # Errors
-    /// Why it cannot be opened. A position it does not understand is fatal.
+    /// The reason why it cannot be opened. An invalid position is a fatal error.
     async fn open(
         &self,
         resume: &BTreeMap<Partition, Mark>,
@@ -107,40 +110,40 @@ pub trait Source: Send + Sync {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault>;
 }
 
-/// How much the graph can take now. A read may return less, and more only if one record is larger.
+/// Limits of one read. A read may return less, and more only if a single record is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Rows.
+    /// Maximum number of rows.
     pub rows: usize,
-    /// Bytes.
+    /// Maximum number of bytes.
     pub bytes: usize,
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Read {
-    /// Records of one partition, in order, at least one; every position non-empty.
+    /// Records of one partition, in order, at least one; positions are not empty.
     Rows {
         /// The partition.
         partition: Partition,
         /// Its next records.
         records: Vec<Record>,
     },
-    /// The position moved without records; stored and acknowledged in order like a record.
+    /// The position advanced without records. It is stored and acknowledged in order, like the position of a record.
     Progress(Partition, Position),
-    /// There is nothing more to read now. The next read waits for more.
+    /// Nothing more is available now. The next read blocks until more arrives.
     CaughtUp,
-    /// The partition is somebody else's now.
+    /// Another process owns the partition now.
     Revoked(Partition),
-    /// The partition is ours from now on: a new one, or one that was revoked and comes back. No record of it is read
-    /// before the engine has said with [`Reader::go_on`] where it goes on. Partitions that a source has when it is
-    /// opened need not be told.
+    /// This process owns the partition from now on: a new one, or one that was revoked and is assigned again. The
+    /// source reads no record of it until the engine has called [`Reader::go_on`]. Partitions that a source has when it
+    /// is opened need no such event.
     Assigned(Partition),
-    /// There will never be more.
+    /// The source has ended.
     End,
 }
 
-/// What a source has not read yet, as far as it knows. Each part is unknown unless it is given.
+/// The unread part of a source, as far as the source knows. Each field is unknown unless it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Records.
@@ -149,23 +152,23 @@ pub struct Backlog {
     pub bytes: Option<u64>,
     /// Objects, such as those of a bucket.
     pub objects: Option<u64>,
-    /// Since when the next record waits to be read, at the latest: it may have come earlier. `None` where nothing waits
-    /// or the time is unknown.
+    /// Time since which the next record has been waiting at the latest; it may have arrived earlier. `None` if no
+    /// record is waiting or the time is unknown.
     pub since: Option<SystemTime>,
-    /// Files or objects that were gone or truncated before they could be read, since the source was opened.
+    /// Files or objects that were removed or truncated before they could be read, since the source was opened.
     pub missed: u64,
-    /// Objects, of those above, that the source holds back because they are dated ahead of the clock of their store.
+    /// The part of `objects` that the source holds back because their dates are ahead of the clock of their store.
     pub ahead: u64,
 }
 
 impl Backlog {
-    /// Whether the source knows that nothing is left to read.
+    /// Returns `true` if the source knows that nothing is left to read.
     pub fn is_empty(&self) -> bool {
         let mut counts = [self.records, self.bytes, self.objects].into_iter().flatten().peekable();
         counts.peek().is_some() && counts.all(|count| count == 0)
     }
 
-    /// The same after everything was read.
+    /// Returns the backlog after everything was read.
     #[must_use]
     pub fn emptied(self) -> Self {
         let none = |count: Option<u64>| count.map(|_| 0);
@@ -183,39 +186,39 @@ impl Backlog {
 /// Reads records. Only one call at a time.
 #[async_trait]
 pub trait Reader: Send {
-    /// The next records, as soon as there are any. Cancel-safe: a dropped call loses nothing.
+    /// Returns the next records, as soon as there are any. Cancel-safe: dropping the call loses nothing.
     ///
     /// # Errors
-    /// Transient ones make the pipeline recover from its stored positions.
+    /// After a transient error, the pipeline restarts from its stored positions.
     async fn read(&mut self, room: Room) -> Result<Read, Fault>;
 
-    /// A partition that was assigned goes on after this mark, with the meaning that it has in [`Source::open`], or
-    /// from the beginning. Nothing that was read of the partition before is acknowledged any more.
+    /// Resumes an assigned partition after a mark, which has the same meaning as in [`Source::open`], or from
+    /// the beginning. Earlier records of the partition are not acknowledged any more.
     ///
     /// # Errors
-    /// As those of [`Reader::read`].
+    /// The errors of [`Reader::read`].
     async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
         let _ = (partition, mark);
         Err(Fault::fatal("partition_unexpected", "the source was given a partition and cannot say where it goes on"))
     }
 
-    /// Why nothing is there to be read, in words: what the source reads does not exist. Asked when `read` has said
-    /// [`Read::CaughtUp`] or [`Read::End`]. As it is: it exists, or nobody can tell.
+    /// Describes why there is nothing to read: the resource does not exist. Called after `read` has returned
+    /// [`Read::CaughtUp`] or [`Read::End`]. `None` by default: it exists, or this is unknown.
     fn missing(&self) -> Option<String> {
         None
     }
 
-    /// What is there and is left to a later run, in words. Asked when `read` has said [`Read::CaughtUp`]. As it is:
-    /// nothing.
+    /// Describes records that exist but are left to a later run. Called after `read` has returned [`Read::CaughtUp`].
+    /// `None` by default.
     fn left(&self) -> Option<String> {
         None
     }
 
-    /// What is left to read; `None` = unknown. The engine asks between two reads, and while it has no room for more, at
-    /// most once a second, and gives up an answer that takes long. A read that waits for records is dropped for it, but
-    /// only where the last answer was `Some` and may have changed.
+    /// Returns the unread part of the source; `None` if unknown. The engine calls it between two reads, and while it
+    /// has no room for more, at most once a second, and cancels a call that takes long. The engine interrupts a waiting
+    /// read for it only if the last result was `Some` and may have changed.
     ///
-    /// Cheap and cancel-safe: records must not wait for it.
+    /// Must be cheap and cancel-safe, because it delays records.
     async fn backlog(&mut self) -> Option<Backlog> {
         None
     }
@@ -226,16 +229,16 @@ pub trait Reader: Send {
     }
 }
 
-/// Is told which records are settled and stored.
+/// Receives acknowledgements for records that are settled and stored.
 #[async_trait]
 pub trait Acker: Send {
-    /// These positions are stored: in read order, each once. The source may forget the records.
+    /// Acknowledges positions that are stored: in read order, each once. The source may discard the records.
     ///
     /// # Errors
-    /// Transient ones are retried.
+    /// Transient errors are retried.
     async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault>;
 
-    /// Everything that could be acknowledged was.
+    /// Closes the source after the last acknowledgement.
     async fn close(&mut self) -> Result<(), Fault> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a connector or processor is and which parameters it takes: declared once per kind, it drives
+//! Specifications of connectors and processors: name, documentation and parameters. Declared once per kind, they drive
 //! parsing, error messages, listings, generated files and documentation.
 
 pub mod shared;
@@ -8,22 +8,22 @@ use anabranch_record::text::Str;
 /// Name, documentation and parameters of a plugin in one role.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Specification {
-    /// The name pipelines refer to it by, without prefix: `generator`, `field.set`.
+    /// Name in pipeline files, without prefix: `generator`, `field.set`.
     pub name: Str,
     /// Semantic version, `v0.1.0`.
     pub version: Str,
-    /// One line.
+    /// One line, beginning with a verb in the third person.
     pub summary: Str,
-    /// Several sentences; may hold Markdown.
+    /// Several sentences; may contain Markdown.
     pub description: Str,
-    /// Who maintains it.
+    /// The maintainer.
     pub author: Str,
-    /// Its parameters, in the order in which they are shown.
+    /// The parameters, in display order.
     pub parameters: Vec<Parameter>,
 }
 
 impl Specification {
-    /// A specification of a built-in plugin without parameters.
+    /// Creates the specification of a built-in plugin without parameters.
     pub fn builtin(name: &'static str, summary: &'static str) -> Self {
         Specification {
             name: Str::from_static(name),
@@ -35,7 +35,7 @@ impl Specification {
         }
     }
 
-    /// Adds a longer description.
+    /// Sets a longer description.
     #[must_use]
     pub fn describe(mut self, description: &'static str) -> Self {
         self.description = Str::from_static(description);
@@ -49,14 +49,14 @@ impl Specification {
         self
     }
 
-    /// Adds several parameters, those of [`shared`] for instance.
+    /// Adds several parameters, for example those of [`shared`].
     #[must_use]
     pub fn with_all(mut self, parameters: Vec<Parameter>) -> Self {
         self.parameters.extend(parameters);
         self
     }
 
-    /// The parameter that a setting name belongs to: an exact name, an alias, or a `*` pattern.
+    /// Returns the parameter for the name of a setting: by exact name, alias, or `*` pattern.
     pub fn parameter(&self, setting: &str) -> Option<&Parameter> {
         let exact = |p: &&Parameter| p.name == *setting || p.aliases.iter().any(|a| *a == *setting);
         self.parameters
@@ -66,8 +66,8 @@ impl Specification {
     }
 }
 
-/// Whether `name` fits `pattern`, where each part `*` stands for one part between dots, and a last one for all that
-/// is left.
+/// Returns `true` if `name` matches `pattern`. A part `*` matches one part between dots; as the last part it matches
+/// the rest of the name.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
         return pattern == name;
@@ -87,35 +87,35 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     rest.is_none()
 }
 
-/// One parameter.
+/// A parameter of a plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Name; a part `*` stands for any one part (`collections.*.operations`), a last one for all that follow
+    /// Name; a part `*` stands for any one part (`collections.*.operations`), as the last part for all remaining ones
     /// (`headers.*`).
     pub name: Str,
-    /// What the value must be.
+    /// The type of the value.
     pub kind: ParameterKind,
-    /// Value used where the setting is absent or blank.
+    /// Value of an absent or blank setting.
     pub default: Option<Str>,
-    /// What it does, its unit, in a sentence or two.
+    /// Effect and unit, in one or two sentences.
     pub description: Str,
-    /// Further rules.
+    /// Additional rules.
     pub validations: Vec<Validation>,
-    /// Whether the value is a credential: masked wherever values are shown.
+    /// True if the value is a credential: it is masked wherever values are displayed.
     pub secret: bool,
-    /// Other names it is accepted under.
+    /// Alternative names.
     pub aliases: Vec<Str>,
-    /// Whether a text that is given as blank is a value like any other.
+    /// True if a blank text is a valid value.
     pub blank: bool,
-    /// Value to begin with where one of several parameters is needed: generated files set it.
+    /// Initial value in generated files, for a parameter of which one of several is needed.
     pub example: Option<Str>,
-    /// The parameter without which it has no effect: that one must be given, and not be `false` or zero.
+    /// A parameter that must be set, and not be `false` or zero, for this one to have an effect.
     pub only_with: Option<Str>,
 }
 
 impl Parameter {
-    /// Whether the value of a setting of this parameter is a credential: as the parameter has it, and by the name of a
-    /// header that any may be given of (`headers.*`).
+    /// Returns `true` if the value of a setting of this parameter is a credential: the parameter is secret, or it
+    /// accepts any header (`headers.*`) and the name of the header suggests a credential.
     pub fn is_secret(&self, setting: &str) -> bool {
         let of_headers = || {
             let start = self.name.strip_suffix("headers.*")?;
@@ -124,7 +124,7 @@ impl Parameter {
         self.secret || of_headers().is_some_and(crate::secret::names_a_credential)
     }
 
-    /// An optional parameter without default.
+    /// Creates an optional parameter without a default.
     pub fn new(name: &'static str, kind: ParameterKind, description: &'static str) -> Self {
         Parameter {
             name: Str::from_static(name),
@@ -140,35 +140,35 @@ impl Parameter {
         }
     }
 
-    /// Gives it a value to begin with.
+    /// Sets the initial value in generated files.
     #[must_use]
     pub fn example(mut self, value: &'static str) -> Self {
         self.example = Some(Str::from_static(value));
         self
     }
 
-    /// Takes a blank text as a value like any other, if it is written: `value: ""`.
+    /// Accepts a blank text as a value, if it is written explicitly: `value: ""`.
     #[must_use]
     pub fn may_be_blank(mut self) -> Self {
         self.blank = true;
         self
     }
 
-    /// Makes it one that has an effect only where another parameter of the plugin is on.
+    /// Declares that the parameter has an effect only if another parameter of the plugin is on.
     #[must_use]
     pub fn only_with(mut self, other: &'static str) -> Self {
         self.only_with = Some(Str::from_static(other));
         self
     }
 
-    /// Gives it a default.
+    /// Sets the default.
     #[must_use]
     pub fn default_value(mut self, default: &'static str) -> Self {
         self.default = Some(Str::from_static(default));
         self
     }
 
-    /// Makes it required.
+    /// Makes the parameter required.
     #[must_use]
     pub fn required(self) -> Self {
         self.validate(Validation::Required)
@@ -181,7 +181,7 @@ impl Parameter {
         self
     }
 
-    /// Restricts it to some texts.
+    /// Restricts the value to the given texts.
     #[must_use]
     pub fn one_of(self, texts: &[&'static str]) -> Self {
         self.validate(Validation::OneOf(texts.iter().map(|t| Str::from_static(t)).collect()))
@@ -194,14 +194,14 @@ impl Parameter {
         self
     }
 
-    /// Adds another name.
+    /// Adds an alternative name.
     #[must_use]
     pub fn alias(mut self, alias: &'static str) -> Self {
         self.aliases.push(Str::from_static(alias));
         self
     }
 
-    /// Whether it must be given.
+    /// Returns `true` if the parameter is required.
     pub fn is_required(&self) -> bool {
         self.validations.contains(&Validation::Required)
     }
@@ -219,15 +219,15 @@ pub enum ParameterKind {
     Float,
     /// One of `1 t T TRUE true True 0 f F FALSE false False`.
     Bool,
-    /// A span of time as `1h2m3.5s`, `100ms`.
+    /// A duration such as `1h2m3.5s`, `100ms`.
     Duration,
-    /// A number of bytes as `64MiB`, `1000`.
+    /// A number of bytes such as `64MiB`, `1000`.
     Bytes,
     /// Texts separated by commas.
     List,
-    /// A reference to a part of the record, `.Payload.After.name`.
+    /// A reference to a part of the record, such as `.Payload.After.name`.
     Reference,
-    /// A template over the record; text without `{{` stands for itself.
+    /// A template over the record; text without `{{` is literal.
     Template,
     /// Path of a file.
     File,
@@ -236,19 +236,19 @@ pub enum ParameterKind {
 /// A rule beyond the type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Validation {
-    /// Must be given and not blank.
+    /// Must be set and not blank.
     Required,
-    /// A number above this.
+    /// A number greater than this.
     GreaterThan(f64),
-    /// A number below this.
+    /// A number less than this.
     LessThan(f64),
     /// One of these texts (for lists: each item).
     OneOf(Vec<Str>),
     /// None of these texts.
     NotOneOf(Vec<Str>),
-    /// Text in which this regular expression matches somewhere.
+    /// Text that contains a match of this regular expression.
     Matches(Str),
-    /// A reference that starts with one of these (`.Key`, `.Payload`), as `.Payload.After.x` does.
+    /// A reference that starts with one of these (`.Key`, `.Payload`), such as `.Payload.After.x`.
     Within(Vec<Str>),
 }
 

@@ -1,4 +1,4 @@
-//! Where marks survive a crash.
+//! The state store, which keeps marks across crashes, and the memo of operators.
 
 use std::collections::BTreeMap;
 
@@ -14,59 +14,59 @@ use crate::letter::{KeptLetters, Letter, LetterBounds};
 pub struct Epoch {
     /// The pipeline.
     pub pipeline: Str,
-    /// Rises with each claim.
+    /// Increases with each claim.
     pub number: u64,
 }
 
 /// The position that a transactional destination had confirmed when a position of the lane was stored.
 ///
-/// A position may be stored when every destination has the records before it. A destination that later has less than its
-/// receipt says has lost what it confirmed, as after a failover or from a restored backup.
+/// A position is stored only after every destination has received the records before it. A destination that later has
+/// less than its receipt has lost confirmed records, for example after a failover or because of a restored backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// Id of the destination connector.
     pub destination: Str,
     /// The lane.
     pub lane: LaneId,
-    /// The least mark with which the destination has every record before the stored position that it was to get. A `seq`
-    /// of 0 asks nothing of the destination.
+    /// The lowest mark at which the destination has received all its records before the stored position. A `seq`
+    /// of 0 is no requirement.
     pub mark: Mark,
 }
 
-/// A failure of the store.
+/// A failure of the state store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another run claimed the pipeline: this one must stop and acknowledge nothing more.
+    /// Another run has claimed the pipeline: this one must stop and acknowledge nothing more.
     #[error("pipeline {pipeline} was claimed by another run (epoch {theirs}, ours is {ours})")]
     Fenced {
         /// The pipeline.
         pipeline: Str,
-        /// Our epoch.
+        /// Epoch of this run.
         ours: u64,
-        /// The epoch found.
+        /// Epoch of the other run.
         theirs: u64,
     },
     /// The store cannot be read or written.
     #[error("state store: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The file of the store is gone, or another one is in its place: nothing is written until the user puts it back.
+    /// The file of the store was removed or replaced: nothing is written until the user restores it.
     #[error("{0}")]
     Gone(String),
-    /// What it holds cannot be understood.
+    /// The content of the store is invalid.
     #[error("state store is damaged: {0}")]
     Damaged(String),
 }
 
-/// Keeps the mark of every lane. Implementations are fenced: a commit under an old epoch fails.
+/// Stores the mark of every lane. Implementations are fenced: a commit with an old epoch fails.
 #[async_trait]
 pub trait StateStore: Send + Sync {
     /// Makes the caller the owner of the pipeline's marks.
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError>;
 
-    /// All marks of the pipeline.
+    /// Returns all marks of the pipeline.
     async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError>;
 
-    /// The receipts of the pipeline's transactional destinations, in any order.
+    /// Returns the receipts of the pipeline's transactional destinations, in any order.
     async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError>;
 
     /// Stores marks, all or none; durable when it returns.
@@ -83,17 +83,17 @@ pub trait StateStore: Send + Sync {
         receipts: &[Receipt],
     ) -> Result<(), StoreError>;
 
-    /// Keeps the letters of a pipeline whose dead-letter queue says so ([`Destination::keeps_letters`]), durably, and says
-    /// how many. A letter replaces the one that has its name, which no bound prevents. When a bound is reached, the rest
-    /// of the letters is not kept ([`WhenFull::Stop`]) or the oldest letters are removed ([`WhenFull::DropOldest`]).
-    /// Letters older than the bound of age are removed first.
+    /// Stores the dead letters of a pipeline whose dead-letter queue is in the store ([`Destination::keeps_letters`]),
+    /// durably, and returns how many were stored. A letter replaces the one with the same name; limits do not apply to
+    /// that. At a limit, the remaining letters are not stored ([`WhenFull::Stop`]) or the oldest letters are removed
+    /// ([`WhenFull::DropOldest`]). Letters that exceed the maximum age are removed first.
     ///
     /// [`WhenFull::Stop`]: crate::letter::WhenFull::Stop
     /// [`WhenFull::DropOldest`]: crate::letter::WhenFull::DropOldest
     /// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
     ///
     /// # Errors
-    /// The store cannot be written, or keeps no letters.
+    /// The store cannot be written, or does not store letters.
     async fn keep_letters(
         &self,
         pipeline: &Str,
@@ -105,23 +105,23 @@ pub trait StateStore: Send + Sync {
     }
 }
 
-/// What operators remember across runs: results that depend on nothing but what their key is a hash of, as the
-/// embedding of a text. Losing entries costs time, never correctness; an implementation may forget at will.
+/// Results that operators keep across runs, such as the embedding of a text. A result depends only on the data whose
+/// hash is its key. Losing entries costs time, never correctness; an implementation may discard them at any time.
 #[async_trait]
 pub trait Memo: Send + Sync {
-    /// What is remembered under each key of a space, in order of the keys.
+    /// Returns the results under the given keys of a space, in the order of the keys.
     ///
     /// # Errors
     /// The store cannot be read.
     async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError>;
 
-    /// Remembers; durable some time later.
+    /// Stores results; they become durable some time later.
     ///
     /// # Errors
     /// The store cannot be written.
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError>;
 
-    /// What [`Memo::set_active`] was last given for a connector. Unlike results it is not forgotten.
+    /// Returns the last value of [`Memo::set_active`] for a connector. Unlike results, it is never discarded.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -129,7 +129,8 @@ pub trait Memo: Send + Sync {
         Ok(None)
     }
 
-    /// Stores with which settings a connector is active: a plugin is told when they change. Durable when it returns.
+    /// Stores the settings with which a connector is active, so that a plugin can be notified of changes. Durable when
+    /// it returns.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -138,10 +139,10 @@ pub trait Memo: Send + Sync {
     }
 }
 
-/// SHA-256 of everything that a remembered result depends on.
+/// SHA-256 of everything that a stored result depends on.
 pub type MemoKey = [u8; 32];
 
-/// Remembers nothing.
+/// A memo that stores nothing.
 pub struct Oblivion;
 
 #[async_trait]

@@ -1,8 +1,8 @@
-//! Scripted ends and an in-memory store, for tests of plugins and of what runs them.
+//! Scripted sources and destinations and an in-memory store, for tests of plugins and of the executor.
 //!
-//! Rows are numbers: the position of row 7 is the text `7`, and so is its payload unless a test makes another one.
-//! Everything that becomes durable, is committed or is acknowledged is written in one [`Journal`], so that a test can
-//! check the order of it.
+//! Rows are numbers: the position of row 7 is the text `7`, and so is its payload unless a test replaces it.
+//! One [`Journal`] records everything that becomes durable, is committed or is acknowledged, so that a test can
+//! check the order.
 
 mod destination;
 mod operator;
@@ -22,7 +22,7 @@ pub use registry::{add_destination, add_operator, add_source};
 pub use source::{AtEnd, Upstream, UpstreamSource};
 pub use store::MemoryStore;
 
-/// Something that happened at an end of the graph.
+/// An event in a scripted source, destination or store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A destination made a row durable.
@@ -32,7 +32,7 @@ pub enum Event {
         /// The row.
         row: u64,
     },
-    /// A destination made a transaction with these marks, after its rows.
+    /// A destination committed a transaction with these marks, after its rows.
     Transacted {
         /// Name of the shelf.
         shelf: Str,
@@ -41,16 +41,16 @@ pub enum Event {
     },
     /// The store committed a mark.
     Committed(LaneId, Mark),
-    /// The source was told that a row is safe.
+    /// The source received the acknowledgement of a row.
     Acked(Partition, u64),
 }
 
-/// What happened, in the order in which it happened. Clones share it.
+/// The events in the order in which they happened. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Journal(Arc<Mutex<Vec<Event>>>);
 
 impl Journal {
-    /// Everything so far.
+    /// Returns all events so far.
     pub fn events(&self) -> Vec<Event> {
         locked(&self.0).clone()
     }
@@ -64,22 +64,22 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The position of a row.
+/// Returns the position of a row.
 pub fn position(row: u64) -> Position {
     Position::copy_from(row.to_string().as_bytes())
 }
 
-/// The row at a position; `u64::MAX` where it is no position of these sources.
+/// Returns the row at a position; `u64::MAX` if the position is not from these sources.
 pub fn row_at(position: &Position) -> u64 {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// The record of a row: its number is its payload.
+/// Returns the record of a row: its number is its payload.
 pub fn record(row: u64) -> Record {
     Record::create(position(row), Data::Absent, Data::text(row.to_string()))
 }
 
-/// The numbers of rows.
+/// Returns the numbers of rows.
 pub fn rows(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| row_at(record.position())).collect()
 }

@@ -1,10 +1,10 @@
-//! Traces: the way of single records through a graph, told in spans.
+//! Traces: spans that follow individual records through a graph.
 //!
-//! A source record that is sampled has one trace. Its root span lasts from the read until the source was told that the
-//! record is stored; every node that the record, or a piece or copy of it, goes through adds a span below the root.
-//! The names of identifiers and their written form are those of the W3C's recommendation *Trace Context*.
+//! A sampled source record has one trace. Its root span lasts from the read until the acknowledgement to the source;
+//! every node that processes the record, or a piece or copy of it, adds a child span of the root. The names and text
+//! forms of identifiers are those of the W3C recommendation *Trace Context*.
 //!
-//! The executor makes spans and gives them to a [`SpanSink`]. It never waits for one.
+//! The executor creates spans and passes them to a [`SpanSink`]. It never waits for the sink.
 
 use std::fmt;
 use std::num::{NonZeroU64, NonZeroU128};
@@ -15,14 +15,14 @@ use std::time::SystemTime;
 
 use anabranch_record::text::Str;
 
-/// Name of the metadata in which a record brings the span that it belongs to.
+/// Name of the metadata entry with the span that a record belongs to.
 pub const TRACE_PARENT: &str = "traceparent";
 
-/// Names a trace.
+/// The id of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId(pub NonZeroU128);
 
-/// Names a span in its trace.
+/// The id of a span in its trace.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpanId(pub NonZeroU64);
 
@@ -50,7 +50,7 @@ impl fmt::Debug for SpanId {
     }
 }
 
-/// A span of a trace.
+/// A reference to a span of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanContext {
     /// The trace.
@@ -59,16 +59,16 @@ pub struct SpanContext {
     pub span: SpanId,
 }
 
-/// What a record says of the span it belongs to: `00-<trace>-<span>-<flags>`.
+/// The span that a record belongs to, in its text form `00-<trace>-<span>-<flags>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The span.
     pub context: SpanContext,
-    /// Whether it is recorded.
+    /// True if the span is recorded.
     pub sampled: bool,
 }
 
-/// The text is no `traceparent`.
+/// Error: the text is not a `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a traceparent")]
 pub struct NoTraceParent;
@@ -91,7 +91,7 @@ impl FromStr for TraceParent {
         let mut parts = text.trim().split('-');
         let mut part = |digits| hex(parts.next().unwrap_or_default(), digits);
         let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-        // Later versions may say more, the first does not.
+        // Later versions may append fields, version 00 may not.
         if version == "ff" || version == "00" && parts.next().is_some() {
             return Err(NoTraceParent);
         }
@@ -103,50 +103,50 @@ impl FromStr for TraceParent {
     }
 }
 
-/// What happened to a record somewhere, finished.
+/// A finished span: the work on a record in one place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Its own name.
+    /// The id of the span.
     pub context: SpanContext,
-    /// The span above it.
+    /// The parent span.
     pub parent: Option<SpanId>,
-    /// Whether the span above it is somebody else's.
+    /// True if another system created the parent span.
     pub parent_is_remote: bool,
-    /// The span in which the record failed before: this is its replay.
+    /// The span in which the record failed before, if this is its replay.
     pub link: Option<SpanContext>,
-    /// What people see: the id of the pipeline or of a node.
+    /// Display name: the id of the pipeline or of a node.
     pub name: Str,
-    /// What kind of work it was.
+    /// The kind of work.
     pub kind: SpanKind,
-    /// When it began.
+    /// Start time.
     pub start: SystemTime,
-    /// When it ended.
+    /// End time.
     pub end: SystemTime,
-    /// What else is known, by names of [`attribute`]. Nothing of what the record holds.
+    /// Additional facts, by names of [`attribute`]. They contain no record data.
     pub attributes: Vec<(&'static str, Attribute)>,
-    /// Why it failed; secrets are masked.
+    /// The error; secrets are masked.
     pub error: Option<SpanError>,
 }
 
-/// What kind of work a span was.
+/// The kind of work of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
     /// The root: from the read to the acknowledgement.
     Record,
-    /// In the process.
+    /// A processor that computes in the process.
     Step,
-    /// A step that waits for the outside world.
+    /// A processor that waits for an external system.
     Request,
-    /// Writing a destination or the dead-letter queue.
+    /// A write to a destination or the dead-letter queue.
     Write,
 }
 
-/// Why a span failed.
+/// The error of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpanError {
     /// Stable code.
     pub code: Str,
-    /// In words.
+    /// The message.
     pub message: Str,
 }
 
@@ -155,9 +155,9 @@ pub struct SpanError {
 pub enum Attribute {
     /// Text.
     Text(Str),
-    /// A number.
+    /// An integer.
     Number(i64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -197,59 +197,59 @@ pub mod attribute {
     pub const PIPELINE: &str = "anabranch.pipeline";
     /// Id of the source.
     pub const CONNECTOR: &str = "anabranch.connector";
-    /// Partition of the source; not there where it has but one.
+    /// Partition of the source; omitted if the source is not partitioned.
     pub const PARTITION: &str = "anabranch.partition";
     /// Number of the record in its partition.
     pub const ROW: &str = "anabranch.row";
-    /// Position of the record in its source; in hexadecimal digits where it is no text.
+    /// Position of the record in its source; hexadecimal if it is not text.
     pub const POSITION: &str = "anabranch.position";
-    /// Whether the source was told that the record is stored: if not, it is read again.
+    /// True if the source received the acknowledgement: if not, the record is read again.
     pub const ACKNOWLEDGED: &str = "anabranch.acknowledged";
-    /// Whether the record was a dead letter.
+    /// True if the record is replayed from the dead-letter queue.
     pub const REPLAY: &str = "anabranch.replay";
-    /// Spans of the trace that were left out because there were too many.
+    /// Number of spans of the trace that were omitted because there were too many.
     pub const SPANS_LEFT_OUT: &str = "anabranch.spans_left_out";
     /// Id of the processor or destination.
     pub const NODE: &str = "anabranch.node";
-    /// Its plugin.
+    /// Plugin of the node.
     pub const PLUGIN: &str = "anabranch.plugin";
-    /// Which side of its condition was taken; not there where it has none.
+    /// Result of the node's condition; omitted if it has none.
     pub const CONDITION: &str = "anabranch.condition";
-    /// What became of the record: `kept`, `passed_by`, `filtered`, `split`, `failed`, `accepted`, `durable`.
+    /// Result for the record: `kept`, `passed_by`, `filtered`, `split`, `failed`, `accepted`, `durable`.
     pub const OUTCOME: &str = "anabranch.outcome";
-    /// Number of pieces or copies that it was replaced by.
+    /// Number of pieces or copies that replaced the record.
     pub const PIECES: &str = "anabranch.pieces";
-    /// Which piece of `split` it is.
+    /// Index of the piece that `split` created.
     pub const SPLIT_INDEX: &str = "anabranch.split.index";
-    /// Which copy of `clone` it is.
+    /// Index of the copy that `clone` created.
     pub const CLONE_INDEX: &str = "anabranch.clone.index";
-    /// Number of records that the time of the span was spent on together.
+    /// Number of records that were processed together in the time of the span.
     pub const BATCH_ROWS: &str = "anabranch.batch.rows";
     /// Name of the dead letter.
     pub const LETTER: &str = "anabranch.dead_letter";
 }
 
-/// Who takes spans.
+/// A receiver of spans.
 pub trait SpanSink: Send + Sync {
-    /// Takes a span. It does not wait: what there is no room for is dropped, and counted by the sink.
+    /// Accepts a span without waiting. If there is no room, the sink drops the span and counts it.
     fn take(&self, span: Span);
 }
 
-/// What is known of rows that were traced before: those of a replay.
+/// Earlier traces of the rows of a replay.
 pub trait Past: Send + Sync {
-    /// The span in which the row of this number failed before.
+    /// Returns the span in which the row with this number failed before.
     fn failed_in(&self, row: u64) -> Option<SpanContext>;
 }
 
-/// How a run is traced.
+/// Trace settings of a run.
 #[derive(Clone)]
 pub struct Tracing {
-    /// Who takes the spans.
+    /// The receiver of spans.
     pub sink: Arc<dyn SpanSink>,
-    /// How many of the records that do not belong to a trace already. Of those that do, a trace goes on where it is
-    /// recorded.
+    /// Share of the records that do not belong to a trace already. For a record that does, the trace is continued if it
+    /// is recorded.
     pub share: Share,
-    /// For a replay, where its records come from: those that were traced when they failed are traced again.
+    /// For a replay, the earlier traces: records that were traced when they failed are traced again.
     pub past: Option<Arc<dyn Past>>,
 }
 
@@ -259,7 +259,7 @@ impl fmt::Debug for Tracing {
     }
 }
 
-/// A share of all records, chosen by the number of a record: a record that is read again is chosen again.
+/// A share of all records, chosen by record number: a record that is read again is chosen again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(f64);
 
@@ -269,24 +269,24 @@ impl Share {
     /// Every record.
     pub const ALL: Share = Share(1.0);
 
-    /// The share from 0 to 1; `None` for anything else.
+    /// Creates a share from 0 to 1; `None` for other numbers.
     pub fn new(share: f64) -> Option<Share> {
         (0.0..=1.0).contains(&share).then_some(Share(share))
     }
 
-    /// It as a number from 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn as_f64(self) -> f64 {
         self.0
     }
 
-    /// Whether a row is in it; `salt` tells apart rows of the same number. O(1).
+    /// Returns `true` if the row is in the share; `salt` distinguishes rows with equal numbers. O(1).
     pub fn takes(self, salt: u64, row: u64) -> bool {
-        // The upper 53 bits: as many as an f64 has.
+        // The upper 53 bits: the precision of an f64.
         (mixed(salt ^ mixed(row)) >> 11) as f64 / (1u64 << 53) as f64 <= self.0 && self.0 > 0.0
     }
 }
 
-/// Every bit of the outcome depends on every bit of `x` (the finalizer of SplitMix64).
+/// Mixes the bits of `x`: every output bit depends on every input bit (the finalizer of SplitMix64).
 fn mixed(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -294,7 +294,7 @@ fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Makes names for traces and spans that nobody else has.
+/// A generator of unique ids for traces and spans.
 #[derive(Debug)]
 pub struct Ids {
     seed: [u64; 2],
@@ -302,9 +302,9 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// From a random seed.
+    /// Creates a generator with a random seed.
     pub fn new() -> Self {
-        // Where the system has no random numbers the time has to do.
+        // Falls back to the time if the system has no random numbers.
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
         let random = || getrandom::u64().unwrap_or_else(|_| clock());
         Ids { seed: [random(), random()], next: AtomicU64::new(0) }
@@ -314,14 +314,14 @@ impl Ids {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The next id of a trace.
+    /// Returns the next trace id.
     pub fn trace(&self) -> TraceId {
         let n = self.number();
         let id = u128::from(mixed(self.seed[0].wrapping_add(n))) << 64 | u128::from(mixed(self.seed[1] ^ mixed(n)));
         TraceId(NonZeroU128::new(id).unwrap_or(NonZeroU128::MIN))
     }
 
-    /// The next id of a span.
+    /// Returns the next span id.
     pub fn span(&self) -> SpanId {
         let id = mixed(self.seed[1].wrapping_sub(self.number()));
         SpanId(NonZeroU64::new(id).unwrap_or(NonZeroU64::MIN))

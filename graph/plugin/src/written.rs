@@ -1,4 +1,4 @@
-//! The text of a value as a plugin gets it, as the file has it, and where each byte of it stands.
+//! Configuration values: the text that a plugin receives, the text in the file, and the mapping of their bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use anabranch_record::text::Str;
 
 use crate::diagnostic::{Diagnostic, FileId, Span};
 
-/// Text of a configuration value after substitution, with what the file says.
+/// The text of a configuration value after substitution, with the original text in the file.
 ///
-/// `Debug` and `Display` show what was written (`${NAME}`), so that a substituted credential never
-/// reaches a log, a plan or an error by way of formatting.
+/// `Debug` and `Display` show the original text (`${NAME}`), so that formatting never writes a substituted credential
+/// to a log, a plan or an error.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Written {
     value: Str,
@@ -20,24 +20,24 @@ pub struct Written {
     content: Option<Arc<Content>>,
 }
 
-/// A file that a setting names, read together with the pipeline file: what is configured from it opens nothing.
+/// A file that a setting names, read together with the pipeline file: creating a plugin from it opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Path at which it was looked for.
+    /// Path from which it was read.
     pub path: Str,
-    /// Its text, or why there is none, as a phrase: `permission denied`.
+    /// The text, or the reason why it could not be read, as a phrase: `permission denied`.
     pub text: Result<Str, Str>,
-    /// What to do where there is none.
+    /// Remedy if it could not be read.
     pub hint: Option<Str>,
 }
 
 impl Written {
-    /// A text that stands in a file.
+    /// Creates a value from its text and its text in a file.
     pub fn new(value: impl Into<Str>, written: impl Into<Str>, span: Span) -> Self {
         Written { value: value.into(), written: written.into(), span, layout: None, content: None }
     }
 
-    /// A text that stands in a file as it is, from byte `start` on: places inside of it are exact.
+    /// Creates a value that stands unchanged in a file, from byte `start` on: places inside it are exact.
     pub fn verbatim(text: impl Into<Str>, file: FileId, start: u32) -> Self {
         let text = text.into();
         let end = start.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
@@ -46,45 +46,45 @@ impl Written {
         Self::with_layout(text.clone(), text, Span { file, start, end }, Some(layout))
     }
 
-    /// A text that stands in a file, with where each byte of it stands.
+    /// Creates a value from its text, its text in a file, and the mapping of their bytes.
     pub fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
         Written { value, written, span, layout: layout.map(Arc::new), content: None }
     }
 
-    /// The same text, which names this file.
+    /// Returns the same value with the file that it names.
     #[must_use]
     pub fn with_content(self, content: Content) -> Self {
         Written { content: Some(Arc::new(content)), ..self }
     }
 
-    /// The file that it names, where that was read.
+    /// Returns the file that it names, if it was read.
     pub fn content(&self) -> Option<&Content> {
         self.content.as_deref()
     }
 
-    /// The same at another place.
+    /// Returns the same value at another place.
     #[must_use]
     pub fn at(self, span: Span) -> Self {
         Written { span, ..self }
     }
 
-    /// The text with variables replaced: for the plugin, and for nobody else.
+    /// Returns the text with variables replaced, for the plugin only.
     pub fn value(&self) -> &Str {
         &self.value
     }
 
-    /// The text as the file has it.
+    /// Returns the text in the file.
     pub fn written(&self) -> &Str {
         &self.written
     }
 
-    /// Whether a value is written: there is none behind `name:`, and a blank one in `name: ""`.
+    /// Returns `true` if the file contains a value: not for `name:`, but for the blank one in `name: ""`.
     pub fn is_given(&self) -> bool {
         self.layout.is_some() || !self.written.is_empty()
     }
 
-    /// Whether the value holds something that the file does not: the value of a variable or the content of a file.
-    /// A default (`${NAME:-default}`) and an escaped `$${` are the file's own words.
+    /// Returns `true` if the value contains text that is not in the file: the value of a variable or the content of
+    /// another file. A default (`${NAME:-default}`) and an escaped `$${` are text of the file.
     pub fn is_substituted(&self) -> bool {
         match &self.layout {
             Some(layout) => !layout.substituted.is_empty(),
@@ -92,20 +92,20 @@ impl Written {
         }
     }
 
-    /// True if the value is the text of the file, word for word, and so the same wherever the pipeline runs. The value of a
-    /// variable with a default is not.
+    /// Returns `true` if the value equals the text in the file, so that it is the same wherever the pipeline runs. The
+    /// value of a variable with a default does not.
     pub fn is_verbatim(&self) -> bool {
         self.value == self.written
     }
 
-    /// The parts of the value that came out of variables and files, to be masked wherever they may turn up.
+    /// Returns the parts of the value that come from variables and files, which must be masked in all output.
     pub fn substituted(&self) -> impl Iterator<Item = &Str> {
         let whole = self.layout.is_none() && self.value != self.written;
         self.layout.iter().flat_map(|layout| &layout.substituted).chain(whole.then_some(&self.value))
     }
 
-    /// The finding with the correction of `len` bytes at `offset` of the value; without one where they came out of a
-    /// variable.
+    /// Adds a correction of `len` bytes at `offset` of the value to a finding, unless the value contains substituted
+    /// text.
     #[must_use]
     pub fn corrected(&self, finding: Diagnostic, offset: usize, len: usize, meant: &str) -> Diagnostic {
         match self.value.get(offset..offset + len) {
@@ -114,13 +114,13 @@ impl Written {
         }
     }
 
-    /// Where the value stands.
+    /// Returns the place of the value.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The place of `len` bytes at `offset` of the value: exact where the file holds the value as it is,
-    /// the whole `${NAME}` inside a substituted part, the whole value where the two cannot be aligned
+    /// Returns the place of `len` bytes at `offset` of the value: exact if the file contains the value unchanged,
+    /// the whole `${NAME}` inside a substituted part, the whole value if the two cannot be aligned
     /// (quoted text with escapes over several lines).
     pub fn place(&self, offset: usize, len: usize) -> Span {
         let Some(range) = self.layout.as_ref().and_then(|layout| layout.place(offset, len)) else { return self.span };
@@ -140,7 +140,7 @@ impl std::fmt::Display for Written {
     }
 }
 
-/// Which bytes of a file the bytes of a text came from: pieces in ascending order, with gaps where the
+/// Mapping of the bytes of a text to bytes of a file: pieces in ascending order, with gaps where the
 /// file has only indentation or line breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Layout {
@@ -159,15 +159,15 @@ struct Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The same bytes.
+    /// The same bytes in both.
     Verbatim,
     /// An escape sequence, a variable.
     Replaced,
 }
 
 impl Layout {
-    /// Aligns the text of a scalar with its source, which starts at byte `start` of the file and stands between `quote`s
-    /// where it is quoted. `None` where the two cannot be aligned.
+    /// Aligns the text of a scalar with its source, which starts at byte `start` of the file and is enclosed in
+    /// `quote`s if it is quoted. `None` if the two cannot be aligned.
     pub fn of_scalar(source: &str, start: u32, text: &str, quote: Option<char>) -> Option<Layout> {
         let mut layout = Layout::default();
         match quote {
@@ -240,7 +240,7 @@ impl Layout {
         self.pieces.push(Piece { text: text as u32, len: len as u32, source, source_len: source_len as u32, kind });
     }
 
-    /// The bytes of the file that hold `len` bytes at `offset` of the text.
+    /// Returns the bytes of the file that correspond to `len` bytes at `offset` of the text.
     fn place(&self, offset: usize, len: usize) -> Option<Range<u32>> {
         let (first, at) = self.piece(offset)?;
         let start = match first.kind {
@@ -262,7 +262,7 @@ impl Layout {
         Some(start..end.max(start))
     }
 
-    /// The last piece that starts at or before an offset, and how far behind its start the offset is.
+    /// Returns the last piece that starts at or before an offset, and the distance of the offset from its start.
     fn piece(&self, offset: usize) -> Option<(&Piece, u32)> {
         let offset = u32::try_from(offset).ok()?;
         let after = self.pieces.partition_point(|piece| piece.text <= offset);
@@ -271,14 +271,14 @@ impl Layout {
     }
 }
 
-/// Follows a text through the replacement of its variables.
+/// Builds the layout of a text whose variables are replaced.
 pub struct Rewriting {
     before: Layout,
     after: Layout,
 }
 
 impl Rewriting {
-    /// Starts with the layout of the scalar at `span`; without one every part has the place of the whole.
+    /// Starts with the layout of the scalar at `span`; without one, every part has the place of the whole scalar.
     pub fn of(before: Option<Layout>, len: usize, span: Span) -> Self {
         let before = before.unwrap_or_else(|| {
             let mut whole = Layout::default();
@@ -288,7 +288,7 @@ impl Rewriting {
         Rewriting { before, after: Layout::default() }
     }
 
-    /// Where `range` of the text stands.
+    /// Returns the place of `range` of the text.
     pub fn place(&self, range: Range<usize>, file: FileId, whole: Span) -> Span {
         match self.before.place(range.start, range.len()) {
             Some(place) => Span { file, start: place.start, end: place.end },
@@ -296,7 +296,7 @@ impl Rewriting {
         }
     }
 
-    /// `range` of the text is kept, from byte `at` of the result on.
+    /// Records that `range` of the text is copied to byte `at` of the result.
     pub fn keep(&mut self, range: Range<usize>, at: usize) {
         let first = self.before.pieces.partition_point(|p| ((p.text + p.len) as usize) <= range.start);
         for piece in &self.before.pieces[first..] {
@@ -318,21 +318,21 @@ impl Rewriting {
         }
     }
 
-    /// `range` of the text became `len` bytes at byte `at` of the result.
+    /// Records that `range` of the text is replaced by `len` bytes at byte `at` of the result.
     pub fn replace(&mut self, range: Range<usize>, at: usize, len: usize) {
         if let Some(place) = self.before.place(range.start, range.len()) {
             self.after.push(at, len, place.start, (place.end - place.start) as usize, Kind::Replaced);
         }
     }
 
-    /// The result holds a text that is not the file's.
+    /// Records a text of the result that is not in the file.
     pub fn substitute(&mut self, text: Str) {
         if !text.is_empty() {
             self.after.substituted.push(text);
         }
     }
 
-    /// The layout of the result.
+    /// Returns the layout of the result.
     pub fn finish(self) -> Layout {
         self.after
     }

@@ -1,21 +1,22 @@
-//! Which parts of a record something reads or writes.
+//! The parts of a record that a processor or condition reads or writes.
 
 use crate::text::Str;
 
-/// The parts of a record that are read or written.
+/// A set of parts of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Not known: all of it, perhaps.
+    /// Unknown parts: any part of the record may be accessed.
     Everything,
-    /// These parts and what is below them; a path is `["Metadata", "split.index"]`, `["Payload", "After", "x"]`.
+    /// The listed parts and everything below them, as paths such as `["Metadata", "split.index"]` or
+    /// `["Payload", "After", "x"]`.
     These(Vec<Vec<Str>>),
 }
 
 impl Access {
-    /// Nothing at all.
+    /// The empty set.
     pub const NOTHING: Access = Access::These(Vec::new());
 
-    /// All of these, each part once. O(parts²).
+    /// Returns the union of all sets, each part once. O(parts²).
     pub fn union(all: impl IntoIterator<Item = Access>) -> Access {
         let mut paths: Vec<Vec<Str>> = Vec::new();
         for one in all {
@@ -29,7 +30,7 @@ impl Access {
         Access::These(paths)
     }
 
-    /// Whether a write here may change what is read there.
+    /// Returns `true` if a write to `self` may change what a read of `other` sees.
     pub fn overlaps(&self, other: &Access) -> bool {
         match (self, other) {
             (Access::These(a), _) if a.is_empty() => false,

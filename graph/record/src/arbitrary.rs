@@ -12,12 +12,12 @@ use crate::record::{Data, Operation, Position, Record};
 use crate::text::Str;
 use crate::value::{Object, Value};
 
-/// Few and short keys, so that paths and fields meet.
+/// Short keys from a small set, so that paths often match fields.
 pub fn key() -> impl Strategy<Value = Str> {
     prop_oneof![4 => "[abc]", 1 => any::<String>()].prop_map(Str::from)
 }
 
-/// Values that JSON has.
+/// Values that JSON can represent.
 pub fn json_value() -> impl Strategy<Value = Value> {
     let finite = any::<f64>().prop_filter("JSON has finite numbers", |v| v.is_finite());
     let leaf = prop_oneof![
@@ -31,7 +31,7 @@ pub fn json_value() -> impl Strategy<Value = Value> {
     nested(leaf.boxed())
 }
 
-/// All values.
+/// Values of every type.
 pub fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         4 => json_value(),
@@ -62,7 +62,7 @@ fn data(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Data> {
     ]
 }
 
-/// Records of such values.
+/// Records with the given values.
 pub fn record_of<S: Strategy<Value = Value> + Clone>(value: S) -> impl Strategy<Value = Record> {
     (
         vec(any::<u8>(), 0..12),

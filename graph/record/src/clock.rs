@@ -1,7 +1,7 @@
-//! The time of day, as records and templates see it.
+//! The wall-clock time of records and templates.
 //!
-//! Everything that writes the time of day into a record asks here, so that a test of a pipeline can hold it still.
-//! Waiting goes by tokio's clock and by none other.
+//! All code that writes the time of day into a record uses [`now`], so that a test of a pipeline can freeze it. Timers
+//! and time-outs use tokio's clock instead.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
@@ -12,22 +12,22 @@ thread_local! {
     static HELD: Cell<Option<SystemTime>> = const { Cell::new(None) };
 }
 
-/// The time of day, or the time at which it is held on this thread.
+/// Returns the time of day, or the frozen time of this thread.
 pub fn now() -> SystemTime {
     HELD.get().unwrap_or_else(SystemTime::now)
 }
 
-/// Processor time that this thread has taken. Every system has this clock; one that lacks it counts no time.
+/// Returns the processor time that this thread has used, or zero if the system does not have such a clock.
 pub fn taken_by_thread() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// The time at which it is held on this thread, for a thread that works for this one.
+/// Returns the frozen time of this thread, so that it can be passed to a thread that works on its behalf.
 pub fn held() -> Option<SystemTime> {
     HELD.get()
 }
 
-/// Holds the time of day on this thread from here on; `None` lets it go on. Other threads are not affected.
+/// Freezes the time of day of this thread; `None` unfreezes it. Other threads are not affected.
 pub fn hold(at: Option<SystemTime>) {
     HELD.set(at);
 }

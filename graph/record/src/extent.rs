@@ -1,24 +1,24 @@
-//! What connectors read and write outside of the service, as names that can be compared without a look at it.
+//! External resources that connectors read and write, described by names that can be compared without I/O.
 
 use crate::text::Str;
 
-/// Things of one kind in one place whose names begin alike: the objects of a bucket below a prefix, or one table.
+/// Resources of one kind in one place with a common name prefix: the objects of a bucket below a prefix, or one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// What they are, in the plural, for messages: `objects`.
+    /// Kind of the resources, in the plural, for messages: `objects`.
     pub what: &'static str,
-    /// Where they are: a server and a bucket, or a database, without credentials. Never shown.
+    /// Place of the resources: a server and a bucket, or a database, without credentials. Never shown.
     pub space: Str,
-    /// What all names begin with, or the only name. Never shown.
+    /// Common prefix of the names, or the only name. Never shown.
     pub name: Str,
-    /// Whether `name` is a whole name.
+    /// True if `name` is a complete name, false if it is a prefix.
     pub whole: bool,
-    /// The setting that says the name.
+    /// The setting that contains the name.
     pub setting: &'static str,
 }
 
 impl Extent {
-    /// Whether all that is in this one is in the other too.
+    /// Returns `true` if every resource of this extent is part of the other one too.
     pub fn is_within(&self, other: &Extent) -> bool {
         let named = match other.whole {
             true => self.whole && self.name == other.name,

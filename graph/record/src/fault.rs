@@ -1,4 +1,4 @@
-//! What went wrong with a record, a connector or a run, and what may be done about it.
+//! Failures of records, connectors and runs, and their classes.
 
 use std::error::Error;
 use std::fmt;
@@ -6,34 +6,34 @@ use std::sync::Arc;
 
 use crate::text::Str;
 
-/// What the executor does about a fault.
+/// The class of a fault. It decides what the executor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultClass {
     /// This record cannot be processed or delivered; others can. It goes to the dead-letter queue.
     Record,
-    /// The outside world is not ready (connection lost, throttled); the same call may work later.
-    /// Retried with backoff, then the pipeline recovers from its stored positions.
+    /// An external system is not ready (connection lost, throttled); the same call may succeed later. The call is
+    /// retried with back-off, then the pipeline restarts from its stored positions.
     Transient,
-    /// Going on would lose or corrupt data, or can never work. The pipeline is degraded.
+    /// Continuing would lose or corrupt data, or cannot succeed. The pipeline is degraded.
     Fatal,
 }
 
-/// Why a text in a setting, as a script, failed on a record, and where in the text.
+/// A failure in the text of a setting, such as a script, with the place in the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct InText {
-    /// What went wrong.
+    /// The error message.
     pub message: String,
     /// Name of the setting.
     pub setting: &'static str,
     /// The line, from 1.
     pub line: usize,
-    /// The character in it, from 1.
+    /// The character in the line, from 1.
     pub column: usize,
 }
 
 impl InText {
-    /// The place in bytes from the start of the text.
+    /// Returns the place as an offset in bytes from the start of `text`.
     pub fn offset(&self, text: &str) -> usize {
         let start: usize = text.split_inclusive('\n').take(self.line.saturating_sub(1)).map(str::len).sum();
         let line = text[start..].lines().next().unwrap_or_default();
@@ -52,79 +52,79 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault of `class` with a stable `code` (snake case, as `field_missing`) and its cause.
+    /// Creates a fault of `class` with a stable `code` (snake case, such as `field_missing`) and its cause.
     pub fn new(class: FaultClass, code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Fault { class, code, node: None, login_refused: false, cause: Arc::from(cause.into()) }
     }
 
-    /// A fault of one record.
+    /// Creates a fault of one record.
     pub fn record(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Record, code, cause)
     }
 
-    /// A fault that may go away by itself.
+    /// Creates a fault that a retry may resolve.
     pub fn transient(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Transient, code, cause)
     }
 
-    /// A fault after which the pipeline must not go on.
+    /// Creates a fault that stops the pipeline.
     pub fn fatal(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Fatal, code, cause)
     }
 
-    /// Names the node (processor or connector id), unless an inner one was named already.
+    /// Sets the node (id of a processor or connector), unless it is already set.
     #[must_use]
     pub fn at(mut self, node: &Str) -> Self {
         self.node.get_or_insert_with(|| node.clone());
         self
     }
 
-    /// The same fault, because a server does not accept the credentials. They may be changed on both sides one after the
-    /// other: such a fault is tried again for a while even if it is [`FaultClass::Fatal`].
+    /// Marks the fault as caused by credentials that a server rejects. An operator may change credentials on the two
+    /// sides at different times, so such a fault is retried for a while even if it is [`FaultClass::Fatal`].
     #[must_use]
     pub fn of_login(mut self) -> Self {
         self.login_refused = true;
         self
     }
 
-    /// Whether a server did not accept the credentials.
+    /// Returns `true` if a server rejected the credentials.
     pub fn is_of_login(&self) -> bool {
         self.login_refused
     }
 
-    /// The same fault with another class: a transient one that outlived its retries, say.
+    /// Returns the same fault with another class, for example a transient fault whose retries are exhausted.
     #[must_use]
     pub fn with_class(mut self, class: FaultClass) -> Self {
         self.class = class;
         self
     }
 
-    /// What the executor does about it.
+    /// Returns the class.
     pub fn class(&self) -> FaultClass {
         self.class
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         self.code
     }
 
-    /// The id of the processor or connector where it happened.
+    /// Returns the id of the processor or connector where the fault happened.
     pub fn node(&self) -> Option<&Str> {
         self.node.as_ref()
     }
 
-    /// Where in a text of a setting it happened, if that is known.
+    /// Returns the place in the text of a setting where the fault happened, if it is known.
     pub fn in_text(&self) -> Option<&InText> {
         self.cause.downcast_ref()
     }
 
-    /// The cause.
+    /// Returns the cause.
     pub fn cause(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.cause
     }
 
-    /// The cause and its own causes, joined by `: `.
+    /// Returns the messages of the cause and of its own causes, joined by `: `.
     pub fn message(&self) -> String {
         let mut text = self.cause.to_string();
         let mut next = self.cause.source();

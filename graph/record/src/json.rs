@@ -1,4 +1,4 @@
-//! Records, data and values as JSON, both ways: the one place where the service reads or writes it.
+//! The JSON form of records, data and values. All code of the service that reads or writes it uses this module.
 //!
 //! A record is one object whose fields stand in this order:
 //!
@@ -9,9 +9,9 @@
 //! `D` is an object for structured data, base64 text (standard alphabet, padded) for raw data and `null`
 //! for absent data. Entries of maps and of the metadata are sorted by key, so equal records print equal
 //! texts. Integers stay exact, floats keep a fraction or an exponent (`1.0`), times are RFC 3339 text,
-//! bytes base64 text. Only what JSON demands is escaped.
+//! bytes base64 text. Only characters that JSON requires to be escaped are escaped.
 //!
-//! JSON has no NaN and no infinity: a record that holds one cannot be written, and says where it is.
+//! JSON has no NaN and no infinity: writing a record that contains one fails with an error that names its place.
 
 mod read;
 mod write;

@@ -1,20 +1,20 @@
-//! The records of Anabranch: what sources read, processors change and destinations write.
+//! The records of Anabranch: sources read them, processors change them and destinations write them.
 //!
 //! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
 //! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
-//! writes records. [`mark`] says how far a lane of records is settled, [`fault`] why one of them was not processed. This
-//! crate does no I/O and knows neither plugins nor the executor.
+//! writes records. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
+//! This crate does no I/O and knows neither plugins nor the executor.
 //!
 //! # Example
 //!
 //! ```
-//! use anabranch_record::reference::Reference;
+//! use anabranch_record::json;
+//! use anabranch_record::reference::{Part, Reference};
 //! use anabranch_record::value::Value;
-//! use anabranch_record::{Data, json};
 //!
-//! let mut record = json::read_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
+//! let record = json::parse_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
 //! let id = Reference::parse(".Payload.After.user.id").unwrap();
-//! assert_eq!(id.get(&record).unwrap(), Some(Value::Int(7)));
+//! assert_eq!(id.get(&record).unwrap(), Some(Part::Value(&Value::Int(7))));
 //! ```
 
 pub mod access;

@@ -1,6 +1,6 @@
-//! Which rows of a strip are selected.
+//! Row selections of a strip.
 
-/// One bit per row.
+/// A set of selected rows, as one bit per row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     words: Vec<u64>,
@@ -8,12 +8,12 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// `len` rows, none selected.
+    /// Creates a mask of `len` rows, none selected.
     pub fn none(len: usize) -> Self {
         Mask { words: vec![0; len.div_ceil(64)], len }
     }
 
-    /// Makes it `len` rows, none selected, keeping the memory.
+    /// Resizes the mask to `len` rows, none selected, and keeps the allocation.
     pub fn reset(&mut self, len: usize) {
         self.words.clear();
         self.words.resize(len.div_ceil(64), 0);
@@ -34,28 +34,28 @@ impl Mask {
         self.words[row / 64] &= !(1 << (row % 64));
     }
 
-    /// Whether a row is selected.
+    /// Returns `true` if the row is selected.
     #[inline]
     pub fn get(&self, row: usize) -> bool {
         row < self.len && self.words[row / 64] >> (row % 64) & 1 == 1
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no rows.
+    /// Returns `true` if the mask has 0 rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of selected rows.
+    /// Returns the number of selected rows.
     pub fn count(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// The selected rows in ascending order.
+    /// Returns the selected rows in ascending order.
     pub fn rows(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(i, &word)| {
             std::iter::successors((word != 0).then_some(word), |w| {

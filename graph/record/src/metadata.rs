@@ -1,4 +1,4 @@
-//! Record metadata: a small map of text, shared between copies of a record until one changes it.
+//! Record metadata: a small map of text, shared between copies of a record until one of them changes it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub mod key {
         CREATED_AT = "recfmt.createdAt";
         /// Time the record was read, nanoseconds since the epoch, decimal.
         READ_AT = "recfmt.readAt";
-        /// Collection (table, topic, index) the record belongs to.
+        /// Collection (table, topic, index) of the record.
         COLLECTION = "recfmt.collection";
         /// Schema subject of the key.
         KEY_SCHEMA_SUBJECT = "recfmt.key.schema.subject";
@@ -36,9 +36,9 @@ pub mod key {
         SOURCE_PLUGIN_NAME = "svc.source.plugin.name";
         /// Version of the source plugin.
         SOURCE_PLUGIN_VERSION = "svc.source.plugin.version";
-        /// Why the record in a dead letter failed.
+        /// The error of the record in a dead letter.
         DLQ_NACK_ERROR = "svc.dlq.nack.error";
-        /// Stable code of that failure.
+        /// Stable code of the error of the record in a dead letter.
         DLQ_NACK_CODE = "svc.dlq.nack.code";
         /// Node where the record in a dead letter failed.
         DLQ_NACK_NODE_ID = "svc.dlq.nack.node.id";
@@ -46,15 +46,15 @@ pub mod key {
         SPLIT_INDEX = "split.index";
         /// `0` on the original of `clone`, `1..=count` on its copies.
         CLONE_INDEX = "clone.index";
-        /// Path of the file a record was read from.
+        /// Path of the file that contained the record.
         FILE_PATH = "file.path";
     }
 }
 
-/// Prefixes of metadata keys as plugins and files from elsewhere write them, and the own ones.
+/// Prefixes of metadata keys in plugins and files of other systems, each with the prefix that this service uses.
 pub const FOREIGN_PREFIXES: [(&str, &str); 2] = [("opencdc.", "recfmt."), ("conduit.", "svc.")];
 
-/// The own name of a key that has a foreign prefix; `None` for any other key.
+/// Translates a key with a foreign prefix to this service's prefix; `None` for any other key.
 pub fn own_key(key: &str) -> Option<Str> {
     FOREIGN_PREFIXES.iter().find_map(|(foreign, own)| {
         let rest = key.strip_prefix(foreign)?;
@@ -65,7 +65,7 @@ pub fn own_key(key: &str) -> Option<Str> {
 /// Memory of an entry in bytes, without its key and value.
 const ENTRY: usize = 64;
 
-/// Entries in insertion order, each key once.
+/// Metadata entries in insertion order, each key once.
 ///
 /// Records carry a handful of entries, so a scan that compares lengths first beats hashing and
 /// ordering. Cloning is O(1); the first write to a shared map copies it.
@@ -75,7 +75,7 @@ pub struct Metadata(Option<Arc<Entries>>);
 #[derive(Clone, Default)]
 struct Entries {
     list: Vec<(Str, Str)>,
-    /// Bytes of all keys and values.
+    /// Total bytes of all keys and values.
     text: usize,
 }
 
@@ -93,17 +93,18 @@ impl std::fmt::Debug for Entries {
 }
 
 impl Metadata {
-    /// No entries; does not allocate.
+    /// Creates an empty map; does not allocate.
     pub const fn new() -> Self {
         Metadata(None)
     }
 
-    /// Room for `n` entries before the next allocation.
+    /// Creates an empty map with room for `n` entries.
     pub fn with_capacity(n: usize) -> Self {
         Metadata(Some(Arc::new(Entries { list: Vec::with_capacity(n), text: 0 })))
     }
 
-    /// From entries in any order; the last of equal keys wins. O(n log n); many entries are kept in key order.
+    /// Creates a map from entries in any order; the last of equal keys wins. O(n log n); many entries are kept in key
+    /// order.
     pub fn from_entries(mut entries: Vec<(Str, Str)>) -> Self {
         const FEW: usize = 32;
         if entries.len() <= FEW {
@@ -134,13 +135,13 @@ impl Metadata {
         self.entries().iter().position(|(k, _)| k.as_str() == key)
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[inline]
     pub fn get(&self, key: &str) -> Option<&Str> {
         self.find(key).map(|i| &self.entries()[i].1)
     }
 
-    /// Sets `key`, and gives back what it was before.
+    /// Sets `key` and returns the previous value.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Str>) -> Option<Str> {
         let (key, value) = (key.into(), value.into());
         match self.find(&key) {
@@ -159,8 +160,8 @@ impl Metadata {
         }
     }
 
-    /// Sets `key` under its own name, see [`own_key`]: a key that has a foreign prefix gives way to one that is
-    /// there under the own name.
+    /// Sets `key` under its translated name, see [`own_key`]. If `key` has a foreign prefix and the translated name is
+    /// already set, this does nothing.
     pub fn insert_translated(&mut self, key: &Str, value: impl Into<Str>) {
         match own_key(key) {
             None => {
@@ -174,7 +175,7 @@ impl Metadata {
         }
     }
 
-    /// Removes `key`; an absent key leaves a shared map shared.
+    /// Removes `key`; if the key is absent, a shared map stays shared.
     pub fn remove(&mut self, key: &str) -> Option<Str> {
         let at = self.find(key)?;
         let Entries { list, text } = self.entries_mut();
@@ -183,7 +184,7 @@ impl Metadata {
         Some(value)
     }
 
-    /// Whether both are copies of one map that neither has changed since. O(1).
+    /// Returns `true` if both are unchanged copies of one map. O(1).
     #[inline]
     pub fn shares(&self, other: &Metadata) -> bool {
         match (&self.0, &other.0) {
@@ -193,28 +194,28 @@ impl Metadata {
         }
     }
 
-    /// Whether the next write copies the map, since there is a copy of it. O(1).
+    /// Returns `true` if the map is shared, so that the next write copies it. O(1).
     #[inline]
     pub fn is_shared(&self) -> bool {
         self.0.as_ref().is_some_and(|entries| Arc::strong_count(entries) > 1)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// Rough number of bytes that the entries hold in memory. O(1).
+    /// Returns the approximate number of bytes that the entries hold in memory. O(1).
     pub fn weight(&self) -> usize {
         self.0.as_ref().map_or(0, |entries| entries.list.len() * ENTRY + entries.text)
     }
 
-    /// Whether there is no entry.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries().is_empty()
     }
 
-    /// Entries in insertion order.
+    /// Returns the entries in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Str)> {
         self.entries().iter().map(|(k, v)| (k, v))
     }

@@ -1,6 +1,6 @@
-//! Names that are near to a wrong one: what a message suggests.
+//! Similar names, for suggestions in messages.
 
-/// The nearest of `candidates` to `text`, if it is near enough to be a slip of the pen.
+/// Returns the candidate closest to `text`, if it is close enough to be a typing error.
 pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_lowercase();
     let len = lower.chars().count();
@@ -9,9 +9,9 @@ pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str
         .filter_map(|c| {
             let c_len = c.chars().count();
             let most = 1 + c_len.min(len) / 4;
-            // The distance is at least the difference in length: spares the comparison with long texts.
+            // The distance is at least the difference in length: skips the comparison with long texts.
             let near = c_len.abs_diff(len) <= most;
-            // Of a single letter for another one, nothing is alike.
+            // Two different single letters are not similar.
             let most = most.min(c_len.max(len).saturating_sub(1));
             near.then(|| edit_distance(&lower, &c.to_lowercase())).filter(|d| *d <= most).map(|d| (d, c))
         })
@@ -33,8 +33,8 @@ fn edit_distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The one name that a single letter makes of `text`: one too many, one too few, another, or two exchanged. `None` where
-/// there are several, and for names so short that a letter is half of them.
+/// Returns the only name that differs from `text` by one letter: one too many, one too few, another one, or two
+/// neighbours exchanged. Returns `None` if several names match, and for names so short that a letter is half of them.
 pub fn slip<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const SHORTEST: usize = 3;
     let lower = text.to_lowercase();
@@ -53,7 +53,7 @@ pub fn slip<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<
     near.all(|other| other == found).then_some(found)
 }
 
-/// Whether two neighbours are exchanged, and nothing else.
+/// Returns `true` if the texts differ only in two exchanged neighbours.
 fn are_swapped(a: &str, b: &str) -> bool {
     if a.len() != b.len() {
         return false;

@@ -1,8 +1,9 @@
-//! Nouns with their number and their article, for messages.
+//! Nouns with their number and article, for messages.
 
 use std::borrow::Cow;
 
-/// A regular noun in the number that a count asks for: `1 record`, `0 records`, `2 batches`.
+/// Returns a regular noun in the singular or plural that `count` requires: `record` for 1, `records` for 0, `batches`
+/// for 2.
 pub fn plural(count: u64, noun: &str) -> Cow<'_, str> {
     match count {
         1 => noun.into(),
@@ -11,13 +12,13 @@ pub fn plural(count: u64, noun: &str) -> Cow<'_, str> {
     }
 }
 
-/// A count with its noun: `1 record`, `2 records`.
+/// Returns a count with its noun: `1 record`, `2 records`.
 pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// A noun with its article, by its first letter: `an integer`, `a text`. What cannot be counted has none: `null`,
-/// `bytes`.
+/// Returns a noun with its article, chosen by its first letter: `an integer`, `a text`. The uncountable `null` and
+/// `bytes` have none.
 pub fn with_article(noun: &str) -> Cow<'_, str> {
     match noun.chars().next() {
         _ if matches!(noun, "null" | "bytes") => noun.into(),

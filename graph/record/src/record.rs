@@ -15,24 +15,24 @@ use crate::value::{Object, Value};
 pub struct Position(pub Bytes);
 
 impl Position {
-    /// From bytes; copies them, so that a position never pins a read buffer.
+    /// Creates a position from a copy of `bytes`, so that a position never keeps a read buffer alive.
     pub fn copy_from(bytes: &[u8]) -> Self {
         Position(Bytes::copy_from_slice(bytes))
     }
 }
 
-/// What happened to the data in the source.
+/// The kind of change that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Operation {
-    /// It was created.
+    /// The data was created.
     #[default]
     Create = 1,
-    /// It was changed.
+    /// The data was changed.
     Update,
-    /// It was deleted.
+    /// The data was deleted.
     Delete,
-    /// It existed before the source was watched.
+    /// The data existed before the source began to observe changes.
     Snapshot,
 }
 
@@ -40,7 +40,7 @@ impl Operation {
     /// All operations, in the order of their numbers 1 to 4.
     pub const ALL: [Operation; 4] = [Operation::Create, Operation::Update, Operation::Delete, Operation::Snapshot];
 
-    /// The operation that a text means that is none: in upper case, or by another system's name.
+    /// Guesses the operation that an invalid text means: a name in upper case, or another system's name.
     pub fn meant_by(text: &str) -> Option<Operation> {
         match text.trim().to_ascii_lowercase().as_str() {
             "create" | "created" | "insert" | "inserted" | "c" => Some(Operation::Create),
@@ -51,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// The name, as records print it.
+    /// Returns the name as records print it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Operation::Create => "create",
@@ -61,7 +61,7 @@ impl Operation {
         }
     }
 
-    /// From the number 1 to 4.
+    /// Returns the operation with a number from 1 to 4.
     pub fn from_number(n: i64) -> Option<Self> {
         usize::try_from(n).ok().and_then(|n| Self::ALL.get(n.wrapping_sub(1)).copied())
     }
@@ -73,7 +73,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A text that names no operation.
+/// Error: the text is not the name of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown operation {0:?}, expected one of create, update, delete, snapshot")]
 pub struct UnknownOperation(pub String);
@@ -88,22 +88,22 @@ impl FromStr for Operation {
 /// Content of a key or of one side of a payload. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Data {
-    /// Not there; `null` in JSON.
+    /// No data; `null` in JSON.
     #[default]
     Absent,
-    /// Bytes as the source delivered them: often a slice of its read buffer.
+    /// Bytes as the source delivered them, often a slice of its read buffer.
     Raw(Bytes),
     /// Decoded fields, copied on write when shared between branches.
     Structured(Arc<Object>),
 }
 
 impl Data {
-    /// Raw data from text.
+    /// Creates raw data from text.
     pub fn text(text: impl Into<String>) -> Self {
         Data::Raw(Bytes::from(text.into()))
     }
 
-    /// Unique access to the fields, copying them only if another record still shares them.
+    /// Returns the fields for changes. Copies them only if another record shares them.
     pub fn fields_mut(&mut self) -> Option<&mut Object> {
         match self {
             Data::Structured(map) => Some(Arc::make_mut(map)),
@@ -111,7 +111,7 @@ impl Data {
         }
     }
 
-    /// The fields, where the data is structured.
+    /// Returns the fields, if the data is structured.
     pub fn fields(&self) -> Option<&Object> {
         match self {
             Data::Structured(map) => Some(map),
@@ -119,7 +119,7 @@ impl Data {
         }
     }
 
-    /// `absent`, `raw` or `structured`, as messages print it.
+    /// Returns `absent`, `raw` or `structured`, as messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Data::Absent => "absent",
@@ -128,7 +128,7 @@ impl Data {
         }
     }
 
-    /// Copies raw bytes out of the buffer they are a slice of. Call it before parking a record.
+    /// Copies raw bytes out of the buffer they are a slice of. Call it before keeping a record for long.
     pub fn compact(&mut self) {
         if let Data::Raw(bytes) = self {
             *bytes = Bytes::copy_from_slice(bytes);
@@ -145,9 +145,9 @@ impl From<Object> for Data {
 /// The data before and after the change.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Change {
-    /// What it was; absent for `create` and where the source does not know.
+    /// Data before the change; absent for `create` and if the source does not know it.
     pub before: Data,
-    /// What it is; absent for `delete`.
+    /// Data after the change; absent for `delete`.
     pub after: Data,
 }
 
@@ -155,48 +155,48 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Record {
     position: Position,
-    /// What happened.
+    /// The kind of change.
     pub operation: Operation,
-    /// Text about the record.
+    /// Text entries about the record.
     pub metadata: Metadata,
-    /// Identifies the record.
+    /// The key that identifies the record.
     pub key: Data,
     /// The user's data.
     pub payload: Change,
 }
 
 impl Record {
-    /// A record at `position`, otherwise empty.
+    /// Creates an empty record at `position`.
     pub fn at(position: Position) -> Self {
         Record { position, ..Record::default() }
     }
 
-    /// A created record with a payload.
+    /// Creates a record with the operation `create` and a payload.
     pub fn create(position: Position, key: Data, after: Data) -> Self {
         Record { position, key, payload: Change { before: Data::Absent, after }, ..Record::default() }
     }
 
-    /// Where the record is in its source. Nothing after the source may change it.
+    /// Returns the record's position in its source. Only the source may set it.
     pub fn position(&self) -> &Position {
         &self.position
     }
 
-    /// A copy of everything except that the position is `position`: dead letters, tests.
+    /// Returns the record with another position, for dead letters and tests.
     #[must_use]
     pub fn with_position(mut self, position: Position) -> Self {
         self.position = position;
         self
     }
 
-    /// The collection, where the metadata has one.
+    /// Returns the collection, if the metadata contains one.
     pub fn collection(&self) -> Option<&Str> {
         self.metadata.get(crate::metadata::key::COLLECTION.as_str())
     }
 
-    /// Rough number of bytes this record holds in memory, with its position and metadata; what queues are bounded by.
-    /// O(fields).
+    /// Returns the approximate number of bytes that this record holds in memory, with its position and metadata. Queues
+    /// are limited by this number. O(fields).
     pub fn weight(&self) -> usize {
-        /// Of what a value refers to.
+        /// Weight of the memory that a value refers to.
         fn of_value(value: &Value) -> usize {
             match value {
                 Value::Text(t) => t.len(),
@@ -206,7 +206,7 @@ impl Record {
                 _ => 0,
             }
         }
-        // Records are weighed whenever processors may have changed them.
+        // Called often: records are weighed after each stage that may have changed them.
         fn of_object(object: &Object) -> usize {
             let entries = object.entries();
             let mut weight = size_of_val(entries);

@@ -1,11 +1,11 @@
 //! References to parts of a record: `.Payload.After.name`, `.Metadata["a.b"]`.
 //!
-//! A reference starts with one of the five parts of a record (or is `.`, the whole record); every further
-//! part names a key: `.name`, or `["any text"]` where the key is no plain name. Metadata has one level,
-//! lists cannot be indexed.
+//! A reference starts with one of the five parts of a record (or is `.`, the whole record); each further
+//! part names a key: `.name`, or `["any text"]` if the key is not a plain name. Metadata has one level;
+//! references cannot index lists.
 //!
-//! Reading and deleting never create anything. Setting creates the maps that are missing on the way, but
-//! only once it is certain to succeed: a failed write leaves the record exactly as it was.
+//! Reading and deleting never create anything. Setting creates the missing maps on the path, but only after all checks
+//! have passed: a failed write leaves the record unchanged.
 
 mod parse;
 mod slips;
@@ -30,7 +30,7 @@ pub struct Reference {
     target: Target,
 }
 
-/// What a reference points at.
+/// The part of a record that a reference points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `.`: the whole record; can only be read.
@@ -51,7 +51,7 @@ pub enum Target {
     Field(Side, Path),
 }
 
-/// The keys that lead to a field: never empty.
+/// The keys that lead to a field: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     parents: Arc<[Str]>,
@@ -59,7 +59,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The keys of the maps on the way to the field, from the outside in.
+    /// The keys of the maps that contain the field, from the outside in.
     pub fn parents(&self) -> &[Str] {
         &self.parents
     }
@@ -82,7 +82,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The reference to it: `.Key`, `.Payload.Before`, `.Payload.After`.
+    /// Returns the reference to this place: `.Key`, `.Payload.Before`, `.Payload.After`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Side::Key => ".Key",
@@ -91,7 +91,7 @@ impl Side {
         }
     }
 
-    /// The data in this place of a record.
+    /// Returns the data in this place of a record.
     #[inline]
     pub fn of(self, record: &Record) -> &Data {
         match self {
@@ -101,7 +101,7 @@ impl Side {
         }
     }
 
-    /// The data in this place of a record, to be changed.
+    /// Returns the data in this place of a record, for changes.
     #[inline]
     pub fn of_mut(self, record: &mut Record) -> &mut Data {
         match self {
@@ -111,7 +111,7 @@ impl Side {
         }
     }
 
-    /// The names that lead to it from the record: `["Payload", "After"]`.
+    /// Returns the names that lead to it from the record: `["Payload", "After"]`.
     pub const fn parts(self) -> &'static [Str] {
         const KEY: &[Str] = &[Str::from_static("Key")];
         const BEFORE: &[Str] = &[Str::from_static("Payload"), Str::from_static("Before")];
@@ -124,7 +124,7 @@ impl Side {
     }
 }
 
-/// A part of a record, borrowed as it is.
+/// A part of a record, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'r> {
     /// The whole record.
@@ -146,7 +146,7 @@ pub enum Part<'r> {
 }
 
 impl Part<'_> {
-    /// Name of the type, as messages print it.
+    /// Returns the name of the type with its article, as messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Part::Record(_) => "a record",
@@ -167,23 +167,23 @@ impl Reference {
     /// Parses a reference. Lower-case names of the record's own parts are accepted (`.payload.after.x`).
     ///
     /// # Errors
-    /// What is wrong with the text, and often what to write instead.
+    /// An error that says what is wrong with the text and often contains a suggestion.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
         let target = parse::explained(text)?;
         Ok(Reference { text: parse::canonical(&target), target })
     }
 
-    /// The canonical text: parses to an equal reference.
+    /// Returns the canonical text, which parses to an equal reference.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What it points at.
+    /// Returns the part of a record that the reference points at.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The part of the record that the compiler has to think of when this is read or written.
+    /// Returns the parts of the record that a read or write through this reference accesses, for the compiler.
     pub fn access(&self) -> Access {
         let path = match &self.target {
             Target::Record => return Access::Everything,
@@ -200,11 +200,11 @@ impl Reference {
         Access::These(vec![path])
     }
 
-    /// The part of the record, borrowed; `None` where there is no such metadata entry or field, because the
-    /// key or one on the way to it is missing, null or absent. O(parts · log fields).
+    /// Returns the part of the record, borrowed; `None` if the metadata entry or field does not exist, because its
+    /// key or a parent is missing, null or absent. O(parts · log fields).
     ///
     /// # Errors
-    /// `reference_unresolved`: something on the way is no map (raw data, text, a list).
+    /// `reference_unresolved`: a parent is not a map (raw data, text, a list).
     #[inline]
     pub fn get<'r>(&self, record: &'r Record) -> Result<Option<Part<'r>>, Fault> {
         Ok(Some(match &self.target {
@@ -222,7 +222,7 @@ impl Reference {
         }))
     }
 
-    /// The field or metadata entry under another key of the same map; `None` for what has no key of its own.
+    /// Returns a reference to another key of the same map; `None` if the target is not a field or metadata entry.
     pub fn sibling(&self, key: &Str) -> Option<Reference> {
         let target = match &self.target {
             Target::Entry(_) => Target::Entry(own_key(key).unwrap_or_else(|| key.clone())),
@@ -234,7 +234,7 @@ impl Reference {
         Some(Reference { text: parse::canonical(&target), target })
     }
 
-    /// Whether the map that holds the field, or would, is there. Whatever is not a field has its place always.
+    /// Returns `true` if the parent map of the field exists. Always `true` for targets that are not fields.
     ///
     /// # Errors
     /// `reference_unresolved`, as [`Reference::get`].
@@ -245,7 +245,7 @@ impl Reference {
         }
     }
 
-    /// The map that holds the field, or would: `None` where it is missing, null or absent.
+    /// Returns the parent map of the field; `None` if it is missing, null or absent.
     #[inline]
     fn parent<'r>(&self, side: Side, path: &Path, record: &'r Record) -> Result<Option<&'r Object>, Fault> {
         let mut object: &Object = match side.of(record) {

@@ -20,12 +20,12 @@ enum Repr {
 }
 
 impl Str {
-    /// Text known at compile time; never allocates.
+    /// Creates text that is known at compile time; never allocates.
     pub const fn from_static(text: &'static str) -> Self {
         Str(Repr::Static(text))
     }
 
-    /// The text itself.
+    /// Returns the text.
     #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {

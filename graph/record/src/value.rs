@@ -1,4 +1,4 @@
-//! Values of fields: what structured keys and payloads are made of.
+//! Field values, the content of structured keys and payloads.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::text::Str;
 /// A point in time, UTC, with nanoseconds.
 pub type Timestamp = DateTime<Utc>;
 
-/// The text form of a timestamp: RFC 3339 with as many fraction digits as are needed, `Z` for UTC.
+/// Formats a timestamp as RFC 3339 with as many fraction digits as needed, in UTC (`Z`).
 pub fn timestamp_text(time: &Timestamp) -> String {
     time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
@@ -41,7 +41,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Name of the type, as messages print it.
+    /// Returns the name of the type, as messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -56,7 +56,7 @@ impl Value {
         }
     }
 
-    /// The map, if it is one.
+    /// Returns the map, if the value is one.
     pub fn as_map(&self) -> Option<&Object> {
         match self {
             Value::Map(map) => Some(map),
@@ -64,7 +64,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is text.
+    /// Returns the text, if the value is text.
     pub fn as_text(&self) -> Option<&Str> {
         match self {
             Value::Text(text) => Some(text),
@@ -86,7 +86,7 @@ impl From<i64> for Value {
 }
 
 impl From<u64> for Value {
-    /// Keeps the rule that every integer that fits in `i64` is an [`Value::Int`].
+    /// Converts to [`Value::Int`] if the number fits in `i64`, otherwise to [`Value::UInt`].
     fn from(v: u64) -> Self {
         i64::try_from(v).map_or(Value::UInt(v), Value::Int)
     }
@@ -130,22 +130,22 @@ impl From<Object> for Value {
 
 /// A map with text keys: a vector sorted by key, each key once.
 ///
-/// Look-up is O(log n), insertion O(n), iteration in key order: the same record always prints the same.
+/// Look-up is O(log n), insertion O(n). Iteration is in key order, so that equal records print equal texts.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Object(Vec<(Str, Value)>);
 
 impl Object {
-    /// No entries; does not allocate.
+    /// Creates an empty map; does not allocate.
     pub const fn new() -> Self {
         Object(Vec::new())
     }
 
-    /// Room for `n` entries before the next allocation.
+    /// Creates an empty map with room for `n` entries.
     pub fn with_capacity(n: usize) -> Self {
         Object(Vec::with_capacity(n))
     }
 
-    /// From entries in any order; the last of equal keys wins. O(n log n), O(n) if sorted already.
+    /// Creates a map from entries in any order; the last of equal keys wins. O(n log n), O(n) if they are sorted.
     pub fn from_entries(mut entries: Vec<(Str, Value)>) -> Self {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
             entries.reverse();
@@ -159,17 +159,17 @@ impl Object {
         self.0.binary_search_by(|(k, _)| k.as_str().cmp(key))
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.find(key).ok().map(|i| &self.0[i].1)
     }
 
-    /// Mutable access to the value of `key`.
+    /// Returns the value of `key`, for changes.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.find(key).ok().map(|i| &mut self.0[i].1)
     }
 
-    /// Sets `key`, and gives back what it was before.
+    /// Sets `key` and returns the previous value.
     pub fn insert(&mut self, key: impl Into<Str>, value: Value) -> Option<Value> {
         let key = key.into();
         match self.find(&key) {
@@ -181,27 +181,27 @@ impl Object {
         }
     }
 
-    /// Removes `key`.
+    /// Removes `key` and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.find(key).ok().map(|i| self.0.remove(i).1)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Entries in key order.
+    /// Returns the entries in key order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Value)> {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
-    /// The entries in their order.
+    /// Returns the entries in key order, as a slice.
     pub(crate) fn entries(&self) -> &[(Str, Value)] {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Conditions: for which rows a processor is applied.
+//! Conditions, which select the records that a processor receives.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,26 +17,27 @@ mod tests;
 
 /// Selects rows of a strip.
 pub trait Condition: Send {
-    /// Sets the bit of every row it holds for; rows it fails on go to `failed`, in ascending order, unset.
+    /// Sets the bit of every row for which the condition holds. Adds rows that fail to `failed`, in ascending order,
+    /// and leaves their bits unset.
     fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>);
 }
 
-/// A condition as the plan holds it: a template whose output, without blanks around it, is one of
-/// `1 t T TRUE true True 0 f F FALSE false False`. Cloning is O(1).
+/// A compiled condition: a template whose output, without surrounding white space, is one of `1 t T TRUE true True 0 f
+/// F FALSE false False`. Cloning is O(1).
 #[derive(Clone, Debug)]
 pub struct CompiledCondition {
     template: Template,
-    /// Decides without the template, where the condition's shape allows.
+    /// Evaluates the condition without the template, if its structure allows that.
     predicate: Option<Arc<Predicate>>,
     constant: Option<bool>,
     failure: Option<Fault>,
     witness: Option<Witness>,
 }
 
-/// Is shown the records on which a condition is about to decide.
+/// A callback that receives the records before a condition evaluates them.
 pub type Shown = dyn Fn(&[Record]) + Send + Sync;
 
-/// A function that sees every record before a condition decides on it.
+/// A [`Shown`] callback with a `Debug` implementation.
 #[derive(Clone)]
 struct Witness(Arc<Shown>);
 
@@ -46,30 +47,30 @@ impl fmt::Debug for Witness {
     }
 }
 
-/// Limit on the work that the condition of one request may cause. The condition does not come from a pipeline file: every
-/// caller who may inspect records can send one.
+/// Limit on the work that the condition of one request may cause. Such a condition does not come from a pipeline file:
+/// every caller who may inspect records can send one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes of text that one verdict may build.
+    /// Bytes of text that one evaluation may build.
     pub bytes: usize,
-    /// Steps that all verdicts together may take: iterations, calls of templates and elements that functions make.
+    /// Steps that all evaluations together may take: iterations, calls of templates and elements that functions create.
     pub steps: usize,
-    /// Processor time that all verdicts together may take.
+    /// Processor time that all evaluations together may take.
     pub time: Duration,
 }
 
 /// Result of a condition for one record within a [`Budget`].
 #[derive(Clone, Debug)]
 pub enum Judgement {
-    /// It holds, or it does not.
+    /// The condition holds (`true`) or does not hold (`false`).
     Verdict(bool),
-    /// It gives no verdict on this record.
+    /// The condition fails on this record.
     Failed(Fault),
-    /// It gives no verdict because the budget is used up. A record fault: `condition_too_costly`.
+    /// The budget is used up. A record fault: `condition_too_costly`.
     TooCostly(Fault),
 }
 
-/// Why a condition gave no verdict.
+/// Reason why a condition has no result for a record.
 #[derive(Debug, thiserror::Error)]
 enum NoVerdict {
     #[error("the condition takes too many steps, too much memory or too much time")]
@@ -80,7 +81,8 @@ enum NoVerdict {
     NotBoolean(String),
 }
 
-/// Where a condition failed, in bytes from its start: `Some(None)` for the whole of it, `None` for other faults.
+/// Returns the place where a condition failed, in bytes from its start: `Some(None)` for the whole condition, `None`
+/// for other faults.
 pub fn failed_at(fault: &Fault) -> Option<Option<usize>> {
     match fault.cause().downcast_ref()? {
         NoVerdict::Failed { error, .. } => Some(Some(error.offset)),
@@ -90,10 +92,10 @@ pub fn failed_at(fault: &Fault) -> Option<Option<usize>> {
 }
 
 impl CompiledCondition {
-    /// Compiles; the text must not be blank.
+    /// Compiles a condition. The text must not be blank.
     ///
     /// # Errors
-    /// Why the template does not compile.
+    /// The reason why the template does not compile.
     pub fn compile(text: &str) -> Result<Self, TemplateError> {
         let template = Template::parse(text, MissingKey::NoValue)?;
         let predicate = template.predicate().map(Arc::new);
@@ -108,28 +110,29 @@ impl CompiledCondition {
         Ok(condition)
     }
 
-    /// The template that decides.
+    /// Returns the template of the condition.
     pub fn template(&self) -> &Template {
         &self.template
     }
 
-    /// Its text.
+    /// Returns the text of the condition.
     pub fn source(&self) -> &str {
         self.template.source()
     }
 
-    /// The verdict, where it is the same for every record. A condition that fails on every record has none.
+    /// Returns the result, if it is the same for every record. `None` for a condition that fails on every record.
     pub fn constant(&self) -> Option<bool> {
         self.constant
     }
 
-    /// The verdict on every record that gets one, where it is the same because its parts contradict each other or leave
-    /// nothing out. O(comparisons).
+    /// Returns the result for all records on which the condition does not fail, if its parts contradict each other or
+    /// cover all cases. O(comparisons).
     pub fn settled(&self) -> Option<bool> {
         self.predicate.as_ref()?.settled()
     }
 
-    /// True if for every record at least one of the two conditions holds. False if this is not known. O(comparisons).
+    /// Returns `true` if at least one of the two conditions holds for every record, `false` if this is unknown.
+    /// O(comparisons).
     pub fn holds_where_not(&self, other: &CompiledCondition) -> bool {
         let inner = |condition: &CompiledCondition| {
             let inner = condition.source().trim().strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(['-', ' ']);
@@ -140,22 +143,22 @@ impl CompiledCondition {
         both.is_ok_and(|both| self.settled().is_none() && other.settled().is_none() && both.settled() == Some(true))
     }
 
-    /// Why it fails on every record, where that takes next to nothing to find out.
+    /// Returns the failure, if the condition fails on every record and a cheap evaluation shows that.
     pub fn failure(&self) -> Option<&Fault> {
         self.failure.as_ref()
     }
 
-    /// Whether it decides the usual record without building text.
+    /// Returns `true` if the condition evaluates typical records without building text.
     pub fn is_native(&self) -> bool {
         self.constant.is_some() || self.predicate.is_some()
     }
 
-    /// What its verdict depends on.
+    /// Returns the parts of the record that the result depends on.
     pub fn reads(&self) -> Access {
         self.template.reads()
     }
 
-    /// One for a stage of its own.
+    /// Creates an instance for one stage.
     pub fn instantiate(&self) -> Box<dyn Condition> {
         let condition = Box::new(Running { condition: self.clone(), output: String::new() });
         match &self.witness {
@@ -164,21 +167,21 @@ impl CompiledCondition {
         }
     }
 
-    /// The same condition, which shows records to `witness` before it decides on them. For trials and tests.
+    /// Returns the same condition, which passes records to `witness` before it evaluates them. For trials and tests.
     #[must_use]
     pub fn witnessed(&self, witness: Arc<Shown>) -> CompiledCondition {
         CompiledCondition { witness: Some(Witness(witness)), ..self.clone() }
     }
 
-    /// The verdict on one record.
+    /// Evaluates the condition for one record.
     ///
     /// # Errors
-    /// A fault of the record: `condition_failed`, `condition_not_boolean`.
+    /// A record fault: `condition_failed`, `condition_not_boolean`.
     pub fn evaluate(&self, record: &Record) -> Result<bool, Fault> {
         self.decide(record, &mut String::new())
     }
 
-    /// The verdict on one record, and what it cost taken off the budget.
+    /// Evaluates the condition for one record and subtracts the cost from the budget.
     pub fn evaluate_within(&self, record: &Record, budget: &mut Budget) -> Judgement {
         let native = self.constant.or_else(|| self.predicate.as_ref().and_then(|predicate| predicate.holds(record)));
         if let Some(verdict) = native {
@@ -209,7 +212,7 @@ impl CompiledCondition {
         }
     }
 
-    /// The template's own verdict, with `output` as scratch space.
+    /// Evaluates the template, with `output` as scratch space.
     fn render(&self, record: &Record, output: &mut String) -> Result<bool, Fault> {
         output.clear();
         let rendered = self.template.render(record, output);
@@ -234,7 +237,7 @@ impl CompiledCondition {
     }
 }
 
-/// The expression that failed in a condition: from a place to the end of its parentheses or braces.
+/// Returns the expression that failed: the text from a place to the end of its parentheses or braces.
 fn piece(source: &str, offset: usize) -> String {
     const SHOWN: usize = 60;
     let rest = source.get(offset..).unwrap_or_default();

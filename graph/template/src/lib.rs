@@ -1,8 +1,8 @@
 //! Templates over records: the dialect of Go's `text/template` with the functions of sprig, and conditions.
 //!
 //! [`Template::parse`] compiles a text once; rendering borrows from the record and writes to the output. A
-//! [`condition::CompiledCondition`] is a template whose output is true or false; the usual ones are decided by a native
-//! predicate, without building text. [`tree`] is what a template is compiled to, for passes that look at it. This crate
+//! [`condition::CompiledCondition`] is a template whose output is true or false; a native predicate evaluates the usual
+//! ones without building text. A [`tree`] is the compiled form of a template, for passes that analyse it. This crate
 //! does no I/O and knows neither pipeline files nor plugins.
 //!
 //! # Example

@@ -1,10 +1,9 @@
 //! The template dialect: Go's `text/template` over records, with the functions of sprig.
 //!
-//! A template is compiled once: parsed, its functions and variables resolved, its field paths tied to
-//! the parts of the record. Rendering then borrows from the record and writes straight to the output.
-//! Values keep Go's types (an `int` does not compare with a `float64`), with these differences: the
-//! record's integers are integers and not floats, a template cannot change its record, and one
-//! rendering has a bound on its output, its steps and its depth.
+//! A template is compiled once: the compiler parses it, resolves its functions and variables, and binds its field paths
+//! to the parts of the record. Rendering then borrows from the record and writes directly to the output. Values keep
+//! Go's types (an `int` does not compare with a `float64`), with these differences: the record's integers are integers
+//! and not floats, a template cannot change its record, and the output, steps and depth of one rendering are limited.
 
 use std::fmt;
 use std::ops::Range;
@@ -47,24 +46,24 @@ pub struct Template {
     missing: MissingKey,
 }
 
-/// What reading a map entry that is not there gives.
+/// The result of reading a map entry that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingKey {
     /// No value, which prints as `<no value>`.
     NoValue,
-    /// An error of the record.
+    /// A record error.
     Error,
 }
 
-/// Why a text is no template, and where.
+/// A compile error of a template, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// Where it is, in bytes from the start of the text.
+    /// Start of the error, in bytes from the start of the text.
     pub offset: usize,
-    /// How many bytes it covers; may be 0, at the end of the text.
+    /// Length of the error in bytes; may be 0, at the end of the text.
     pub len: usize,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
     /// Remedy.
     pub hint: Option<String>,
@@ -72,23 +71,23 @@ pub struct TemplateError {
     pub correction: Option<(Range<usize>, String)>,
 }
 
-/// Why a template failed on a record.
+/// A failure of a template on a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct EvalError {
-    /// Where the failing part is, in bytes from the start of the template.
+    /// Start of the part that failed, in bytes from the start of the template.
     pub offset: usize,
-    /// What went wrong.
+    /// The error message.
     pub message: String,
 }
 
-/// Why the template in a setting failed on a record, where a step has several templates.
+/// A failure of a template on a record, with the name of its setting, for plugins with several templates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting}: {error}")]
 pub struct InSetting {
     /// Name of the setting.
     pub setting: Str,
-    /// What went wrong. No source: the text says it already.
+    /// The failure. It is not the error's `source`, because the text already contains it.
     pub error: EvalError,
 }
 
@@ -96,18 +95,18 @@ impl Template {
     /// Compiles a text. O(length).
     ///
     /// # Errors
-    /// The first thing that is wrong with it: syntax, an unknown function or variable, a function
-    /// that is refused because it would read the environment, use the network or make keys.
+    /// The first error: invalid syntax, an unknown function or variable, or a function that is rejected because it
+    /// would read the environment, use the network or generate keys.
     pub fn parse(text: &str, missing: MissingKey) -> Result<Template, TemplateError> {
         Ok(Template { tree: Arc::new(parse::parse(text)?), missing })
     }
 
-    /// The text it was compiled from.
+    /// Returns the text that the template was compiled from.
     pub fn source(&self) -> &str {
         &self.tree.source
     }
 
-    /// The output, where it is the source itself because there is no action in it.
+    /// Returns the output, if the template contains no actions and the output is therefore the source itself.
     pub fn literal(&self) -> Option<&str> {
         let plain = match self.tree.templates.first().map(|main| &*main.body) {
             None | Some([]) => self.tree.source.is_empty(),
@@ -117,48 +116,50 @@ impl Template {
         plain.then(|| self.source())
     }
 
-    /// Appends the output for `record`. What it costs is bounded: see the module's limits.
+    /// Appends the output for `record`. The cost is limited by the default [`Allowance`].
     ///
     /// # Errors
-    /// What failed, with its place in the template; `out` is then as it was before. Output that is not
+    /// The failure, with its place in the template; `out` is then unchanged. Output that is not
     /// UTF-8 is an error too.
     pub fn render(&self, record: &Record, out: &mut String) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, Context::new(), out).0
     }
 
-    /// As [`Template::render`], with another bound of what it costs.
+    /// Renders like [`Template::render`], with another cost limit.
     ///
     /// # Errors
-    /// As there. That it takes more than its allowance is said with the numbers of the full one.
+    /// The errors of [`Template::render`]. The message for an exceeded allowance always contains the default numbers.
     pub fn render_within(&self, record: &Record, out: &mut String, allowance: Allowance) -> Result<(), EvalError> {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
-    /// What is hardly meant in the output for `record`: a field that is not there prints as `<no value>`, a format that
-    /// does not fit as `%!f(…)`. Costs as much as two renderings. Nothing for a record on which the template fails.
+    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as `<no
+    /// value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on the
+    /// record.
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
         let (context, mut output) = (Context::new().with_doubts(), String::new());
         let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut output);
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().into_found(&output))
     }
 
-    /// What the first comparisons for `record` compare, with the values: `.Payload.After.kind is "order", compared with
-    /// "Order"`. Costs as much as two renderings. Nothing for a record on which the template fails.
+    /// Describes the first comparisons for `record`, with the values: `.Payload.After.kind is "order", compared with
+    /// "Order"`. Costs as much as two renderings. Empty if the template fails on the record.
     pub fn compared(&self, record: &Record) -> Vec<String> {
         let context = Context::new().with_doubts();
         let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().compared)
     }
 
-    /// What is hardly meant in the output for an empty record, where finding out takes next to nothing.
+    /// Returns the parts of the output for an empty record that are probably not intended. Rendering stops early if it
+    /// exceeds a small allowance.
     pub fn doubts_briefly(&self) -> Vec<Doubt> {
         let (context, mut output) = (Context::brief().with_doubts(), String::new());
         let (result, context) = eval::render(&self.tree, self.missing, &Record::default(), context, &mut output);
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().into_found(&output))
     }
 
-    /// As [`Template::render_within`], until a deadline at most, and takes the steps it needed off the allowance.
-    /// Whether it took more than it may is the second value.
+    /// Renders like [`Template::render_within`], at most until a deadline, and subtracts the steps from the allowance.
+    /// The second value is `true` if the rendering exceeded its limits.
     pub(crate) fn render_until(
         &self,
         record: &Record,
@@ -172,41 +173,41 @@ impl Template {
         (result, left.is_spent())
     }
 
-    /// What rendering an empty record gives, where it takes next to nothing.
+    /// Returns the output for an empty record, or `None` if rendering exceeds a small allowance.
     pub fn render_briefly(&self) -> Option<Result<String, EvalError>> {
         let mut out = String::new();
         let (result, left) = eval::render(&self.tree, self.missing, &Record::default(), Context::brief(), &mut out);
         (!left.is_spent()).then(|| result.map(|()| out))
     }
 
-    /// The same verdict without the template, for a condition whose shape allows it.
+    /// Returns a predicate with the same results as the template, if the template's structure allows that.
     pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
     }
 
-    /// What it was compiled to.
+    /// Returns the compiled form.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Whether reading a key that is missing fails the record.
+    /// Returns `true` if reading a missing key is a record error.
     pub fn is_strict(&self) -> bool {
         self.missing == MissingKey::Error
     }
 
-    /// Which parts of the record its output depends on. Everything for one whose output depends on
-    /// more than the record: on the time, on chance.
+    /// Returns the parts of the record that the output depends on. [`Access::Everything`] if the output depends on
+    /// more than the record, such as the time or random numbers.
     pub fn reads(&self) -> Access {
         reads::of(&self.tree)
     }
 }
 
-/// Whether a name below the metadata is a method and not an entry.
+/// Returns `true` if a name below the metadata is a method and not an entry.
 pub fn is_method_of_metadata(name: &str) -> bool {
     methods::is_of_metadata(name)
 }
 
-/// Whether a name below a key, a payload side or a map in them is a method and not a field.
+/// Returns `true` if a name below a key, a payload side or a map in them is a method and not a field.
 pub fn is_method_of_data(name: &str) -> bool {
     methods::is_of_data(name)
 }

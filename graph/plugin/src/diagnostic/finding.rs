@@ -1,4 +1,4 @@
-//! Findings for programs.
+//! Findings in a form for programs.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use serde::Serialize;
 use super::lines::Lines;
 use super::{Diagnostics, FileId, Files, Label, Severity};
 
-/// A [`Diagnostic`](super::Diagnostic) with its places as lines and columns, to be serialised.
+/// A [`Diagnostic`](super::Diagnostic) with its places as lines and columns, for serialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding<'a> {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// Stable code.
     pub code: &'a str,
-    /// What is wrong.
+    /// The message.
     pub message: &'a str,
     /// JSON pointer of the field inside its pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<&'a str>,
-    /// Where it is wrong.
+    /// The place.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place<'a>>,
     /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
-    /// What a program may do about it: `validate --fix` does.
+    /// A correction that a program may apply, as `validate --fix` does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<Correction<'a>>,
     /// Places that explain it.
@@ -34,12 +34,12 @@ pub struct Finding<'a> {
     pub related: Vec<Place<'a>>,
 }
 
-/// A [`Fix`](super::Fix) as it is shown.
+/// A [`Fix`](super::Fix) for display.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Correction<'a> {
-    /// The wrong text; empty for one that is missing.
+    /// The wrong text; empty if text is missing.
     pub was: &'a str,
-    /// The right one.
+    /// The replacement.
     pub becomes: &'a str,
 }
 
@@ -57,13 +57,13 @@ pub struct Place<'a> {
     pub end_line: u32,
     /// Column of the end.
     pub end_column: u32,
-    /// What is to be said about the place.
+    /// The remark about the place.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub label: &'a str,
 }
 
 impl Diagnostics {
-    /// The findings with lines and columns: what `--json` prints.
+    /// Returns the findings with lines and columns, as `--json` prints them.
     pub fn findings<'a>(&'a self, files: &'a Files) -> Vec<Finding<'a>> {
         let mut texts: HashMap<FileId, Lines<'a>> = HashMap::new();
         let mut place = |label: &'a Label| {

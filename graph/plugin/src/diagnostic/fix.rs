@@ -1,23 +1,23 @@
-//! Corrections that a program may make.
+//! Corrections that a program may apply.
 
 use anabranch_record::near::slip;
 
 use super::{Diagnostic, Span};
 
-/// A correction of a few letters whose meaning is beyond doubt. Everything around it stays as it is, byte for byte.
+/// A correction of a few letters that is unambiguous. Everything around it stays unchanged, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// Where the wrong text stands, perhaps among others: a quoted name, a list.
+    /// Place that contains the wrong text, possibly with other text: a quoted name, a list.
     pub span: Span,
-    /// The wrong text; empty for one that is missing at the start of the span.
+    /// The wrong text; empty if text is missing at the start of the span.
     pub was: String,
-    /// The right one.
+    /// The replacement.
     pub becomes: String,
 }
 
 impl Fix {
-    /// The bytes of `text` that are to be replaced. `None` where the wrong text does not stand there exactly once, as
-    /// where it came out of a variable, or is written with escapes.
+    /// Returns the bytes of `text` to replace. `None` if the wrong text does not occur exactly once in the span, for
+    /// example because it comes from a variable or is written with escapes.
     pub fn range(&self, text: &str) -> Option<std::ops::Range<usize>> {
         let (start, end) = (self.span.start as usize, self.span.end as usize);
         let place = text.get(start..end)?;
@@ -31,14 +31,14 @@ impl Fix {
 }
 
 impl Diagnostic {
-    /// Says what a program may do about it: in `span`, `was` becomes `becomes`.
+    /// Adds a correction: in `span`, `was` becomes `becomes`.
     #[must_use]
     pub fn with_fix(mut self, span: Span, was: impl Into<String>, becomes: impl Into<String>) -> Self {
         self.fix = Some(Fix { span, was: was.into(), becomes: becomes.into() });
         self
     }
 
-    /// The same for a name that is one slip of the pen away from one of `names`, and from no other.
+    /// Adds a correction if the name differs from exactly one of `names` by a single typing error.
     #[must_use]
     pub fn with_slip<'a>(self, span: Span, was: &str, names: impl IntoIterator<Item = &'a str>) -> Self {
         match slip(was, names) {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Where the lines of a text start. Built in O(text), asked in O(log lines + line).
+/// The starts of the lines of a text. Built in O(text); a look-up is O(log lines + line).
 pub(super) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -18,17 +18,17 @@ impl<'a> Lines<'a> {
         self.text
     }
 
-    /// The nearest offset at or before `at` that is in the text and between two characters.
+    /// Returns the nearest offset at or before `at` that is in the text and between two characters.
     pub(super) fn boundary(&self, at: usize) -> usize {
         self.text.floor_char_boundary(at)
     }
 
-    /// Index of the line that holds a byte.
+    /// Returns the index of the line that contains a byte.
     pub(super) fn line(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at).saturating_sub(1)
     }
 
-    /// The bytes of a line without its line break.
+    /// Returns the bytes of a line without its line break.
     pub(super) fn range(&self, line: usize) -> Range<usize> {
         let start = self.starts.get(line).copied().unwrap_or(self.text.len());
         let end = self.starts.get(line + 1).map_or(self.text.len(), |next| next - 1);
@@ -36,12 +36,12 @@ impl<'a> Lines<'a> {
         start..end
     }
 
-    /// Line and column in characters of a byte, both from 1.
+    /// Returns the line and the column in characters of a byte, both from 1.
     pub(super) fn position(&self, at: usize) -> (u32, u32) {
         let at = self.boundary(at);
         let line = self.line(at);
         let before = &self.text[self.starts.get(line).copied().unwrap_or(0)..at];
-        // A byte order mark is no character of the first line.
+        // A byte order mark does not count as a character of the first line.
         let before = if line == 0 { before.trim_start_matches('\u{feff}') } else { before };
         (line as u32 + 1, before.chars().count() as u32 + 1)
     }

@@ -1,4 +1,4 @@
-//! Findings for people: the place underlined in its line.
+//! Findings as text for people: each with its place underlined in its line.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,40 +11,40 @@ use super::lines::Lines;
 use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity, Span};
 use crate::secret::passwords;
 
-/// Lines between two places that are shown in one piece.
+/// Maximum number of lines between two places that are shown in one excerpt.
 const NEAR_LINES: usize = 50;
 
-/// A longer line is cut around the place.
+/// Maximum length of a line in bytes; a longer line is cut around the place.
 const MAX_LINE_BYTES: usize = 400;
 
-/// Longer values are underlined this far.
+/// Maximum length of an underlined value in bytes.
 const MAX_MARK_BYTES: usize = 100;
 
-/// Bytes kept before the place in a line that is cut.
+/// Bytes before the place that are kept in a cut line.
 const KEPT_BEFORE: usize = 80;
 
-/// How findings are printed.
+/// Style of printed findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenderStyle {
-    /// Whether to use colours.
+    /// True for coloured output.
     pub color: bool,
     /// Columns of the terminal.
     pub width: usize,
 }
 
 impl Default for RenderStyle {
-    /// No colours, 140 columns.
+    /// Without colours, 140 columns.
     fn default() -> Self {
         RenderStyle { color: false, width: 140 }
     }
 }
 
 impl Diagnostics {
-    /// All findings as text, each with its place underlined; empty where there are none.
+    /// Returns all findings as text, each with its place underlined; empty if there are none.
     ///
-    /// Shows the text of the files without [`Diagnostic::credentials`] and passwords in URLs, and nothing that variables
-    /// hold. Any span is fine: what lies outside of its file or
-    /// between the bytes of a character is moved to the nearest place. Control characters are made visible.
+    /// Shows the text of the files without [`Diagnostic::credentials`] and passwords in URLs, and never the values of
+    /// variables. Any span is valid: an offset outside the file or inside a character is moved to the nearest boundary.
+    /// Control characters are made visible.
     pub fn render(&self, files: &Files, style: RenderStyle) -> String {
         let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
         let renderer = renderer.term_width(style.width.max(40)).decor_style(DecorStyle::Ascii);
@@ -109,11 +109,11 @@ fn render_one(
     for (printed, place) in moved {
         text = text.replacen(&printed, &place, 1);
     }
-    // Lines are padded to the width of the source.
+    // The renderer pads lines to the width of the source.
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// The text with stars in these ranges: as many bytes as before, so that places stay.
+/// Replaces the text in these ranges by stars, with the same number of bytes so that offsets stay valid.
 fn starred<'t>(text: &'t str, hidden: &[Range<usize>]) -> Cow<'t, str> {
     if hidden.iter().all(Range::is_empty) {
         return text.into();
@@ -128,7 +128,7 @@ fn starred<'t>(text: &'t str, hidden: &[Range<usize>]) -> Cow<'t, str> {
     out.into()
 }
 
-/// A label on whole characters of its text.
+/// A label with a range on character boundaries.
 struct Mark<'a> {
     label: &'a Label,
     kind: AnnotationKind,
@@ -140,7 +140,7 @@ impl<'a> Mark<'a> {
     fn new(lines: &Lines<'_>, label: &'a Label, kind: AnnotationKind) -> Self {
         let start = lines.boundary(label.span.start as usize);
         let end = lines.boundary(label.span.end as usize).max(start);
-        // Values of many lines are shown by their first.
+        // Of a value with several lines, only the first is shown.
         let line = lines.line(start);
         let line_end = lines.range(line).end.min(lines.boundary(start + MAX_MARK_BYTES));
         let start = start.min(line_end);
@@ -148,7 +148,7 @@ impl<'a> Mark<'a> {
     }
 }
 
-/// Lines of a file with the labels on them.
+/// Lines of a file with labels.
 struct Excerpt<'a> {
     file: FileId,
     lines: &'a Lines<'a>,
@@ -170,8 +170,8 @@ impl<'a> Excerpt<'a> {
         self.marks.push(mark);
     }
 
-    /// Adds the picture to a report. Where a line is cut, the report counts columns from the cut: then the place it
-    /// prints comes back with the one to print.
+    /// Adds the excerpt to a report. If a line is cut, the renderer counts columns from the cut: then the place that it
+    /// prints is returned, with the correct one.
     fn draw(self, name: String, credentials: &[Span], elements: &mut Vec<Element<'a>>) -> Option<(String, String)> {
         let mut shown = self.lines.range(self.first).start..self.lines.range(self.last).end;
         if shown.start == 0 && self.lines.text().starts_with('\u{feff}') {

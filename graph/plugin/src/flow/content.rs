@@ -1,4 +1,4 @@
-//! What bytes and texts hold, and which records have one key.
+//! Checks of the content of bytes and texts, and of keys that several records share.
 
 use anabranch_record::access::Access;
 use anabranch_record::reference::{Reference, Target};
@@ -6,27 +6,27 @@ use anabranch_record::reference::{Reference, Target};
 use super::{Content, Flow, Look, Place, Since};
 use crate::flow::shape::Kinds;
 
-/// Code of records that were made of one and have one key.
+/// Code of findings about records that are split from one record and have the same key.
 pub const KEY_SHARED: &str = "flow.key_shared";
-/// Code of records that all have the same key.
+/// Code of findings about records that all have the same key.
 pub const KEY_CONSTANT: &str = "flow.key_constant";
 /// Remedy for a key that is the same in all records.
 pub const OWN_KEY: &str = "give each record a key of its own with field.set, field: .Key and value: \
                                   '{\"id\": {{ .Payload.After.id }}}'; to insert every record, remove the key with \
                                   field.exclude and fields: .Key";
 
-/// Content of a field that a step refuses.
+/// Content of a field that a processor or destination rejects.
 struct Refused {
     what: &'static str,
     since: Option<(Since, String)>,
-    /// Whether the field may be missing.
+    /// True if the field may be missing.
     missing: bool,
     hint: Option<String>,
 }
 
 impl Flow {
-    /// Fails every record if what a reference leads to holds what no reader of `wanted` reads. What is missing or null
-    /// counts as good.
+    /// Fails every record if the value of a reference has one of the `refused` contents. Missing and null values are
+    /// accepted.
     pub fn need_other(
         &mut self,
         code: &'static str,
@@ -48,7 +48,8 @@ impl Flow {
         }
     }
 
-    /// The same where an odd record may pass: base64 may be a number of JSON by chance.
+    /// Warns like [`Flow::need_other`], for contents that are accepted by chance in rare records: base64 text may be a
+    /// JSON number.
     pub fn need_other_usually(
         &mut self,
         code: &'static str,
@@ -62,11 +63,12 @@ impl Flow {
         self.warn(code, place, message, since, hint);
     }
 
-    /// The content that a field has in every record that has the field, if that content is among `refused`.
+    /// Returns the content that the value of a reference always has, if it is rejected.
     fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
         let found = self.peek(reference);
         let content = found.ty.content.filter(|content| refused.contains(content))?;
-        // What was raw before and is still so has been since it was read, whatever it holds.
+        // The place of a raw key or payload is where it became raw, not where its content was set, so it is not
+        // reported.
         let since = if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { Since::default() };
         let only = found.ty.kinds.within(Kinds::TEXT | Kinds::BYTES | Kinds::NULL);
         let what = content.as_str();
@@ -80,8 +82,8 @@ impl Flow {
         })
     }
 
-    /// Warns where several records were made of one and `identity`, by which what is written later takes the place of
-    /// what was written before, is the same in all of them.
+    /// Warns if several records are split from one and have the same `identity`, so that each overwrites the previous
+    /// one in the destination.
     pub fn one_each(&mut self, place: impl Into<Place>, identity: &Access) {
         let Some(pieces) = self.record.pieces.clone().filter(|pieces| !pieces.differ_in(identity)) else { return };
         let message = format!(
@@ -101,15 +103,15 @@ impl Flow {
         self.warn(KEY_SHARED, place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
     }
 
-    /// Declares that a destination replaces an earlier record by a later one with the same `identity`. Warns if the
-    /// identity is the key and every record has the same key; a dry run compares the keys of the records it reads.
+    /// Declares that a destination overwrites records with an equal `identity`. Warns if the identity is the key and
+    /// every record has the same key. A trial compares the identities of real records.
     pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
         let place = place.into();
         self.look(&place, || Look::Identity(identity.clone()));
         let Access::These(paths) = identity else { return };
         let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
         let key = &self.record.key;
-        // An object without fields does not identify a record.
+        // An object without fields is not a key.
         let fields =
             |text: &str| text.trim().strip_prefix('{')?.strip_suffix('}').map(|fields| fields.trim().is_empty());
         if !is_key || key.absent || self.fails {

@@ -1,17 +1,17 @@
-//! Shapes as plans print them: `key: raw, after: {id int, name text}`.
+//! Display of shapes in plans: `key: raw, after: {id int, name text}`.
 
 use std::fmt;
 
 use super::record::RecordShape;
 use super::shape::{Fields, Kinds, Shape, Type};
 
-/// Fields that are named before the rest is left out.
+/// Maximum number of fields that are listed.
 const MOST_FIELDS: usize = 12;
 
 impl fmt::Display for RecordShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sides = [("key", &self.key), ("before", &self.before), ("after", &self.after)];
-        // That there is nothing before is the rule.
+        // An absent `before` is the normal case and not shown.
         let shown =
             sides.into_iter().filter(|(name, shape)| !(shape.is_unknown() || (*name == "before" && shape.is_absent())));
         for (i, (name, shape)) in shown.enumerate() {

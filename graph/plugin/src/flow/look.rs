@@ -1,4 +1,4 @@
-//! What of a node's configuration real records can be held against.
+//! Parts of a node's configuration that a trial checks against real records.
 
 use std::sync::Arc;
 
@@ -9,61 +9,61 @@ use anabranch_template::Template;
 
 use super::{Flow, Place, RecordShape};
 
-/// A part of a node's configuration that real records can be held against.
+/// A part of a node's configuration that a trial checks against real records.
 #[derive(Clone, Debug)]
 pub enum Look {
     /// A template whose output is used.
     Template(Template),
-    /// A template whose output is meant to be JSON.
+    /// A template whose output should be JSON.
     Json(Template),
-    /// A field that is taken away, renamed or rewritten: the step has nothing to work on in a record without it.
+    /// A field that is removed, renamed or rewritten: for a record without it, the node does nothing.
     Field(Reference),
-    /// A field that a template looks up, and takes no notice of where it is missing.
+    /// A field that a template looks up, without an error if it is missing.
     Named(Named),
-    /// The step as a whole: its flow finds more where it knows what the records are.
+    /// The node as a whole: its flow finds more problems with a shape of observed records.
     Step,
-    /// Parts by which what a destination writes later takes the place of what it wrote before.
+    /// The identity by which a destination overwrites earlier records.
     Identity(Access),
 }
 
 /// A field that a template looks up.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// Where it is looked up.
+    /// The data that contains the field.
     pub side: Side,
     /// The names that lead to it, at least one.
     pub names: Vec<Str>,
-    /// Whether a record without the field is a mistake: the template has no effect on it. If not, the template may have
-    /// been written for records without the field.
+    /// True if the template has no effect without the field. Otherwise the field may be missing on purpose.
     pub sure: bool,
-    /// The template. A name that occurs elsewhere in it is not a misspelling: it is looked up in other records.
+    /// The source of the template. Other names in it are not reported as typing errors: they may be looked up in other
+    /// records.
     pub source: Arc<str>,
 }
 
 impl Flow {
-    /// A flow of records of which nothing is known, that gathers what real records can be held against.
+    /// Creates a flow of unknown records that collects the checks for real records.
     pub fn gathering() -> Flow {
         Flow { looks: Some(Vec::new()), ..Flow::new(RecordShape::unknown()) }
     }
 
-    /// A flow of records that came: `record` is what they have in common.
+    /// Creates a flow of observed records: `record` is their common shape.
     pub fn observed(record: RecordShape) -> Flow {
         Flow { observed: true, ..Flow::new(record) }
     }
 
-    /// Whether the records are some that came, and others may be different.
+    /// Returns `true` if the shape is that of observed records; later ones may be different.
     pub fn is_observed(&self) -> bool {
         self.observed
     }
 
-    /// A trial walks this flow again with the records that come to the step. For steps that find out by themselves what
-    /// is wrong with what they do to a record.
+    /// Lets a trial repeat this flow with the shape of the real records of the node. For nodes whose own flow detects
+    /// problems in real records.
     pub fn observe(&mut self) {
         self.look(&Place::NODE, || Look::Step);
     }
 
-    /// A template that puts JSON together by hand: a trial reads what it makes. `is_json`: nothing else is meant. Otherwise
-    /// only what begins as an object with names is.
+    /// Lets a trial check whether a template that assembles JSON by hand produces valid JSON. If `is_json` is set, the
+    /// output must be JSON; otherwise the template is checked only if it begins like an object with names.
     pub fn json_template(&mut self, place: impl Into<Place>, template: &Template, is_json: bool) {
         let text = template.source().trim_start();
         let begins_with = |open: &str| text.strip_prefix(open).map(str::trim_start);
@@ -76,19 +76,19 @@ impl Flow {
         }
     }
 
-    /// What was gathered.
+    /// Returns the collected checks.
     pub fn into_looks(self) -> Vec<(Place, Look)> {
         self.looks.unwrap_or_default()
     }
 
-    /// Gathers a part, where somebody asks for it.
+    /// Adds a check, if they are collected.
     pub(super) fn look(&mut self, place: &Place, look: impl FnOnce() -> Look) {
         if let Some(looks) = &mut self.looks {
             looks.push((place.clone(), look()));
         }
     }
 
-    /// A field or metadata entry that must be there for the step to do anything.
+    /// Adds a check for a field or metadata entry without which the node does nothing.
     pub(super) fn look_for(&mut self, place: &Place, reference: &Reference) {
         if matches!(reference.target(), Target::Field(..) | Target::Entry(_)) {
             self.look(place, || Look::Field(reference.clone()));

@@ -1,4 +1,4 @@
-//! What records that came are like.
+//! Shapes of observed records.
 
 use anabranch_record::metadata::Metadata;
 use anabranch_record::reference::Side;
@@ -10,7 +10,8 @@ use super::record::{Keys, Operations, RecordShape};
 use super::shape::{Field, Fields, Kinds, MOST_NAMED, Shape, Type};
 
 impl RecordShape {
-    /// What one record is like: the names of its fields and the kinds of their values, not what is in them. O(fields).
+    /// Returns the shape of one record: the names of its fields and the kinds of their values, without their content.
+    /// O(fields).
     pub fn of(record: &Record) -> RecordShape {
         RecordShape {
             operations: Operations::only(record.operation),
@@ -22,7 +23,7 @@ impl RecordShape {
         }
     }
 
-    /// What holds of these records and of one more. More names than a shape remembers are any names.
+    /// Returns the joint shape of these records and one more. If it has too many names, it allows any name.
     pub fn and(&self, record: &Record) -> RecordShape {
         let mut both = self.join(&RecordShape::of(record));
         if both.metadata.named().count() > MOST_NAMED {
@@ -64,7 +65,7 @@ fn keys(metadata: &Metadata) -> Keys {
     Keys::of(metadata.iter().map(|(key, _)| key.clone()))
 }
 
-/// The kind of a value; of a map, the names and kinds of its fields.
+/// Returns the kind of a value; for a map, the names and kinds of its fields.
 fn of(value: &Value) -> Type {
     match value {
         Value::Map(object) if object.len() <= MOST_NAMED => {

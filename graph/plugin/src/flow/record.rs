@@ -1,4 +1,4 @@
-//! What is known of a record.
+//! The shape of records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::shape::{Form, MOST_NAMED, Shape, Since};
 use super::texts::Texts;
 use crate::diagnostic::Span;
 
-/// What is known of the records on an edge of the plan: every one of them is as this says. Cloning is O(1)
-/// but for the names of metadata that change.
+/// The known properties of the records on an edge of a plan, which apply to every one of them. Cloning is O(1)
+/// except for the names of metadata that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordShape {
-    /// The operations it may have.
+    /// The possible operations.
     pub operations: Operations,
     /// The metadata.
     pub metadata: Keys,
@@ -27,30 +27,30 @@ pub struct RecordShape {
     pub before: Shape,
     /// The payload after the change.
     pub after: Shape,
-    /// Whether several of them were made of one.
+    /// Set if several records were split from one.
     pub pieces: Option<Pieces>,
 }
 
-/// Records that were made of one, of which each has a copy of what is not its own.
+/// Records that were split or copied from one. Each has a copy of the parts that are not its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// Id of the step that makes them.
+    /// Id of the node that creates them.
     pub step: Str,
     /// The parts in which the pieces of one record may differ.
     pub own: Access,
-    /// The metadata entry with the number of the piece.
+    /// The metadata entry that contains the number of the piece.
     pub index: Option<Str>,
-    /// Where the step stands in the file.
+    /// The place of that node in the file.
     pub since: Since,
 }
 
 impl Pieces {
-    /// Whether those of one record may differ in these parts.
+    /// Returns `true` if the pieces of one record may differ in these parts.
     pub fn differ_in(&self, parts: &Access) -> bool {
         self.own.overlaps(parts)
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to both.
     fn join(self, other: Option<&Pieces>) -> Pieces {
         let own = match (&self.own, other.map(|other| &other.own)) {
             (Access::These(ours), Some(Access::These(theirs))) => {
@@ -65,7 +65,7 @@ impl Pieces {
 }
 
 impl RecordShape {
-    /// Nothing is known.
+    /// Creates the shape of unknown records.
     pub fn unknown() -> RecordShape {
         RecordShape {
             operations: Operations::ALL,
@@ -77,7 +77,7 @@ impl RecordShape {
         }
     }
 
-    /// A created record with no metadata.
+    /// Creates the shape of a created record without metadata.
     pub fn create(key: Shape, after: Shape) -> RecordShape {
         RecordShape {
             operations: Operations::only(Operation::Create),
@@ -89,7 +89,7 @@ impl RecordShape {
         }
     }
 
-    /// One of the places that hold data.
+    /// Returns the shape of one side.
     pub fn side(&self, side: Side) -> &Shape {
         match side {
             Side::Key => &self.key,
@@ -98,7 +98,7 @@ impl RecordShape {
         }
     }
 
-    /// One of the places that hold data, to be changed.
+    /// Returns the shape of one side, for changes.
     pub fn side_mut(&mut self, side: Side) -> &mut Shape {
         match side {
             Side::Key => &mut self.key,
@@ -107,7 +107,7 @@ impl RecordShape {
         }
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to records of both shapes.
     #[must_use]
     pub fn join(&self, other: &RecordShape) -> RecordShape {
         RecordShape {
@@ -123,23 +123,23 @@ impl RecordShape {
         }
     }
 
-    /// What bytes and texts hold is not known: what remains is what they are.
+    /// Removes the known content of bytes and texts; their kinds stay known.
     pub fn forget_contents(&mut self) {
         [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(Shape::forget_contents);
     }
 
-    /// What is new came to be at this place.
+    /// Sets the place of all parts that do not have one yet.
     pub fn stamp(&mut self, span: Span) {
         [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(|shape| shape.stamp(span));
     }
 
-    /// Raw data with a schema in the metadata may be decoded before any step sees them.
+    /// Declares that raw data with a schema in the metadata may be decoded before the node receives it.
     pub fn decode_by_schema(&mut self) {
         let mut decode = |side, subject: Str| {
             if self.metadata.may_have(&subject) && self.side(side).raw {
                 let Shape { since, content, plain, .. } = *self.side(side);
                 let fixed = self.side(side).fixed.clone();
-                // Where any metadata may be, hardly one is a schema.
+                // If the metadata is unknown, it rarely contains a schema.
                 let by_chance =
                     self.side(side).form() == Some(Form::Raw) && !self.metadata.named.contains_key(&subject);
                 let usually = by_chance.then_some(Form::Raw);
@@ -153,19 +153,19 @@ impl RecordShape {
         decode(Side::After, key::PAYLOAD_SCHEMA_SUBJECT);
     }
 
-    /// What the engine writes into the metadata of every record it reads.
+    /// Adds the metadata that the engine writes into every record it reads.
     pub fn stamp_metadata(&mut self) {
         for key in [key::READ_AT, key::SOURCE_CONNECTOR_ID] {
             self.metadata.insert(key);
         }
     }
 
-    /// Whether nothing is known that an edge could show.
+    /// Returns `true` if no property of the data is known.
     pub fn is_unknown(&self) -> bool {
         self.key.is_unknown() && self.before.is_unknown() && self.after.is_unknown()
     }
 
-    /// Where the data in a place came to be.
+    /// Returns the place that the shape of a side originates from.
     pub fn since(&self, side: Side) -> Since {
         self.side(side).since
     }
@@ -176,80 +176,80 @@ impl RecordShape {
 pub struct Operations(u8);
 
 impl Operations {
-    /// Any operation.
+    /// All operations.
     pub const ALL: Operations = Operations(0b1111);
 
-    /// One operation.
+    /// Returns the set of one operation.
     pub const fn only(operation: Operation) -> Operations {
         Operations(1 << (operation as u8 - 1))
     }
 
-    /// Those of both.
+    /// Returns the union.
     #[must_use]
     pub const fn union(self, other: Operations) -> Operations {
         Operations(self.0 | other.0)
     }
 
-    /// Whether a record may have this one.
+    /// Returns `true` if a record may have the operation.
     pub const fn contains(self, operation: Operation) -> bool {
         self.0 & Operations::only(operation).0 != 0
     }
 }
 
-/// Which keys metadata have. Cloning is O(1).
+/// The keys of metadata. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     named: Arc<BTreeMap<Str, Entry>>,
     open: bool,
 }
 
-/// What is known of an entry.
+/// Known properties of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Whether it is surely there.
+    /// True if every record has the entry.
     sure: bool,
-    /// What it is.
+    /// The possible texts.
     texts: Texts,
 }
 
 impl Keys {
-    /// None at all.
+    /// Creates metadata without keys.
     pub fn none() -> Keys {
         Keys { named: Arc::default(), open: false }
     }
 
-    /// Any.
+    /// Creates metadata with unknown keys.
     pub fn any() -> Keys {
         Keys { named: Arc::default(), open: true }
     }
 
-    /// Exactly these.
+    /// Creates metadata with exactly the given keys.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
         let entry = |key| (key, Entry { sure: true, texts: Texts::Any });
         Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false }
     }
 
-    /// Whether a record may have the key.
+    /// Returns `true` if a record may have the key.
     pub fn may_have(&self, key: &str) -> bool {
         self.open || self.named.contains_key(key)
     }
 
-    /// Whether every record has the key.
+    /// Returns `true` if every record has the key.
     pub fn has(&self, key: &str) -> bool {
         self.named.get(key).is_some_and(|entry| entry.sure)
     }
 
-    /// The keys that may be there and have a name.
+    /// Returns the known keys, which may be present.
     pub fn named(&self) -> impl Iterator<Item = &Str> {
         self.named.keys()
     }
 
-    /// What the entry is, where it is there.
+    /// Returns the possible texts of an entry.
     pub fn texts(&self, key: &str) -> Texts {
         self.named.get(key).map_or(Texts::Any, |entry| entry.texts.clone())
     }
 
-    /// The keys of which more is known than that they may be there.
+    /// Returns the keys whose possible texts are known.
     pub(super) fn with_texts(&self) -> impl Iterator<Item = &Str> {
         self.named.iter().filter(|(_, entry)| entry.texts != Texts::Any).map(|(key, _)| key)
     }
@@ -260,39 +260,39 @@ impl Keys {
         }
     }
 
-    /// From now on every record has the key.
+    /// Declares that every record has the key.
     pub fn insert(&mut self, key: Str) {
         self.insert_one_of(key, Texts::Any);
     }
 
-    /// From now on every record has the key, with one of these texts.
+    /// Declares that every record has the key, with one of the given texts.
     pub fn insert_one_of(&mut self, key: Str, texts: Texts) {
         self.widen();
         Arc::make_mut(&mut self.named).insert(key, Entry { sure: true, texts });
     }
 
-    /// From now on a record may have the key.
+    /// Declares that a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
         let entry = Arc::make_mut(&mut self.named).entry(key).or_insert(Entry { sure: false, texts: Texts::Any });
         entry.texts = Texts::Any;
     }
 
-    /// Makes room for another name.
+    /// Ensures that another name fits; if there are too many, all keys become unknown.
     fn widen(&mut self) {
         if self.named.len() >= MOST_NAMED {
             *self = Keys::any();
         }
     }
 
-    /// From now on no record has the key, unless any may be there.
+    /// Declares that no record has the key, unless the keys are unknown.
     pub fn remove(&mut self, key: &str) {
         if self.named.contains_key(key) {
             Arc::make_mut(&mut self.named).remove(key);
         }
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to both.
     #[must_use]
     pub fn join(&self, other: &Keys) -> Keys {
         if self == other {

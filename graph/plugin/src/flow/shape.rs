@@ -1,4 +1,4 @@
-//! What is known of data: a set of possibilities for each part, never too small.
+//! Shapes of data: for each part a conservative set of possibilities.
 
 use std::collections::BTreeMap;
 use std::ops::BitOr;
@@ -10,17 +10,17 @@ use anabranch_record::value::Value;
 use super::texts::Texts;
 use crate::diagnostic::Span;
 
-/// Where a shape came to be. It is no part of what the shape is: all are equal.
+/// The place in a file that a shape originates from. It is not part of the shape's identity: all values are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Since(pub(super) Option<Span>);
 
 impl Since {
-    /// Since the node at this place.
+    /// Creates it from the place of a node.
     pub fn at(span: Span) -> Since {
         Since(Some(span))
     }
 
-    /// The node's place in the file, once the compiler has been there.
+    /// Returns the place of the node, if the compiler has set it.
     pub fn span(self) -> Option<Span> {
         self.0
     }
@@ -34,12 +34,12 @@ impl PartialEq for Since {
 
 impl Eq for Since {}
 
-/// Kinds of values, as a set.
+/// A set of kinds of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(u16);
 
 impl Kinds {
-    /// None.
+    /// The empty set.
     pub const NONE: Kinds = Kinds(0);
     /// Null.
     pub const NULL: Kinds = Kinds(1);
@@ -59,9 +59,9 @@ impl Kinds {
     pub const LIST: Kinds = Kinds(1 << 7);
     /// Maps.
     pub const MAP: Kinds = Kinds(1 << 8);
-    /// All.
+    /// All kinds.
     pub const ANY: Kinds = Kinds((1 << 9) - 1);
-    /// What JSON has: no bytes and no points in time.
+    /// The kinds of JSON values: all except bytes and points in time.
     pub(super) const JSON: Kinds = Kinds(Kinds::ANY.0 & !Kinds::BYTES.0 & !Kinds::TIME.0);
 
     const NAMES: [(Kinds, &'static str); 9] = [
@@ -76,7 +76,7 @@ impl Kinds {
         (Kinds::MAP, "map"),
     ];
 
-    /// The kind of a value.
+    /// Returns the kind of a value.
     pub fn of(value: &Value) -> Kinds {
         match value {
             Value::Null => Kinds::NULL,
@@ -91,28 +91,28 @@ impl Kinds {
         }
     }
 
-    /// Whether both have a kind.
+    /// Returns `true` if both sets share a kind.
     pub const fn overlaps(self, other: Kinds) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether there is no kind that `other` lacks.
+    /// Returns `true` if `other` contains all kinds of this set.
     pub const fn within(self, other: Kinds) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// Those that `other` has not.
+    /// Returns the kinds that `other` does not contain.
     #[must_use]
     pub const fn without(self, other: Kinds) -> Kinds {
         Kinds(self.0 & !other.0)
     }
 
-    /// Names of the kinds.
+    /// Returns the names of the kinds.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(kind, _)| kind.within(self)).map(|(_, name)| name)
     }
 
-    /// Each kind by itself.
+    /// Returns each kind as a set.
     pub fn each(self) -> impl Iterator<Item = Kinds> {
         Self::NAMES.into_iter().map(|(kind, _)| kind).filter(move |kind| kind.within(self))
     }
@@ -125,21 +125,21 @@ impl BitOr for Kinds {
     }
 }
 
-/// What bytes or a text hold, where a step makes all of them alike.
+/// The content of bytes or texts, if a processor or source always produces the same sort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Avro data, behind the number of their schema: the first byte is 0.
+    /// Avro data, prefixed with the id of its schema: the first byte is 0.
     Avro,
     /// Base64.
     Base64,
     /// The name of an object in a bucket.
     Name,
-    /// No point in time, in none of the forms that field.convert reads.
+    /// Text that is not a time in any of the forms that `field.convert` parses.
     Timeless,
 }
 
 impl Content {
-    /// What it is called in messages.
+    /// Returns the name for messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Content::Avro => "Avro data",
@@ -153,45 +153,45 @@ impl Content {
 /// Known properties of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
-    /// What it may be.
+    /// The possible kinds.
     pub kinds: Kinds,
-    /// What it holds where it is bytes or a text, if that is known.
+    /// The content of bytes or a text, if it is known.
     pub content: Option<Content>,
-    /// Its fields, where it is a map.
+    /// The fields of a map.
     pub fields: Fields,
-    /// What it is, where it is a text.
+    /// The possible texts.
     pub texts: Texts,
-    /// Where it came to be.
+    /// The place that the type originates from.
     pub since: Since,
 }
 
 impl Type {
-    /// Nothing is known.
+    /// Creates an unknown type.
     pub fn any() -> Type {
         Type::of(Kinds::ANY)
     }
 
-    /// A value of JSON.
+    /// Creates the type of any JSON value.
     pub fn json() -> Type {
         Type { fields: Fields::json(), ..Type::of(Kinds::JSON) }
     }
 
-    /// One of these kinds; a map with any fields.
+    /// Creates a type of the given kinds; maps have unknown fields.
     pub fn of(kinds: Kinds) -> Type {
         Type { kinds, content: None, fields: Fields::any(), texts: Texts::Any, since: Since::default() }
     }
 
-    /// A text that is one of these.
+    /// Creates the type of a text that is one of the given texts.
     pub fn one_of(texts: Texts) -> Type {
         Type { texts, ..Type::of(Kinds::TEXT) }
     }
 
-    /// A map with these fields.
+    /// Creates the type of a map with the given fields.
     pub fn map(fields: Fields) -> Type {
         Type { fields, ..Type::of(Kinds::MAP) }
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn of_value(value: &Value) -> Type {
         match value {
             Value::Map(object) => {
@@ -202,7 +202,7 @@ impl Type {
         }
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to both.
     #[must_use]
     pub fn join(&self, other: &Type) -> Type {
         let fields = match (self.kinds.overlaps(Kinds::MAP), other.kinds.overlaps(Kinds::MAP)) {
@@ -224,13 +224,14 @@ impl Type {
         Type { kinds: self.kinds | other.kinds, content, fields, texts, since: self.since.join(other.since) }
     }
 
-    /// Where it came to be, if it is always of these kinds: for a step that makes no other kinds of it.
+    /// Returns the place that the type originates from, if it is always of the given kinds: for nodes whose results
+    /// have only these kinds.
     #[must_use]
     pub fn since_if(&self, kinds: Kinds) -> Since {
         if self.kinds.within(kinds) { self.since } else { Since::default() }
     }
 
-    /// Whether it is known what its texts are, or those of its fields may be.
+    /// Returns `true` if the possible texts of the value are known, or may be known for one of its fields.
     pub(super) fn may_have_texts(&self) -> bool {
         self.texts != Texts::Any || !self.fields.named.is_empty()
     }
@@ -250,79 +251,79 @@ impl Since {
 /// A field of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// What it is.
+    /// The type of the field.
     pub ty: Type,
-    /// Whether it may be missing.
+    /// True if the field may be missing.
     pub optional: bool,
 }
 
 impl Field {
-    /// One that is always there.
+    /// Creates a field that is always present.
     pub fn present(ty: Type) -> Field {
         Field { ty, optional: false }
     }
 
-    /// One that may be missing.
+    /// Creates a field that may be missing.
     pub fn optional(ty: Type) -> Field {
         Field { ty, optional: true }
     }
 }
 
-/// Most names that a shape remembers. Beyond it the shape is widened to anything, so that a plan of thousands of
-/// steps that each set another field is inferred in time linear in its steps.
+/// Maximum number of names in a shape. With more names, all fields become unknown, so that the flow of a plan with
+/// thousands of nodes that each set another field takes time linear in the number of nodes.
 pub(super) const MOST_NAMED: usize = 256;
 
-/// What is known of the fields of a map. Cloning is O(1).
+/// The fields of a map. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     named: Arc<BTreeMap<Str, Field>>,
     open: bool,
-    /// Whether those that have no name here hold values of JSON.
+    /// True if the values of unnamed fields are JSON values.
     json: bool,
 }
 
 impl Fields {
-    /// Nothing is known.
+    /// Creates unknown fields.
     pub fn any() -> Fields {
         Fields { named: Arc::default(), open: true, json: false }
     }
 
-    /// Those of an object of JSON.
+    /// Creates the unknown fields of a JSON object.
     pub fn json() -> Fields {
         Fields { json: true, ..Fields::any() }
     }
 
-    /// These and no others.
+    /// Creates exactly the given fields.
     pub fn closed(fields: impl IntoIterator<Item = (Str, Field)>) -> Fields {
         Fields { named: Arc::new(fields.into_iter().collect()), open: false, json: false }
     }
 
-    /// Whether there may be others than the named ones.
+    /// Returns `true` if there may be other fields than the named ones.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether nothing is known.
+    /// Returns `true` if nothing is known about the fields.
     pub fn is_any(&self) -> bool {
         self.open && self.named.is_empty()
     }
 
-    /// How many names are known.
+    /// Returns the number of known names.
     pub(super) fn len(&self) -> usize {
         self.named.len()
     }
 
-    /// The named fields that there may be.
+    /// Returns the named fields that may exist.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &Field)> {
         self.named.iter().filter(|(_, field)| field.ty.kinds != Kinds::NONE)
     }
 
-    /// Where the field of that name was removed, if it was and others may be there.
+    /// Returns the place where a field was removed, if it was removed and other fields may exist.
     pub(super) fn removed(&self, name: &str) -> Option<Since> {
         self.named.get(name).filter(|field| field.ty.kinds == Kinds::NONE).map(|field| field.ty.since)
     }
 
-    /// The field of that name; `None` where there is certainly none.
+    /// Returns the field with the given name; `None` if it certainly does not exist.
     pub fn get(&self, name: &str) -> Option<Field> {
         match self.named.get(name) {
             Some(field) => (field.ty.kinds != Kinds::NONE).then(|| field.clone()),
@@ -330,7 +331,7 @@ impl Fields {
         }
     }
 
-    /// From now on there is this field.
+    /// Declares that the field exists.
     pub fn insert(&mut self, name: Str, field: Field) {
         if self.named.len() >= MOST_NAMED {
             *self = Fields::any();
@@ -338,7 +339,7 @@ impl Fields {
         Arc::make_mut(&mut self.named).insert(name, field);
     }
 
-    /// From now on there is no such field. Where others may be, it is remembered as one of no kind.
+    /// Declares that the field does not exist. If other fields may exist, it is recorded as a field without kinds.
     pub fn remove(&mut self, name: &str) {
         if self.open {
             self.insert(name.into(), Field::optional(Type::of(Kinds::NONE)));
@@ -347,7 +348,7 @@ impl Fields {
         }
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to both.
     #[must_use]
     pub fn join(&self, other: &Fields) -> Fields {
         let open = self.open || other.open;
@@ -355,7 +356,7 @@ impl Fields {
         if Arc::ptr_eq(&self.named, &other.named) {
             return Fields { named: self.named.clone(), open, json };
         }
-        // Names that are known of one only become some of those that have none.
+        // Names that only one of them knows become unnamed fields.
         let plain = Kinds::JSON.without(Kinds::MAP);
         let lost = |ours: &Fields, theirs: &Fields| {
             let mut lost = ours.named.iter().filter(|(name, _)| theirs.open && !theirs.named.contains_key(*name));
@@ -399,7 +400,7 @@ impl Fields {
     }
 }
 
-/// What data are.
+/// The form of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Bytes.
@@ -408,29 +409,29 @@ pub enum Form {
     Structured,
 }
 
-/// What is known of a key or of one side of a payload.
+/// The shape of a key or of one side of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Whether it may be absent.
+    /// True if it may be absent.
     pub absent: bool,
-    /// Whether it may be raw.
+    /// True if it may be raw.
     pub raw: bool,
-    /// Its fields, where it may be structured.
+    /// The fields, if it may be structured.
     pub structured: Option<Fields>,
-    /// What it is but for odd records, where it may be several: JSON that is decoded is an object, hardly ever a text.
+    /// The form in typical records, if there are several possibilities: decoded JSON is an object, hardly ever a text.
     pub usually: Option<Form>,
-    /// Whether, where it is raw, it is a word, a number or the like: neither JSON of an object nor of a text.
+    /// True if raw data is always a word, a number or similar: not a JSON object and not a JSON text.
     pub plain: bool,
-    /// The text that it is in every record, where it is raw, if that is known.
+    /// The text that raw data has in every record, if it is known.
     pub fixed: Option<Str>,
-    /// What it holds where it is raw, if that is known.
+    /// The content of raw data, if it is known.
     pub content: Option<Content>,
-    /// Where it came to be.
+    /// The place that the shape originates from.
     pub since: Since,
 }
 
 impl Shape {
-    /// Always absent.
+    /// Data that is always absent.
     pub const ABSENT: Shape = Shape {
         absent: true,
         raw: false,
@@ -441,32 +442,32 @@ impl Shape {
         content: None,
         since: Since(None),
     };
-    /// Always raw.
+    /// Data that is always raw.
     pub const RAW: Shape = Shape { absent: false, raw: true, ..Shape::ABSENT };
-    /// Always a word or a number, as bytes.
+    /// Data that is always a word or a number, as bytes.
     pub const PLAIN: Shape = Shape { plain: true, ..Shape::RAW };
 
-    /// Nothing is known.
+    /// Creates an unknown shape.
     pub fn unknown() -> Shape {
         Shape { absent: true, structured: Some(Fields::any()), ..Shape::RAW }
     }
 
-    /// What JSON text becomes: an object but for odd records.
+    /// Creates the shape of decoded JSON text: an object in typical records.
     pub fn decoded() -> Shape {
         Shape { usually: Some(Form::Structured), ..Shape::unknown() }
     }
 
-    /// The same of what was never structured: its fields hold values of JSON.
+    /// Creates the shape of decoded JSON text that was never structured before: its fields are JSON values.
     pub fn decoded_json() -> Shape {
         Shape { structured: Some(Fields::json()), ..Shape::decoded() }
     }
 
-    /// Always structured, with these fields.
+    /// Creates the shape of structured data with the given fields.
     pub fn structured(fields: Fields) -> Shape {
         Shape { structured: Some(fields), raw: false, absent: false, ..Shape::RAW }
     }
 
-    /// What it is where there is data, but for odd records.
+    /// Returns the form of the data in typical records.
     pub fn form(&self) -> Option<Form> {
         match (self.raw, self.structured.is_some()) {
             (true, false) => Some(Form::Raw),
@@ -476,7 +477,7 @@ impl Shape {
         }
     }
 
-    /// The shape of the usual records, where others are possible.
+    /// Returns the shape of typical records, if others are possible.
     pub(super) fn of_usual(&self) -> Option<Shape> {
         let form = self.form()?;
         let several = self.absent || (self.raw && self.structured.is_some());
@@ -489,27 +490,27 @@ impl Shape {
         })
     }
 
-    /// Whether nothing is known.
+    /// Returns `true` if nothing is known.
     pub fn is_unknown(&self) -> bool {
         self.absent && self.raw && self.structured.as_ref().is_some_and(Fields::is_any)
     }
 
-    /// Whether it is always raw.
+    /// Returns `true` if the data is always raw.
     pub fn is_raw(&self) -> bool {
         self.raw && !self.absent && self.structured.is_none()
     }
 
-    /// Whether it is always absent.
+    /// Returns `true` if the data is always absent.
     pub fn is_absent(&self) -> bool {
         self.absent && !self.raw && self.structured.is_none()
     }
 
-    /// Whether it is always raw or absent: never has fields.
+    /// Returns `true` if the data is never structured.
     pub fn has_no_fields(&self) -> bool {
         self.structured.is_none()
     }
 
-    /// What holds of both.
+    /// Returns the properties that apply to both.
     #[must_use]
     pub fn join(&self, other: &Shape) -> Shape {
         let structured = match (&self.structured, &other.structured) {
@@ -518,7 +519,7 @@ impl Shape {
         };
         let raw = self.raw || other.raw;
         let usually = match other.form() {
-            // What is always absent says nothing of the data.
+            // Data that is always absent does not affect the typical form.
             None if other.is_absent() => self.form(),
             form if self.is_absent() => form,
             form => self.form().filter(|ours| form == Some(*ours)),
@@ -539,7 +540,7 @@ impl Shape {
         }
     }
 
-    /// What bytes and texts hold is not known.
+    /// Removes the known content of bytes and texts.
     pub(super) fn forget_contents(&mut self) {
         (self.content, self.plain, self.fixed) = (None, false, None);
         if let Some(fields) = &mut self.structured {

@@ -1,7 +1,7 @@
-//! What can be said of templates and conditions before they run.
+//! Analysis of templates and conditions for a record shape.
 //!
-//! The walk follows a template as the evaluator does, with what is known of values in place of values. It knows which
-//! parts every rendering gets to: only there is a failure one of every record.
+//! The walk follows a template like the evaluator, with known properties of values instead of values. It tracks
+//! which parts every rendering reaches: only there does a failure concern every record.
 
 mod classes;
 mod compare;
@@ -37,7 +37,7 @@ use crate::secret::without_passwords;
 use expression::Known;
 
 impl Flow {
-    /// What a template in a setting reads, on every record.
+    /// Analyses the template of a setting that is rendered for every record.
     pub fn template(&mut self, place: impl Into<Place>, template: &Template) {
         if let Some(text) = template.literal() {
             self.literal(place, text);
@@ -52,18 +52,18 @@ impl Flow {
         }
     }
 
-    /// Text in the place of a template, which may have been meant to be one.
+    /// Checks a literal text in a setting for templates, which may have been intended as a template.
     pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
         let text = text.trim();
         if let Some(meant) = elsewhere::meant(text) {
-            // An address may have a password in it.
+            // An address may contain a password.
             let (text, meant) = (without_passwords(text), without_passwords(&meant));
             let message = format!("this is the text {text:?}, not what the record has there");
             self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
         }
     }
 
-    /// The same for a template whose failure is no failure of the record, or that not every record is given.
+    /// Analyses a template whose failure does not fail the record, or that is not rendered for every record.
     pub fn optional_template(&mut self, place: impl Into<Place>, template: &Template) {
         if template.literal().is_none() {
             self.may_fail();
@@ -73,7 +73,7 @@ impl Flow {
         }
     }
 
-    /// What a condition reads and gives, on every record.
+    /// Analyses a condition that is evaluated for every record.
     pub fn condition(&mut self, condition: &CompiledCondition) {
         self.may_fail();
         let mut walk = Walk::of(self, Place::CONDITION, condition.template());
@@ -82,8 +82,8 @@ impl Flow {
         walk.verdict();
     }
 
-    /// Why a condition gives a verdict on no record, whatever the records are, as a part that no record has: what is wrong,
-    /// and the remedy. O(length).
+    /// Returns the reason why a condition has no result for any record, regardless of the record shape, for example
+    /// because it reads a part that no record has. Returns the problem and the remedy. O(length).
     pub fn no_verdict(condition: &CompiledCondition) -> Option<(String, Option<String>)> {
         if let Some(fault) = condition.failure() {
             return Some((fault.message(), None));
@@ -97,29 +97,29 @@ impl Flow {
     }
 }
 
-/// The walk over a template.
+/// The state of the walk over a template.
 struct Walk<'a> {
     flow: &'a mut Flow,
     place: Place,
     tree: &'a Tree,
-    /// Whether a key that is missing is an error.
+    /// True if a missing key is an error.
     strict: bool,
-    /// Variables; slot 0 is the record.
+    /// Known properties of the variables; slot 0 is the record.
     slots: Vec<Known>,
-    /// Whether what is printed is for people and other programs.
+    /// True if the output is for people and other programs.
     prints: bool,
-    /// Whether it is one of several choices, of which some may be for records of other sources.
+    /// True in one of several branches, some of which may be for records of other sources.
     branching: bool,
-    /// Whether it is a condition whose parts are compared without the template: what contradicts there is found there.
+    /// True for a condition with a native predicate: contradictions are then found in the predicate.
     native: bool,
 }
 
-/// The values that are known at a place in the template.
+/// The known values at a place in the template.
 #[derive(Clone)]
 struct Scope {
-    /// What `.` is.
+    /// The value of `.`.
     dot: Known,
-    /// Whether every rendering gets there.
+    /// True if every rendering reaches the place.
     certain: bool,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
         Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false, native: false }
     }
 
-    /// Walks the main template: only there `.` and `$` are known to be the record.
+    /// Walks the main template. Only there are `.` and `$` known to be the record.
     fn run(&mut self, certain: bool) {
         let tree = self.tree;
         if let Some(main) = tree.templates.first() {
@@ -204,7 +204,7 @@ impl<'a> Walk<'a> {
                 self.forget(assigned(body));
             }
             match truth {
-                // Nothing gets to the other arms.
+                // The other arms are unreachable.
                 Some(true) => return,
                 Some(false) => {}
                 None => scope.certain = false,
@@ -214,7 +214,7 @@ impl<'a> Walk<'a> {
         self.forget(assigned(&branches.otherwise));
     }
 
-    /// Variables that some renderings have set and others have not.
+    /// Marks variables as unknown that only some renderings set.
     fn forget(&mut self, slots: BTreeSet<usize>) {
         for slot in slots {
             if let Some(known) = self.slots.get_mut(slot) {
@@ -224,7 +224,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The variables that a body sets.
+/// Returns the variables that a body sets.
 fn assigned(body: &Body) -> BTreeSet<usize> {
     fn of(pipeline: &Pipeline, slots: &mut BTreeSet<usize>) {
         slots.extend(pipeline.variable);

@@ -1,4 +1,4 @@
-//! The texts that a value may be, where they are few: what a step sets to a constant.
+//! The possible texts of a value that is set to constants.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use anabranch_record::text::Str;
 use super::record::RecordShape;
 use super::shape::Fields;
 
-/// Most texts that are remembered of a value.
+/// Maximum number of possible texts.
 const MOST: usize = 16;
 
-/// The texts that a value may be, where it is a text. Never too few: `Any` where nothing is known.
+/// The possible texts of a value, as a conservative set: `Any` if they are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Texts {
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Any,
     /// One of these.
     These(Arc<BTreeSet<Str>>),
-    /// One of these; the hint says how it comes to be another.
+    /// One of these; the hint says how to get another one.
     Listed {
         /// The texts.
         texts: Arc<BTreeSet<Str>>,
-        /// What to do for another one.
+        /// The remedy if another text is expected.
         hint: &'static str,
     },
-    /// A whole number without sign, from 0 up to this one.
+    /// An integer without sign, from 0 up to this one.
     UpTo(u64),
 }
 
 impl Texts {
-    /// Always this one.
+    /// Creates the set of one text.
     pub fn only(text: impl Into<Str>) -> Texts {
         Texts::These(Arc::new(BTreeSet::from([text.into()])))
     }
 
-    /// Whether a value may be this text.
+    /// Returns `true` if the value may be the text.
     pub fn may_be(&self, text: &str) -> bool {
         match self {
             Texts::Any => true,
@@ -47,12 +47,12 @@ impl Texts {
         }
     }
 
-    /// Whether a value is always this text.
+    /// Returns `true` if the value is always the text.
     pub fn is_only(&self, text: &str) -> bool {
         matches!(self, Texts::These(texts) if texts.len() == 1 && texts.contains(text))
     }
 
-    /// What holds of both.
+    /// Returns the texts of both.
     #[must_use]
     pub fn join(&self, other: &Texts) -> Texts {
         match (self, other) {
@@ -65,7 +65,7 @@ impl Texts {
         }
     }
 
-    /// What it may be, in words; `None` where nothing is known, or where the list has words of its own.
+    /// Describes the possible texts; `None` if they are unknown, or if the list has a hint of its own.
     pub(crate) fn words(&self) -> Option<String> {
         match self {
             Texts::Any | Texts::Listed { .. } => None,
@@ -81,7 +81,8 @@ impl Texts {
 }
 
 impl RecordShape {
-    /// Forgets the texts of what a step writes without a word about what it puts there: they are as they were `before`.
+    /// Removes the known texts of parts that a node writes, unless its flow has changed them since `before`: the node
+    /// may write any text.
     pub fn forget_texts(&mut self, before: &RecordShape, writes: &Access) {
         let metadata = Str::from_static("Metadata");
         let known: Vec<Str> = self

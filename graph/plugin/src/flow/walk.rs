@@ -1,4 +1,4 @@
-//! Following names from a key or side of the payload to a field.
+//! Resolution of the path from a key or side of the payload to a field.
 
 use std::borrow::Cow;
 
@@ -8,42 +8,42 @@ use anabranch_record::text::Str;
 
 use super::shape::{Field, Fields, Kinds, Shape, Since, Type};
 
-/// How a name is followed. What fails differs.
+/// The way in which a name is resolved, which determines what fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// By a reference: what is missing, null or absent is missing.
+    /// By a reference: a missing, null or absent parent makes the field missing.
     Reference,
-    /// By a name of a template, `.a.b`: a null and absent data have no fields.
+    /// By a name in a template, `.a.b`: null and absent data have no fields.
     Chain,
-    /// The same where a key that is missing is an error.
+    /// Like `Chain`, but a missing key is an error.
     Strict,
-    /// By an argument of `index`: what is missing has no fields either.
+    /// By an argument of `index`: a missing value has no fields either.
     Index,
 }
 
-/// What following the names leads to.
+/// The result of resolving a path.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// What it is where it is there; no kinds where it never is.
+    /// The type of the value if it exists; without kinds if it never exists.
     pub(super) ty: Type,
-    /// Whether it may be missing.
+    /// True if it may be missing.
     pub(super) missing: bool,
-    /// Why it may fail.
+    /// Reason why the resolution may fail.
     pub(super) blocked: Option<Blocked>,
-    /// Why it may be missing: a map that has no such field.
+    /// Reason why the field may be missing: a map that does not have it.
     pub(super) lacking: Option<Lacking>,
 }
 
-/// Something on the way that has no fields.
+/// A part of the path that has no fields.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked {
     place: String,
     pub(super) what: String,
     pub(super) since: Since,
     pub(super) hint: Option<Cow<'static, str>>,
-    /// It is not there where it must be.
+    /// True if it is missing but required.
     pub(super) missing: bool,
-    /// It is a field of another kind than null.
+    /// True if it is a field of a kind other than null.
     is_value: bool,
 }
 
@@ -64,7 +64,7 @@ impl Blocked {
 #[derive(Clone, Debug)]
 pub(super) struct Lacking {
     place: String,
-    /// It was removed, and which others there are is not known.
+    /// True if the field was removed and the other fields are unknown.
     pub(super) removed: bool,
     name: Str,
     names: Vec<Str>,
@@ -82,7 +82,7 @@ impl Lacking {
         self.place.strip_suffix(part.as_str()).unwrap_or(&self.place)
     }
 
-    /// The missing name and the one that is meant, where there is no doubt.
+    /// Returns the missing name and the intended one, if that is unambiguous.
     pub(super) fn slip(&self) -> Option<(String, String)> {
         let meant = slip(&self.name, self.names.iter().map(Str::as_str))?;
         Some((self.name.to_string(), meant.to_owned()))
@@ -107,19 +107,19 @@ impl Lacking {
 }
 
 impl Outcome {
-    /// Whether every record fails.
+    /// Returns `true` if every record fails.
     pub(super) fn always_fails(&self) -> bool {
         self.blocked.is_some() && self.ty.kinds == Kinds::NONE && !self.missing
     }
 
-    /// Whether every record fails that has a field on the way, which others lack.
+    /// Returns `true` if every record fails that has an optional field of the path.
     pub(super) fn fails_if_there(&self) -> bool {
         self.blocked.as_ref().is_some_and(|blocked| blocked.is_value) && self.ty.kinds == Kinds::NONE && self.missing
     }
 }
 
-/// Follows `names`, at least one, from the data in `side`. The n-th name is followed as the n-th access says;
-/// the last one counts for all that come after.
+/// Resolves `names`, at least one, in the data of `side`. The n-th access applies to the n-th name;
+/// the last access applies to all later names.
 pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access]) -> Outcome {
     let access = |depth: usize| accesses.get(depth).or(accesses.last()).copied().unwrap_or(Access::Reference);
     let mut place = side.as_str().to_owned();
@@ -175,7 +175,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
                 Access::Index if !last => {
                     block(&mut outcome, &place_here, "missing", since, None, false);
                 }
-                // An index into what a chain does not find fails, too.
+                // An index into a value that a chain does not find fails too.
                 Access::Chain if !last && access(depth + 1) == Access::Index => {
                     block(&mut outcome, &place_here, "missing", since, None, false);
                 }
@@ -215,7 +215,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
     outcome
 }
 
-/// The field at `names` is `ty` from now on, and every one on the way is a map.
+/// Declares that the field at `names` has the type `ty`, and that all its parents are maps.
 pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
     let [name, rest @ ..] = names else { return };
     let ty = match rest {
@@ -228,7 +228,7 @@ pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
                 parent.fields = Fields::closed([]);
                 parent.since = Since::default();
             } else if made {
-                // Where there is no map, one without fields is made.
+                // If the parent does not exist, a map without fields is created.
                 parent.fields = parent.fields.join(&Fields::closed([]));
             }
             parent.kinds = Kinds::MAP;
@@ -239,7 +239,7 @@ pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
     fields.insert((*name).clone(), Field::present(ty));
 }
 
-/// There may be a field at `names` from now on, if everything on the way is a map already.
+/// Declares that the field at `names` may exist, if all its parents are maps.
 pub(super) fn allow(fields: &mut Fields, names: &[&Str], ty: &Type) {
     change(fields, names, &mut |fields, name| {
         let ty = fields.get(name).map_or_else(|| ty.clone(), |field| field.ty.join(ty));
@@ -247,12 +247,12 @@ pub(super) fn allow(fields: &mut Fields, names: &[&Str], ty: &Type) {
     });
 }
 
-/// There is no field at `names` from now on.
+/// Declares that the field at `names` does not exist.
 pub(super) fn remove(fields: &mut Fields, names: &[&Str]) {
     change(fields, names, &mut |fields, name| fields.remove(name));
 }
 
-/// Where there is a field at `names` and it is not null, it is `ty` from now on.
+/// Declares that the field at `names` has the type `ty`, if it exists and is not null.
 pub(super) fn replace(fields: &mut Fields, names: &[&Str], ty: &Type) {
     change(fields, names, &mut |fields, name| {
         if let Some(field) = fields.get(name) {

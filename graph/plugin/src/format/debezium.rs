@@ -1,12 +1,12 @@
-//! The format `debezium/json`: a change in the envelope that Debezium and Kafka Connect use.
+//! The format `debezium/json`: a change in the envelope of Debezium and Kafka Connect.
 //!
 //! ```text
 //! {"schema":{"type":"struct",…},"payload":{"before":D,"after":D,"source":{…},"op":"c","ts_ms":0,"transaction":null}}
 //! ```
 //!
-//! `D` is structured data, or null where data are absent. Raw data that are a JSON object are parsed; other raw data
-//! become an object with one field of bytes. The schema is that of this one record, and every field of the data is
-//! optional in it: `before` and `after` share one, as far as their fields have the same types.
+//! `D` is structured data, or null for absent data. Raw data that is a JSON object is parsed; other raw data
+//! becomes an object with one field of bytes. The schema is that of this record alone, and every field of the data is
+//! optional in it: `before` and `after` share one schema if the types of their fields are compatible.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Record};
 
-/// The envelope, and what may be chosen about it.
+/// The envelope and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Name of the outermost schema; it has none where this is empty.
+    /// Name of the outermost schema; if it is empty, the schema has no name.
     pub schema_name: Str,
     /// Name of the field that holds raw data.
     pub raw_data_key: Str,
@@ -36,7 +36,7 @@ impl Default for Envelope {
 }
 
 impl Envelope {
-    /// Appends the record, as [`super::RecordFormat::encode`] does. O(size of the record).
+    /// Appends the record, like [`super::RecordFormat::encode`]. O(size of the record).
     pub(super) fn encode(&self, record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
         let start = out.len();
         self.write(record, out).inspect_err(|_| out.truncate(start))
@@ -91,10 +91,10 @@ impl Envelope {
         Ok(())
     }
 
-    /// Raw data as structured data.
+    /// Converts raw data to structured data.
     fn structured<'r>(&self, data: &'r Data) -> Cow<'r, Data> {
         let Data::Raw(bytes) = data else { return Cow::Borrowed(data) };
-        // Only an object is worth parsing.
+        // Only an object needs parsing.
         if bytes.trim_ascii_start().first() == Some(&b'{')
             && let Ok(Value::Map(object)) = parse_value(bytes)
         {
@@ -125,10 +125,10 @@ fn read_at_millis(metadata: &Metadata) -> Result<i64, Fault> {
     }
 }
 
-/// The type of a value, as Kafka Connect has types.
+/// The Kafka Connect type of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum Schema {
-    /// Only nulls were seen.
+    /// All values are null.
     Null,
     Boolean,
     Int64,
@@ -140,7 +140,7 @@ enum Schema {
     Struct(BTreeMap<Str, Schema>),
 }
 
-/// What has no type, and where.
+/// A value without a Kafka Connect type, and its place.
 struct Untyped {
     what: String,
     place: String,
@@ -166,7 +166,7 @@ impl Untyped {
     }
 }
 
-/// The schemas of both sides: the same one, unless the sides contradict each other.
+/// Returns the schemas of both sides: the same one, unless the sides contradict each other.
 fn schemas(before: &Data, after: &Data) -> Result<(Schema, Schema), Fault> {
     let side =
         |data: &Data, side: Side| data.fields().map(|fields| of_object(fields).map_err(|e| e.on(side))).transpose();
@@ -211,7 +211,7 @@ fn of_value(value: &Value) -> Result<Schema, Untyped> {
 }
 
 impl Schema {
-    /// A schema of the values of both.
+    /// Returns a schema for the values of both.
     fn unify(self, other: Schema) -> Result<Schema, Untyped> {
         Ok(match (self, other) {
             (Schema::Null, known) | (known, Schema::Null) => known,
@@ -237,7 +237,7 @@ impl Schema {
             Schema::Boolean => "boolean",
             Schema::Int64 => "int64",
             Schema::Double => "double",
-            // What is always null may be of any type; a text is what most readers take.
+            // A field that is always null may have any type; most readers accept a text.
             Schema::Null | Schema::Text | Schema::Time => "string",
             Schema::Bytes => "bytes",
             Schema::List(_) => "array",

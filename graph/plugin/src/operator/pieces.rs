@@ -1,4 +1,4 @@
-//! Records that take the place of one, made a few at a time.
+//! Records that replace a row and are created a few at a time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use anabranch_record::Record;
 
 use super::Decision;
 
-/// The records that take the place of a row: how many they are, and how each is made. The engine makes a strip of them
-/// when there is room for one, so what a row becomes is never in memory as a whole. Cloning is O(1).
+/// The records that replace a row: their number and a function that creates them. The engine creates a strip of them
+/// when there is room for one, so they are never all in memory at once. Cloning is O(1).
 ///
-/// They have the same metadata but for what numbers them.
+/// All of them have the same metadata except for the entry with their index.
 #[derive(Clone)]
 pub struct Pieces {
     count: usize,
@@ -18,31 +18,31 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// As many as are made at once: they cost less than the means to make them later.
+    /// Number of records up to which it is cheaper to create them at once.
     pub const FEW: usize = 16;
 
-    /// `count` records. `make` is given their numbers, from 0; it makes the same record of the same number, and neither
-    /// fails nor panics.
+    /// Creates `count` records. `make` receives their index, from 0; it must return the same record for the same index,
+    /// and neither fail nor panic.
     pub fn new(count: usize, make: impl Fn(usize) -> Record + Send + Sync + 'static) -> Self {
         Pieces { count, make: Arc::new(make) }
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none: the row is filtered.
+    /// Returns `true` if there are none: the row is filtered.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Makes a record; `i` is below [`Pieces::len`].
+    /// Creates a record; `i` is below [`Pieces::len`].
     pub fn make(&self, i: usize) -> Record {
         (self.make)(i)
     }
 
-    /// Makes all of them, one after the other.
+    /// Creates all of them, one after the other.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Record> + '_ {
         (0..self.count).map(|i| self.make(i))
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for Pieces {
 }
 
 impl Decision {
-    /// How many records take the place of the row, where others do.
+    /// Returns the number of records that replace the row, if it is replaced.
     pub fn split(&self) -> Option<usize> {
         match self {
             Decision::Split(records) => Some(records.len()),
@@ -64,7 +64,7 @@ impl Decision {
         }
     }
 
-    /// The records that take the place of the row; none where it stays, is filtered or fails. Makes all of them.
+    /// Returns the records that replace the row; empty if it stays, is filtered or fails. Creates all of them.
     pub fn into_records(self) -> Vec<Record> {
         match self {
             Decision::Split(records) => records,

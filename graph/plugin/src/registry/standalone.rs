@@ -1,4 +1,4 @@
-//! Connectors that are programs of their own: found when the first reference needs one.
+//! Standalone connectors: separate programs, found when the first reference needs one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,26 +14,26 @@ use crate::source::SourceKind;
 use crate::specification::Specification;
 use crate::written::Written;
 
-/// A version of a standalone connector in the roles it has.
+/// A version of a standalone connector, with its roles.
 #[derive(Clone)]
 pub struct StandaloneConnector {
-    /// As a source.
+    /// The source, if it has this role.
     pub source: Option<Arc<dyn SourceKind>>,
-    /// As a destination.
+    /// The destination, if it has this role.
     pub destination: Option<Arc<dyn DestinationKind>>,
-    /// Whom to tell that a connector is deleted, where there is anybody.
+    /// The notification about deleted connectors, if the plugin supports it.
     pub farewell: Option<Arc<dyn Farewell>>,
 }
 
-/// What a plugin is told when a connector that used it is deleted: it may hold something for it elsewhere.
+/// Notifies a plugin that a connector which used it is deleted: the plugin may hold external resources for it.
 #[async_trait]
 pub trait Farewell: Send + Sync {
-    /// Whether `active`, which [`Memo::set_active`](crate::state::Memo::set_active) was given, is of this plugin, in
-    /// whatever version.
+    /// Returns `true` if this plugin, in any version, stored `active` with
+    /// [`Memo::set_active`](crate::state::Memo::set_active).
     fn has_stored(&self, active: &[u8]) -> bool;
 
-    /// Tells the plugin that the connector of `host` is deleted, which was last active with the settings in `active`.
-    /// `value` gives the present value of a text as it is written in a file; what it gives none for is left out.
+    /// Notifies the plugin that the connector of `host` is deleted. The connector was last active with the settings in
+    /// `active`. `value` returns the current value of a text in a file; settings without one are omitted.
     ///
     /// # Errors
     /// The plugin cannot be started, or fails.
@@ -47,7 +47,7 @@ pub trait Farewell: Send + Sync {
 }
 
 impl StandaloneConnector {
-    /// Name and version; the same in every role. `None` if it has no role.
+    /// Returns the name and version, which are the same in every role. `None` if it has no role.
     pub fn specification(&self) -> Option<&Specification> {
         let source = self.source.as_ref().map(|kind| kind.specification());
         source.or_else(|| self.destination.as_ref().map(|kind| kind.specification()))
@@ -56,7 +56,7 @@ impl StandaloneConnector {
 
 type Load = dyn Fn() -> Vec<StandaloneConnector> + Send + Sync;
 
-/// Where they come from. Finding them starts programs, so it is done once and only when it must.
+/// The loader of standalone connectors and its result. Loading starts programs, so it happens once and only on demand.
 pub(super) struct Standalone {
     load: Box<Load>,
     found: OnceLock<Vec<StandaloneConnector>>,
@@ -71,7 +71,7 @@ impl Standalone {
         self.found.get_or_init(|| (self.load)())
     }
 
-    /// The connector that stored `active`: the version that a reference asks for, or the latest there is.
+    /// Returns the connector that stored `active`: the version that the reference requests, otherwise the latest.
     pub(super) fn of_active(&self, reference: &str, active: &[u8]) -> Option<&StandaloneConnector> {
         let asked = reference.split_once('@').map(|(_, version)| version.trim_start_matches('v'));
         let is_asked = |connector: &&StandaloneConnector| {
@@ -86,8 +86,8 @@ impl Standalone {
         own().find(is_asked).or_else(|| own().next_back())
     }
 
-    /// The connector that a reference may mean in a role. Outside: whether there is one of that name, the reference
-    /// being to none of the built-in ones; inside: whether it has the version and the role.
+    /// Returns the connector for a reference and a role. `None` if no connector has the name or the reference is
+    /// limited to built-in ones; an inner error if it does not have the version or the role.
     pub(super) fn resolve<'a, K: ?Sized>(
         &'a self,
         reference: &str,

@@ -1,4 +1,4 @@
-//! Answers that are known already, and questions that are being asked.
+//! A cache of schemas that also joins concurrent requests.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,14 +10,14 @@ use futures::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
 
 use super::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 
-/// Most answers kept of each kind: data whose shape never repeats must not fill the memory.
+/// Maximum number of cached results of each kind, so that data with ever-changing schemas cannot exhaust the memory.
 const KEPT: usize = 10_000;
 
 type Asking<V> = BoxFuture<'static, Result<Arc<V>, SchemaError>>;
 
-/// Asks the registry behind it once for each schema: what is said of a version, an id or a text stays true. Of those who
-/// need the same schema at the same time one asks, and all get the answer. A failure is told to those who wait, and not
-/// remembered.
+/// A cache in front of a registry: it requests each schema once, because the schema of a version, an id or a text never
+/// changes. Concurrent requests for the same schema are joined, and all callers receive the result. A failure is
+/// returned to the waiting callers and not cached.
 #[derive(Debug, Default)]
 pub struct Cached<R> {
     registry: Arc<R>,
@@ -26,14 +26,14 @@ pub struct Cached<R> {
     ids: Arc<Answers<SchemaId, Definition>>,
 }
 
-/// Answers to questions of one kind.
+/// The results of one kind of request.
 #[derive(Debug)]
 struct Answers<K, V>(Mutex<State<K, V>>);
 
 #[derive(Debug)]
 struct State<K, V> {
     known: HashMap<K, Arc<V>>,
-    /// Questions that are being asked. Each belongs to those who wait for it: it goes on as long as one of them does.
+    /// Requests in progress. Each is owned by the callers that wait for it and continues as long as one of them does.
     asked: HashMap<K, WeakShared<Asking<V>>>,
 }
 
@@ -48,7 +48,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> Answers<K,
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an answer.
+    /// Caches a result.
     fn put(&self, key: K, answer: Arc<V>) {
         let mut state = self.lock();
         if state.known.len() >= KEPT {
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> Answers<K,
         state.known.insert(key, answer);
     }
 
-    /// The answer, which is asked for where it is neither known nor being asked for.
+    /// Returns the cached result, joins a request in progress, or starts one.
     async fn get(self: &Arc<Self>, key: K, ask: impl FnOnce() -> Asking<V>) -> Result<Arc<V>, SchemaError> {
         let question: Shared<Asking<V>> = {
             let mut state = self.lock();
@@ -67,7 +67,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> Answers<K,
             match state.asked.get(&key).and_then(WeakShared::upgrade) {
                 Some(question) => question,
                 None => {
-                    // Questions that nobody waited for to the end.
+                    // Removes requests that all their callers cancelled.
                     state.asked.retain(|_, question| question.upgrade().is_some());
                     let question = self.clone().asking(key.clone(), ask()).boxed().shared();
                     if let Some(weak) = question.downgrade() {
@@ -80,7 +80,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> Answers<K,
         question.await
     }
 
-    /// Asks, notes the answer, and no longer counts as asking.
+    /// Sends the request, caches the result, and removes the request from those in progress.
     async fn asking(self: Arc<Self>, key: K, question: Asking<V>) -> Result<Arc<V>, SchemaError> {
         let answer = question.await;
         if let Ok(answer) = &answer {
@@ -92,7 +92,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> Answers<K,
 }
 
 impl<R> Cached<R> {
-    /// Nothing of this registry is known yet.
+    /// Creates an empty cache in front of a registry.
     pub fn new(registry: R) -> Self {
         Cached { registry: Arc::new(registry), versions: Arc::default(), texts: Arc::default(), ids: Arc::default() }
     }

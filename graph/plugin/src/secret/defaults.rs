@@ -1,8 +1,8 @@
-//! Defaults of variables in a text of a file: `${NAME:-default}`.
+//! Defaults of variables in the text of a file: `${NAME:-default}`.
 
 use std::ops::Range;
 
-/// Where the defaults stand in the text as the file has it; empty ones are left out. O(length).
+/// Returns the places of the defaults in the text of a file, except empty ones. O(length).
 pub fn defaults(written: &str) -> impl Iterator<Item = Range<usize>> {
     expressions(written).filter_map(|at| {
         let inner = &written[at.start + 2..at.end - 1];
@@ -12,7 +12,7 @@ pub fn defaults(written: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Where `${…}` stands in a text, with its braces; the escaped `$${` is left out. O(length).
+/// Returns the places of `${…}` in a text, including the braces, except the escaped `$${`. O(length).
 pub fn expressions(written: &str) -> impl Iterator<Item = Range<usize>> {
     let mut from = 0;
     std::iter::from_fn(move || {

@@ -1,19 +1,23 @@
-//! Parameters that every source, destination or processor takes, whatever its plugin.
+//! Parameters that all sources, destinations or processors accept.
 //!
-//! Their effect is the executor's: a plugin only lists them in its specification.
+//! The executor implements them: a plugin only lists them in its specification.
 
 use super::{Parameter, ParameterKind, Validation};
 
-/// Of every source: batching, and schemas that are inferred from its records where the settings ask for it.
+/// Returns the parameters of every source: batching, and schema inference, which is off by default.
 pub fn source() -> Vec<Parameter> {
     let mut parameters = vec![
-        Parameter::new("sdk.batch.size", ParameterKind::Int, "Records collected into one batch; 0 = as they come.")
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new(
+            "sdk.batch.size",
+            ParameterKind::Int,
+            "Maximum number of records per batch; 0 = as they arrive.",
+        )
+        .default_value("0")
+        .validate(Validation::GreaterThan(-1.0)),
         Parameter::new(
             "sdk.batch.delay",
             ParameterKind::Duration,
-            "Longest time a batch waits for more records after its first; 0 = it does not wait.",
+            "Maximum time a batch waits for more records after its first one; 0 = it does not wait.",
         )
         .default_value("0s"),
     ];
@@ -21,7 +25,7 @@ pub fn source() -> Vec<Parameter> {
     parameters
 }
 
-/// As [`source`], for a source of structured data: it infers their schemas unless the settings say otherwise.
+/// Returns the parameters of [`source`] for a source of structured data: schema inference is on by default.
 pub fn structured_source() -> Vec<Parameter> {
     let mut parameters = source();
     for extracted in extraction("true") {
@@ -34,87 +38,99 @@ pub fn structured_source() -> Vec<Parameter> {
 
 fn extraction(enabled: &'static str) -> Vec<Parameter> {
     vec![
-        Parameter::new("sdk.schema.extract.type", ParameterKind::Text, "The language of inferred schemas.")
+        Parameter::new("sdk.schema.extract.type", ParameterKind::Text, "Language of inferred schemas.")
             .default_value("avro")
             .one_of(&["avro"]),
         Parameter::new(
             "sdk.schema.extract.key.enabled",
             ParameterKind::Bool,
-            "Infer and register the schema of structured keys, and name it in the metadata.",
+            "Infers and registers the schema of structured keys, and adds its subject and version to the metadata.",
         )
         .default_value(enabled),
         Parameter::new(
             "sdk.schema.extract.key.subject",
             ParameterKind::Text,
-            "Subject of inferred schemas of keys, after the collection and a dot where the record has one.",
+            "Subject of inferred schemas of keys. If the record has a collection, its name and a dot come first.",
         )
         .default_value("key")
         .only_with("sdk.schema.extract.key.enabled"),
         Parameter::new(
             "sdk.schema.extract.payload.enabled",
             ParameterKind::Bool,
-            "Infer and register the schema of structured payloads, and name it in the metadata.",
+            "Infers and registers the schema of structured payloads, and adds its subject and version to the metadata.",
         )
         .default_value(enabled),
         Parameter::new(
             "sdk.schema.extract.payload.subject",
             ParameterKind::Text,
-            "Subject of inferred schemas of payloads, after the collection and a dot where the record has one.",
+            "Subject of inferred schemas of payloads. If the record has a collection, its name and a dot come first.",
         )
         .default_value("payload")
         .only_with("sdk.schema.extract.payload.enabled"),
         Parameter::new(
             "sdk.schema.context.enabled",
             ParameterKind::Bool,
-            "Put the name of the schema context and a colon before subjects.",
+            "Prefixes subjects with the name of the schema context and a colon.",
         )
         .default_value("true"),
         Parameter::new(
             "sdk.schema.context.name",
             ParameterKind::Text,
-            "Name of the schema context; the ids of pipeline and connector where it is not given, none where it is \
-             empty.",
+            "Name of the schema context. By default it consists of the ids of pipeline and connector; if it is set to an \
+             empty text, there is no context.",
         )
         .only_with("sdk.schema.context.enabled"),
     ]
 }
 
-/// Of every destination: batching, rate, and whether data with a schema are decoded first.
+/// Returns the parameters of every destination: batching, rate limit, and decoding of data with a schema.
 pub fn destination() -> Vec<Parameter> {
     let decoded = |name, description| Parameter::new(name, ParameterKind::Bool, description).default_value("true");
     vec![
-        Parameter::new("sdk.batch.size", ParameterKind::Int, "Most records of one write; 0 = the plugin's own.")
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new(
+            "sdk.batch.size",
+            ParameterKind::Int,
+            "Maximum number of records per write; 0 = the plugin's default.",
+        )
+        .default_value("0")
+        .validate(Validation::GreaterThan(-1.0)),
         Parameter::new(
             "sdk.batch.delay",
             ParameterKind::Duration,
-            "Longest time a write waits for more records; 0 = the plugin's own.",
+            "Maximum time a write waits for more records; 0 = the plugin's default.",
         )
         .default_value("0s"),
-        Parameter::new("sdk.rate.perSecond", ParameterKind::Float, "Most records written per second; 0 = no limit.")
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
+        Parameter::new(
+            "sdk.rate.perSecond",
+            ParameterKind::Float,
+            "Maximum number of records per second; 0 = no limit.",
+        )
+        .default_value("0")
+        .validate(Validation::GreaterThan(-1.0)),
         Parameter::new(
             "sdk.rate.burst",
             ParameterKind::Int,
-            "Most records written at once under a rate; 0 = one second's worth.",
+            "Maximum number of records in a burst if a rate is set; 0 = as many as in one second.",
         )
         .default_value("0")
         .validate(Validation::GreaterThan(-1.0))
         .only_with("sdk.rate.perSecond"),
-        decoded("sdk.schema.extract.key.enabled", "Decode raw keys by the schema named in the metadata."),
-        decoded("sdk.schema.extract.payload.enabled", "Decode raw payloads by the schema named in the metadata."),
+        decoded("sdk.schema.extract.key.enabled", "Decodes raw keys with the schema in the metadata."),
+        decoded("sdk.schema.extract.payload.enabled", "Decodes raw payloads with the schema in the metadata."),
     ]
 }
 
-/// Of every processor: whether schema-encoded data is decoded before and encoded after it (spec § 2.6).
+/// Returns the parameters of every processor: decoding of schema-encoded data before it and encoding after it (spec §
+/// 2.6).
 pub fn processor() -> Vec<Parameter> {
     let flag = |name, description| Parameter::new(name, ParameterKind::Bool, description).default_value("true");
     vec![
-        flag("sdk.schema.decode.key.enabled", "Decode the key with the schema named in the metadata first."),
-        flag("sdk.schema.decode.payload.enabled", "Decode the payload with the schema named in the metadata first."),
-        flag("sdk.schema.encode.key.enabled", "Encode the key with its schema afterwards."),
-        flag("sdk.schema.encode.payload.enabled", "Encode the payload with its schema afterwards."),
+        flag("sdk.schema.decode.key.enabled", "Decodes the key with the schema in the metadata before processing."),
+        flag(
+            "sdk.schema.decode.payload.enabled",
+            "Decodes the payload with the schema in the metadata before processing.",
+        ),
+        flag("sdk.schema.encode.key.enabled", "Encodes the key with its schema after processing."),
+        flag("sdk.schema.encode.payload.enabled", "Encodes the payload with its schema after processing."),
     ]
 }

@@ -1,4 +1,4 @@
-//! A destination that does what a script says.
+//! A scripted destination.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,22 +14,22 @@ use super::{Event, Journal, locked, row_at};
 use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use crate::host::Host;
 
-/// What a destination does with one write.
+/// The reaction of a destination to one write.
 #[derive(Debug)]
 pub enum Reaction {
     /// All rows are durable.
     Durable,
-    /// All rows are accepted; durable when flushed, lost if that never happens.
+    /// All rows are accepted: durable after a flush, lost without one.
     Accepted,
-    /// A verdict for each row.
+    /// A result for each row.
     Each(Vec<Result<Delivered, Fault>>),
     /// Nothing is written because of these rows.
     Refuse(Vec<(usize, Fault)>),
     /// The call fails.
     Fail(Fault),
-    /// All rows are durable, and the call fails all the same: nobody knows.
+    /// All rows are durable, but the call fails, so that the outcome is unknown.
     FailAfter(Fault),
-    /// All rows are durable, and the call never returns.
+    /// All rows are durable, but the call never returns.
     HangAfter,
     /// The call never returns.
     Hang,
@@ -37,7 +37,7 @@ pub enum Reaction {
 
 type Script = Arc<dyn Fn(&[Record], usize) -> Reaction + Send + Sync>;
 
-/// Where a destination puts rows. It survives runs and crashes.
+/// The storage of a scripted destination. It survives runs and crashes.
 pub struct Shelf {
     name: Str,
     journal: Journal,
@@ -52,7 +52,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// A shelf on which every row is durable at once.
+    /// Creates a shelf on which every row is durable at once.
     pub fn new(name: &str, journal: &Journal) -> Self {
         Shelf {
             name: name.into(),
@@ -68,20 +68,20 @@ impl Shelf {
         }
     }
 
-    /// Reacts as `script` says to the rows and the number of the call, counted from 0.
+    /// Sets the reaction to each write, from the rows and the number of the call, counted from 0.
     #[must_use]
     pub fn script(mut self, script: impl Fn(&[Record], usize) -> Reaction + Send + Sync + 'static) -> Self {
         self.script = Arc::new(script);
         self
     }
 
-    /// Rows are accepted, and durable when flushed.
+    /// Accepts rows, which become durable when flushed.
     #[must_use]
     pub fn accepting(self) -> Self {
         self.script(|_, _| Reaction::Accepted)
     }
 
-    /// Rows of these numbers fail, the others are durable.
+    /// Fails the rows with these numbers; the others are durable.
     #[must_use]
     pub fn rejecting(self, bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         self.script(move |rows, _| {
@@ -93,58 +93,58 @@ impl Shelf {
         })
     }
 
-    /// Every write takes so long.
+    /// Delays every write.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// A write is one transaction with the marks, and a run that does not know of the latest one is turned away.
+    /// Stores rows and marks in one transaction, and rejects a run that does not know the latest one.
     #[must_use]
     pub fn transactional(self) -> Self {
         self.policy(|policy| policy.retry = Retry::Transactional)
     }
 
-    /// With another policy.
+    /// Changes the policy.
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(&mut WritePolicy)) -> Self {
         change(&mut self.policy);
         self
     }
 
-    /// The next flush fails with this.
+    /// Fails the next flush with this fault.
     pub fn fail_flush(&self, fault: Fault) {
         locked(&self.flush_faults).push(fault);
     }
 
-    /// What is durable, in the order in which it was written.
+    /// Returns the durable rows, in the order in which they were written.
     pub fn durable(&self) -> Vec<Record> {
         locked(&self.durable).clone()
     }
 
-    /// Numbers of the rows that are durable.
+    /// Returns the numbers of the durable rows.
     pub fn rows(&self) -> Vec<u64> {
         super::rows(&locked(&self.durable))
     }
 
-    /// Number of rows of each write.
+    /// Returns the number of rows of each write.
     pub fn calls(&self) -> Vec<usize> {
         locked(&self.calls).clone()
     }
 
-    /// The rows of each transaction.
+    /// Returns the rows of each transaction.
     pub fn transactions(&self) -> Vec<Vec<Record>> {
         locked(&self.transactions).clone()
     }
 
-    /// The marks of the latest transactions.
+    /// Returns the marks of the latest transactions.
     pub fn marks(&self) -> BTreeMap<LaneId, Mark> {
         locked(&self.marks).clone()
     }
 
-    /// As if the destination failed over to a copy, or were restored from one, that has the first `rows` rows and a mark
-    /// of a lane; without one, the copy is empty.
+    /// Simulates a failover to a copy, or a restore, that has the rows up to the mark of a lane; without a mark, the
+    /// copy is empty.
     pub fn restore(&self, lane: &LaneId, mark: Option<Mark>) {
         let rows = mark.as_ref().map_or(0, |mark| mark.seq);
         locked(&self.durable).retain(|row| row_at(row.position()) < rows);
@@ -154,12 +154,12 @@ impl Shelf {
         }
     }
 
-    /// As if an earlier run had stored a mark.
+    /// Simulates a mark of an earlier run.
     pub fn set_mark(&self, lane: LaneId, mark: Mark) {
         locked(&self.marks).insert(lane, mark);
     }
 
-    /// Makes rows durable, in a transaction with marks where there are any.
+    /// Makes rows durable, in a transaction with marks if the policy is transactional.
     fn commit(&self, rows: &[Record], marks: &[(LaneId, Mark)]) {
         self.keep(rows.iter().cloned());
         if self.policy.retry == Retry::Transactional {

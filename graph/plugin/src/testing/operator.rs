@@ -20,14 +20,14 @@ struct Closure {
     step: Arc<Mutex<Step>>,
 }
 
-/// An inline operator. Its workers share the closure.
+/// Creates an inline operator. Its workers share the closure.
 pub fn inline(
     step: impl FnMut(&mut Record) -> Result<Decision, Fault> + Send + 'static,
 ) -> Arc<dyn ConfiguredOperator> {
     Arc::new(Closure { class: Class::Inline, step: Arc::new(Mutex::new(step)) })
 }
 
-/// The same, bound to a thread.
+/// Creates an operator that is bound to a thread.
 pub fn isolated(
     step: impl FnMut(&mut Record) -> Result<Decision, Fault> + Send + 'static,
 ) -> Arc<dyn ConfiguredOperator> {
@@ -63,7 +63,7 @@ type Call = dyn Fn(Vec<Record>) -> BoxFuture<'static, Vec<Verdict>> + Send + Syn
 
 struct Calls(Arc<Call>);
 
-/// An operator that waits.
+/// Creates an operator that waits.
 pub fn asynchronous(
     call: impl Fn(Vec<Record>) -> BoxFuture<'static, Vec<Verdict>> + Send + Sync + 'static,
 ) -> Arc<dyn ConfiguredOperator> {

@@ -1,4 +1,4 @@
-//! Scripted ends and closures under names that pipeline files can use.
+//! Registration of scripted sources and destinations and of closures under names for pipeline files.
 
 use std::sync::Arc;
 
@@ -48,20 +48,20 @@ impl OperatorKind for Kind<Arc<dyn ConfiguredOperator>> {
     }
 }
 
-/// Makes `upstream` the source plugin `name`.
+/// Registers `upstream` as the source plugin `name`.
 pub fn add_source(registry: &mut Registry, name: &'static str, upstream: &Arc<Upstream>) {
-    let specification = Specification::builtin(name, "Rows that are numbers.").with_all(shared::source());
+    let specification = Specification::builtin(name, "Reads scripted rows.").with_all(shared::source());
     registry.add_source(Arc::new(Kind { specification, configured: upstream.clone() }));
 }
 
-/// Makes `shelf` the destination plugin `name`.
+/// Registers `shelf` as the destination plugin `name`.
 pub fn add_destination(registry: &mut Registry, name: &'static str, shelf: &Arc<Shelf>) {
-    let specification = Specification::builtin(name, "Keeps what it is given.").with_all(shared::destination());
+    let specification = Specification::builtin(name, "Stores records in memory.").with_all(shared::destination());
     registry.add_destination(Arc::new(Kind { specification, configured: shelf.clone() }));
 }
 
-/// Makes `operator` the processor plugin `name`.
+/// Registers `operator` as the processor plugin `name`.
 pub fn add_operator(registry: &mut Registry, name: &'static str, operator: &Arc<dyn ConfiguredOperator>) {
-    let specification = Specification::builtin(name, "A closure.").with_all(shared::processor());
+    let specification = Specification::builtin(name, "Calls a closure.").with_all(shared::processor());
     registry.add_operator(Arc::new(Kind { specification, configured: operator.clone() }));
 }

@@ -1,4 +1,4 @@
-//! A source that forgets rows when they are acknowledged.
+//! A scripted source that deletes acknowledged rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,21 +15,21 @@ use super::{Event, Journal, locked, position, record, row_at};
 use crate::host::Host;
 use crate::source::{Acker, Backlog, Read, Reader, Room, Source};
 
-/// What a source does when all its rows are read.
+/// The behaviour of a source after its last row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// It ends.
     End,
-    /// It says that it has caught up, and waits for more.
+    /// It reports that it has caught up, and waits for more.
     CaughtUp,
-    /// It waits for more without a word.
+    /// It waits for more without reporting anything.
     Wait,
 }
 
 type Make = Arc<dyn Fn(u64) -> Record + Send + Sync>;
 
-/// Rows that wait to be read, per partition. They survive runs and crashes, but not their acknowledgement: what was
-/// acknowledged too early is gone.
+/// Rows to be read, per partition. They survive runs and crashes, but not their acknowledgement: a row that is
+/// acknowledged too early is lost.
 pub struct Upstream {
     journal: Journal,
     rows: Mutex<BTreeMap<Partition, BTreeSet<u64>>>,
@@ -50,12 +50,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Rows `0..rows` in one partition.
+    /// Creates rows `0..rows` in one partition.
     pub fn new(journal: &Journal, rows: u64, at_end: AtEnd) -> Self {
         Self::partitioned(journal, [(Partition::ONLY, rows)], at_end)
     }
 
-    /// Rows `0..n` in each partition.
+    /// Creates rows `0..n` in each partition.
     pub fn partitioned(
         journal: &Journal,
         partitions: impl IntoIterator<Item = (Partition, u64)>,
@@ -82,65 +82,65 @@ impl Upstream {
         }
     }
 
-    /// Gives at most so many rows per read.
+    /// Limits the number of rows per read.
     #[must_use]
     pub fn per_read(mut self, rows: usize) -> Self {
         self.per_read = rows.max(1);
         self
     }
 
-    /// Says that it replays exactly.
+    /// Declares that the source replays exactly.
     #[must_use]
     pub fn exact(mut self) -> Self {
         self.exact = true;
         self
     }
 
-    /// Keeps the rows that are acknowledged, so that they can be read again.
+    /// Keeps acknowledged rows, so that they can be read again.
     #[must_use]
     pub fn rereading(mut self) -> Self {
         self.rereads = true;
         self
     }
 
-    /// From now on it no longer has what was acknowledged, or has it again.
+    /// Makes the source report that acknowledged rows are gone (`true`) or available again (`false`).
     pub fn forget(&self, forgot: bool) {
         self.forgot.store(forgot, Ordering::Relaxed);
     }
 
-    /// Says how many rows are left to read.
+    /// Reports the number of unread rows.
     #[must_use]
     pub fn counts(mut self) -> Self {
         self.counts = true;
         self
     }
 
-    /// Every read takes so long.
+    /// Delays every read.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Makes the record of a row; its position must stay what [`position`] says.
+    /// Sets the function that creates the record of a row; its position must be [`position`].
     #[must_use]
     pub fn make(mut self, make: impl Fn(u64) -> Record + Send + Sync + 'static) -> Self {
         self.make = Arc::new(make);
         self
     }
 
-    /// The next attempt to open it fails.
+    /// Fails the next attempt to open the source with this fault.
     pub fn fail_open(&self, fault: Fault) {
         locked(&self.open_faults).push(fault);
     }
 
-    /// The next read fails with this.
+    /// Fails the next read with this fault.
     pub fn fail_read(&self, fault: Fault) {
         locked(&self.read_faults).push(fault);
         self.changed.notify_waiters();
     }
 
-    /// The next acknowledgement fails with this.
+    /// Fails the next acknowledgement with this fault.
     pub fn fail_ack(&self, fault: Fault) {
         locked(&self.ack_faults).push(fault);
     }
@@ -151,17 +151,17 @@ impl Upstream {
         self.changed.notify_waiters();
     }
 
-    /// Rows that were not acknowledged.
+    /// Returns the number of rows that are not acknowledged.
     pub fn kept(&self) -> usize {
         locked(&self.rows).values().map(BTreeSet::len).sum()
     }
 
-    /// How often it was asked what is left to read, in all runs.
+    /// Returns how often the backlog was requested, in all runs.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Rows that were read, in all runs.
+    /// Returns the number of rows that were read, in all runs.
     pub fn rows_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -196,7 +196,7 @@ impl Source for UpstreamSource {
         if let Some(fault) = locked(&self.0.open_faults).pop() {
             return Err(fault);
         }
-        // What is stored below a mark is as good as acknowledged: the run before may not have come to say so.
+        // Rows below a stored mark count as acknowledged: the previous run may have ended before it acknowledged them.
         for (partition, mark) in resume.iter().filter(|_| !self.0.rereads) {
             if let Some(rows) = locked(&self.0.rows).get_mut(partition) {
                 *rows = rows.split_off(&(row_at(&mark.position) + 1));

@@ -1,4 +1,4 @@
-//! A store in memory that can be fenced, fail and hang.
+//! An in-memory store that can be fenced, fail and hang.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ struct State {
     hanging: bool,
 }
 
-/// Marks in memory. They survive runs.
+/// An in-memory state store. Marks survive runs.
 #[derive(Default)]
 pub struct MemoryStore {
     journal: Journal,
@@ -28,53 +28,53 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(journal: &Journal) -> Self {
         MemoryStore { journal: journal.clone(), state: Mutex::default() }
     }
 
-    /// Another run takes the pipeline over.
+    /// Simulates that another run takes over the pipeline.
     pub fn fence(&self, pipeline: &str) {
         *locked(&self.state).epochs.entry(pipeline.into()).or_default() += 1;
     }
 
-    /// As if an earlier run had stored a mark.
+    /// Simulates a mark of an earlier run.
     pub fn set_mark(&self, pipeline: &str, lane: LaneId, mark: Mark) {
         locked(&self.state).marks.insert((pipeline.into(), lane), mark);
     }
 
-    /// As if an earlier run had stored what a destination had confirmed.
+    /// Simulates a receipt of an earlier run.
     pub fn set_receipt(&self, pipeline: &str, destination: &str, lane: LaneId, mark: Mark) {
         locked(&self.state).receipts.insert((pipeline.into(), destination.into(), lane), mark);
     }
 
-    /// The position of a lane that a destination has confirmed.
+    /// Returns the position of a lane that a destination has confirmed.
     pub fn receipt(&self, pipeline: &str, destination: &str, lane: &LaneId) -> Option<Mark> {
         locked(&self.state).receipts.get(&(pipeline.into(), destination.into(), lane.clone())).cloned()
     }
 
-    /// After so many more commits every one fails.
+    /// Fails all commits after the given number of further commits.
     pub fn fail_after(&self, commits: usize) {
         let mut state = locked(&self.state);
         state.failing = Some(state.commits + commits);
     }
 
-    /// Commits work again.
+    /// Makes commits succeed again.
     pub fn heal(&self) {
         locked(&self.state).failing = None;
     }
 
-    /// Commits never return.
+    /// Makes commits never return.
     pub fn hang(&self) {
         locked(&self.state).hanging = true;
     }
 
-    /// Number of commits that were made.
+    /// Returns the number of commits.
     pub fn commits(&self) -> usize {
         locked(&self.state).commits
     }
 
-    /// The mark of a lane.
+    /// Returns the mark of a lane.
     pub fn mark(&self, pipeline: &str, lane: &LaneId) -> Option<Mark> {
         locked(&self.state).marks.get(&(pipeline.into(), lane.clone())).cloned()
     }
@@ -112,7 +112,7 @@ impl StateStore for MemoryStore {
         moves: &[(LaneId, Mark)],
         receipts: &[Receipt],
     ) -> Result<(), StoreError> {
-        // A commit takes time, and a crash may come before or after it.
+        // A commit takes time, so that a crash may happen before or after it.
         tokio::task::yield_now().await;
         if locked(&self.state).hanging {
             std::future::pending::<()>().await;

@@ -12,19 +12,19 @@ use crate::record::{Change, Data, Operation, Position, Record};
 use crate::text::Str;
 use crate::value::{Object, Value};
 
-/// A text that is not JSON, or not the JSON of a record.
+/// Error: the text is not JSON, or not the JSON form of a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid JSON at byte {offset}: {message}")]
 pub struct JsonError {
-    /// Offset in bytes of the place where reading stopped: at what is wrong, or just behind it.
+    /// Offset in bytes where reading stopped: at the error, or directly after it.
     pub offset: usize,
-    /// What is wrong there; holds nothing of the text but the names of fields and operations.
+    /// The problem. The only parts of the text that it quotes are names of fields and operations.
     pub message: String,
 }
 
 impl JsonError {
     fn new(error: &serde_json::Error, text: &[u8]) -> Self {
-        // Lines and columns are counted from 1; a column counts the bytes read of its line.
+        // Lines and columns count from 1; a column counts the bytes read of its line.
         let line_start = match error.line() {
             0 | 1 => 0,
             line => memchr::memchr_iter(b'\n', text).nth(line - 2).map_or(text.len(), |i| i + 1),
@@ -43,7 +43,7 @@ impl JsonError {
     }
 }
 
-/// What a text that is not JSON is by its first bytes.
+/// Recognises another format by the first bytes of a text that is not JSON.
 fn something_else(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [0xef, 0xbb, 0xbf, ..] => "it begins with a byte order mark: remove its first 3 bytes",
@@ -70,19 +70,19 @@ fn something_else(text: &[u8]) -> Option<&'static str> {
 /// Reads one JSON value; only white space may follow it.
 ///
 /// Integers are exact from `i64::MIN` to `u64::MAX`; other numbers become the nearest float. Of equal keys
-/// the last wins. Nesting is limited to 127 levels, so hostile texts cannot exhaust the stack.
+/// the last wins. Nesting is limited to 127 levels, so that hostile texts cannot exhaust the stack.
 ///
 /// # Errors
-/// What is wrong, and where: bad syntax, invalid UTF-8, a lone surrogate, a number beyond the range of
+/// The problem and its place: invalid syntax, invalid UTF-8, a lone surrogate, a number beyond the range of
 /// floats, nesting that is too deep.
 pub fn parse_value(text: &[u8]) -> Result<Value, JsonError> {
     parse(text, ValueSeed)
 }
 
-/// Reads a record. Unknown fields are skipped; all but `operation` may be missing.
+/// Reads a record. Unknown fields are skipped; all fields but `operation` are optional.
 ///
 /// # Errors
-/// As [`parse_value`], and whatever is not as the JSON form of a record demands.
+/// The errors of [`parse_value`], and any deviation from the JSON form of a record.
 pub fn parse_record(text: &[u8]) -> Result<Record, JsonError> {
     parse(text, RecordSeed)
 }
@@ -111,7 +111,7 @@ impl Visitor<'_> for TextSeed {
     }
 }
 
-/// Reads a key without keeping it: one of these names, or the empty text for any other.
+/// Reads a key without allocating: returns the name from this list that it equals, or the empty text.
 struct NameSeed(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for NameSeed {

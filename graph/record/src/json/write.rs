@@ -1,4 +1,4 @@
-//! Writing straight into a byte buffer: no intermediate tree, no allocation but the buffer's growth.
+//! Writing JSON into a byte buffer, without an intermediate tree and without allocations except the buffer's growth.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +12,14 @@ use crate::reference::Side;
 use crate::text::Str;
 use crate::value::{Object, Timestamp, Value, timestamp_text};
 
-/// How deep lists and maps may be nested in what is written: with the two levels of a record around them they are as
-/// deep as [`parse_record`](super::parse_record) reads, so that what was written can be read.
+/// Maximum nesting of lists and maps in values that are written. With the two levels of the surrounding record this
+/// is the maximum depth that [`parse_record`](super::parse_record) reads, so that all output can be read again.
 pub const MAX_DEPTH: usize = 125;
 
 /// Appends a record as one line of JSON, without a line end. O(size of the record).
 ///
 /// # Errors
-/// `json_not_finite`, `json_too_deep`; the buffer is then as long as it was before.
+/// `json_not_finite`, `json_too_deep`; the buffer then keeps its previous length.
 pub fn write_record(record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
     whole(out, |out| {
         record_start(record, out);
@@ -28,12 +28,12 @@ pub fn write_record(record: &Record, out: &mut Vec<u8>) -> Result<(), Fault> {
     })
 }
 
-/// Writes records one after the other as [`write_record`] does: metadata that a record shares with the one before it,
-/// as those of one read do, is copied from there.
+/// Writes a sequence of records in the form of [`write_record`]. If a record shares its metadata with the previous
+/// record, which is usual for records of one read, the metadata is not formatted again.
 #[derive(Debug, Default)]
 pub struct RecordWriter<'a> {
     metadata: Option<&'a Metadata>,
-    /// The same as JSON.
+    /// The metadata as JSON.
     text: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> RecordWriter<'a> {
     /// Appends a record as one line of JSON, without a line end.
     ///
     /// # Errors
-    /// As [`write_record`].
+    /// The errors of [`write_record`].
     pub fn write(&mut self, record: &'a Record, out: &mut Vec<u8>) -> Result<(), Fault> {
         if !self.metadata.is_some_and(|metadata| metadata.shares(&record.metadata)) {
             self.text.clear();
@@ -56,7 +56,7 @@ impl<'a> RecordWriter<'a> {
     }
 }
 
-/// Appends all of it or nothing.
+/// Appends the complete output of `write`; if it fails, restores the previous length.
 fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Written) -> Result<(), Fault> {
     let before = out.len();
     write(out).map_err(|problem| {
@@ -68,7 +68,7 @@ fn whole(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Written) -> Resu
 /// Appends key or payload data as JSON.
 ///
 /// # Errors
-/// As [`write_record`].
+/// The errors of [`write_record`].
 pub fn write_data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
     whole(out, |out| write_side(data, out))
 }
@@ -76,12 +76,12 @@ pub fn write_data(data: &Data, out: &mut Vec<u8>) -> Result<(), Fault> {
 /// Appends a value as JSON.
 ///
 /// # Errors
-/// As [`write_record`].
+/// The errors of [`write_record`].
 pub fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
     whole(out, |out| write_nested(value, 0, out))
 }
 
-/// What comes before the metadata.
+/// Appends the fields before the metadata.
 fn record_start(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"position\":");
     write_base64(&record.position().0, out);
@@ -90,7 +90,7 @@ fn record_start(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"metadata\":");
 }
 
-/// What comes after the metadata.
+/// Appends the fields after the metadata.
 fn record_end(record: &Record, out: &mut Vec<u8>) -> Written {
     out.extend_from_slice(b",\"key\":");
     write_side(&record.key, out).map_err(|p| p.on(Side::Key))?;
@@ -185,7 +185,7 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// As [`timestamp_text`], without its allocation and formatting machinery.
+/// Appends the text of [`timestamp_text`] without its allocation and formatting machinery.
 fn write_time(time: &Timestamp, out: &mut Vec<u8>) {
     fn digits(value: u32, width: usize, out: &mut Vec<u8>) {
         let start = out.len();
@@ -199,7 +199,7 @@ fn write_time(time: &Timestamp, out: &mut Vec<u8>) {
     out.push(b'"');
     let nanos = time.nanosecond();
     match u32::try_from(time.year()) {
-        // Other years take a sign, and nanoseconds from a billion up are a leap second.
+        // Other years need a sign, and nanoseconds from a billion up denote a leap second.
         Ok(year) if year <= 9999 && nanos < 1_000_000_000 => {
             digits(year, 4, out);
             for (separator, part) in [
@@ -264,10 +264,10 @@ const fn must_be_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Index of the first byte that must be escaped: a quote, a backslash, a control character.
+/// Returns the index of the first byte that must be escaped: a quote, a backslash, a control character.
 ///
-/// Looks at eight bytes at a time. The usual trick with borrows may mark a byte wrongly only above one
-/// that it marks rightly, so the lowest mark is always true.
+/// Checks eight bytes at a time. The borrow of the subtraction can mark a wrong byte only above a byte
+/// that is marked correctly, so the lowest mark is always correct.
 fn find_escaped(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
@@ -289,8 +289,8 @@ fn find_escaped(bytes: &[u8]) -> Option<usize> {
 
 type Written = Result<(), Box<Unwritable>>;
 
-/// Something JSON cannot hold. The way to it is collected while the recursion unwinds, so that the way
-/// costs nothing where all is well.
+/// A value that JSON cannot represent. The path to it is collected while the recursion unwinds, so that successful
+/// writes do not pay for it.
 struct Unwritable {
     problem: Problem,
     side: Option<Side>,
@@ -329,7 +329,7 @@ impl Unwritable {
     #[cold]
     fn into_fault(self) -> Fault {
         let mut place = String::from(self.side.map_or("", Side::as_str));
-        // The way to what is too deep is as long as it is deep.
+        // The path to a value that is nested too deeply is as long as the nesting is deep.
         for step in self.steps.iter().rev().take(8) {
             match step {
                 Step::Field(key) => crate::reference::push_part(key, &mut place),

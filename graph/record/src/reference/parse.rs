@@ -13,12 +13,12 @@ use crate::metadata::own_key;
 use crate::near::{did_you_mean, slip};
 use crate::text::Str;
 
-/// More parts than any record has levels; keeps what a `set` nests well below what can be written.
+/// More parts than any record has levels. Keeps the nesting that a `set` creates well below the limit for writing JSON.
 const MOST_PARTS: usize = 64;
 
 const ROOTS: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
 
-/// A text that is no reference.
+/// Error: the text is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ReferenceError {
@@ -46,23 +46,23 @@ impl ReferenceError {
         ReferenceError { meant, ..self }
     }
 
-    /// The whole reference that is meant, where there is no doubt.
+    /// Returns the complete intended reference, if it is unambiguous.
     pub fn meant(&self) -> Option<&str> {
         self.meant.as_deref()
     }
 
-    /// The text as a list of references, where it holds more than one and no commas between them.
+    /// Returns the text as a list of references, if it contains several of them without commas.
     pub fn several(&self) -> Option<&str> {
         self.several.as_deref()
     }
 
-    /// What to write instead.
+    /// Returns a suggestion.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
-/// What a text refers to, with what is meant by one that refers to nothing.
+/// Parses the target of a reference. An error contains suggestions for common mistakes.
 pub(super) fn explained(text: &str) -> Result<Target, ReferenceError> {
     target(text).map_err(|error| match slips::find(text) {
         Some(slip) => ReferenceError {
@@ -75,7 +75,7 @@ pub(super) fn explained(text: &str) -> Result<Target, ReferenceError> {
     })
 }
 
-/// What a text refers to.
+/// Parses the target of a reference.
 pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     let wrong = |problem: &str| ReferenceError::new(text, problem);
     let rest = text.strip_prefix('$').unwrap_or(text);
@@ -105,7 +105,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
         ("Operation" | "operation", []) => Ok(Target::Operation),
         ("Position" | "position" | "Operation" | "operation", _) => Err(wrong("it has no parts of its own")),
         ("Metadata" | "metadata", []) => Ok(Target::Metadata),
-        // Files from elsewhere name metadata as they are named there.
+        // Files of other systems use their own names for metadata.
         ("Metadata" | "metadata", [key]) => Ok(Target::Entry(own_key(key).unwrap_or_else(|| key.clone()))),
         ("Metadata" | "metadata", keys) => {
             let joined: Str = keys.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();
@@ -217,7 +217,7 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.starts_with(char::is_numeric) && text.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 
-/// Appends a part as references are written: `.name`, or `["any text"]`.
+/// Appends a part in the syntax of references: `.name`, or `["any text"]`.
 pub fn push_part(key: &str, out: &mut String) {
     if !key.is_empty() && is_name(key) {
         out.push('.');

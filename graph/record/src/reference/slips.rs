@@ -1,14 +1,14 @@
-//! What is meant by texts that are no references: templates, pointers, paths of scripts, several references at once.
+//! Suggestions for texts that are not references: templates, pointers, paths of scripts, several references at once.
 
 use super::parse::{is_name, push_part, target};
 
-/// What is wrong with a text, and what is meant by it.
+/// The problem of an invalid text, with a suggestion.
 pub(super) struct Slip {
     pub(super) problem: String,
     pub(super) hint: String,
-    /// The reference that is meant, where there is no doubt.
+    /// The intended reference, if it is unambiguous.
     pub(super) meant: Option<String>,
-    /// The references that it holds, separated as a list has them.
+    /// The references that the text contains, separated by commas as in a list.
     pub(super) several: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl Slip {
         Slip { problem: problem.into(), hint: hint.into(), meant: None, several: None }
     }
 
-    /// One that is mended by a reference.
+    /// A slip that a single reference corrects.
     fn meaning(problem: impl Into<String>, meant: String) -> Slip {
         let hint = format!("write {meant}");
         Slip { meant: Some(meant), ..Slip::of(problem, hint) }
@@ -28,7 +28,7 @@ fn is_reference(text: &str) -> bool {
     target(text).is_ok()
 }
 
-/// What a text that is no reference is instead.
+/// Recognises common mistakes in a text that is not a reference.
 pub(super) fn find(text: &str) -> Option<Slip> {
     let text = text.trim();
     braces(text)
@@ -64,13 +64,14 @@ fn template(text: &str) -> Option<Slip> {
     })
 }
 
-/// A field of the payload that is named without it: `.a`.
+/// Returns the reference to a field of the payload if the text leaves out `.Payload.After`: `.a`.
 fn in_payload(part: &str) -> Option<String> {
     let field = format!(".Payload.After{part}");
     (part.len() > 1 && part.starts_with('.') && is_reference(&field)).then_some(field)
 }
 
-/// A reference with its parts in the spelling that records have: `.payload.after.a`.
+/// Returns a reference with the names of its root in the spelling of records: `.payload.after.a` becomes
+/// `.Payload.After.a`.
 pub(super) fn spelled(reference: &str) -> String {
     const ROOTS: [&str; 6] = [".Payload.Before", ".Payload.After", ".Metadata", ".Operation", ".Position", ".Key"];
     let begins = |root: &&str| {
@@ -138,7 +139,7 @@ fn record(text: &str) -> Option<Slip> {
         return Some(Slip::meaning(problem, spelled(rest)));
     }
     let field = in_payload(rest)?;
-    // A field may have the name of what scripts call a record.
+    // A field may have the same name that scripts use for a record.
     Some(match matches!(first, "this" | "self") {
         true => Slip::meaning(problem, field),
         false => {
@@ -171,7 +172,8 @@ fn keys(text: &str) -> Option<Slip> {
                     return Some(Slip::of("a reference holds no pattern", "name each field by itself"));
                 }
                 if !is_name(key) {
-                    // Signs that join words; with others it is not known where the name ends.
+                    // Only characters that join words are accepted; after other characters the end of the name is
+                    // unclear.
                     let is_word = key
                         .chars()
                         .all(|c| is_name(c.encode_utf8(&mut [0; 4])) || c.is_numeric() || "-:/@#+~".contains(c));

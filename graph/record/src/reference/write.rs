@@ -1,4 +1,4 @@
-//! Setting, deleting and renaming what a reference points at.
+//! Setting, deleting and renaming the target of a reference.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::text::Str;
 use crate::value::{Object, Value};
 
 impl Reference {
-    /// Puts a value there, and creates the maps that are missing on the way.
+    /// Sets the target to a value and creates the missing maps on the path.
     ///
-    /// | Target | Takes |
+    /// | Target | Accepted values |
     /// | --- | --- |
     /// | `.Operation` | the name of an operation, or its number 1 to 4 |
     /// | `.Metadata` | a map of texts; null empties it |
@@ -23,8 +23,8 @@ impl Reference {
     /// | a field | any value |
     ///
     /// # Errors
-    /// `reference_read_only`, `reference_type` (the target does not take such a value) and
-    /// `reference_unresolved` (something on the way is no map). The record is then as it was.
+    /// `reference_read_only`, `reference_type` (the target does not accept such a value) and
+    /// `reference_unresolved` (a parent is not a map). The record is then unchanged.
     pub fn set(&self, record: &mut Record, value: Value) -> Result<(), Fault> {
         match &self.target {
             Target::Record | Target::Position | Target::Payload => return Err(self.read_only("set")),
@@ -53,11 +53,11 @@ impl Reference {
         Ok(())
     }
 
-    /// Puts data there, as [`Reference::set`] puts a value: in a field, raw data become bytes, structured data
-    /// a map and absent data null. Copies raw bytes only where a field takes them.
+    /// Sets the target to data, like [`Reference::set`]: in a field, raw data becomes bytes, structured data
+    /// a map and absent data null. Copies raw bytes only if the target is a field.
     ///
     /// # Errors
-    /// As [`Reference::set`].
+    /// The errors of [`Reference::set`].
     pub fn set_data(&self, record: &mut Record, data: Data) -> Result<(), Fault> {
         match (&self.target, data) {
             (Target::Data(side), data) => {
@@ -70,11 +70,11 @@ impl Reference {
         }
     }
 
-    /// Removes it, and says whether anything was there: a field or entry is gone, data are absent, metadata
-    /// are empty, both sides of a payload are absent. What is missing stays missing.
+    /// Removes the target and returns `true` if it existed: a field or entry is removed, data becomes absent, metadata
+    /// becomes empty, both sides of a payload become absent. If the target is missing, this does nothing.
     ///
     /// # Errors
-    /// `reference_read_only`, `reference_unresolved`. The record is then as it was.
+    /// `reference_read_only`, `reference_unresolved`. The record is then unchanged.
     pub fn delete(&self, record: &mut Record) -> Result<bool, Fault> {
         match &self.target {
             Target::Record | Target::Position | Target::Operation => Err(self.read_only("deleted")),
@@ -92,12 +92,12 @@ impl Reference {
         }
     }
 
-    /// Gives a field or metadata entry another key in the same map, and says whether there was one. A missing
-    /// one is no error and creates nothing, and its own name is no new name.
+    /// Gives a field or metadata entry another key in the same map and returns `true` if it existed. If it is missing
+    /// or already has this key, this does nothing.
     ///
     /// # Errors
-    /// `reference_read_only` (anything else has no name of its own), `reference_exists` (the map has the new
-    /// name already), `reference_unresolved`. The record is then as it was.
+    /// `reference_read_only` (other targets have no key), `reference_exists` (the map already contains the new
+    /// key), `reference_unresolved`. The record is then unchanged.
     pub fn rename(&self, record: &mut Record, name: &Str) -> Result<bool, Fault> {
         if !self.can_rename(record, name)? {
             return Ok(false);
@@ -120,10 +120,10 @@ impl Reference {
         Ok(true)
     }
 
-    /// What [`Reference::rename`] would give back, without doing it.
+    /// Returns the result of [`Reference::rename`] without changing the record.
     ///
     /// # Errors
-    /// As [`Reference::rename`].
+    /// The errors of [`Reference::rename`].
     pub fn can_rename(&self, record: &Record, name: &Str) -> Result<bool, Fault> {
         let (there, taken) = match &self.target {
             Target::Entry(key) => {
@@ -139,7 +139,7 @@ impl Reference {
     }
 
     fn set_field(&self, side: Side, path: &Path, record: &mut Record, value: Value) -> Result<(), Fault> {
-        // Every parent is a map, null or missing before anything is written.
+        // Ensures that every parent is a map, null or missing before anything is written.
         self.parent(side, path, record)?;
         let data = side.of_mut(record);
         if matches!(data, Data::Absent) {
@@ -206,7 +206,7 @@ impl Reference {
     }
 }
 
-/// The map that holds the field, where it is there already; copied if shared.
+/// Returns the parent map of the field if it exists; copies it if it is shared.
 fn existing_parent<'r>(data: &'r mut Data, path: &Path) -> Option<&'r mut Object> {
     path.parents.iter().try_fold(data.fields_mut()?, |object, key| match object.get_mut(key) {
         Some(Value::Map(map)) => Some(Arc::make_mut(map)),

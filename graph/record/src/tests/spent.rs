@@ -1,21 +1,21 @@
-//! Time that work took of a processor.
+//! Measurement of the processor time that work takes.
 
 use std::time::{Duration, Instant};
 
-/// Measures what this thread is given of a processor: a machine whose cores are taken makes a test wait, and not slow.
-/// Where the system does not say, the time of day.
+/// Measures the processor time of this thread, so that a busy machine does not affect the result of a test. If the
+/// system does not report it, measures the elapsed time.
 pub struct Spent {
     began: Instant,
     before: Option<Duration>,
 }
 
 impl Spent {
-    /// From now on.
+    /// Starts a measurement.
     pub fn begin() -> Self {
         Spent { began: Instant::now(), before: given() }
     }
 
-    /// Since the beginning.
+    /// Returns the time since the start.
     pub fn so_far(&self) -> Duration {
         match (self.before, given()) {
             (Some(before), Some(now)) => now.saturating_sub(before),

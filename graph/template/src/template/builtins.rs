@@ -1,4 +1,4 @@
-//! The functions of text/template itself, except `slice`: sprig has its own of that name.
+//! The functions of Go's `text/template`, except `slice`: sprig defines a function of the same name.
 
 use super::format;
 use super::functions::{CallError, Context, Function, Param};
@@ -12,7 +12,7 @@ use Param::{Any, Reflect};
 
 pub(super) use compare::with_float;
 
-/// The table.
+/// The table of functions.
 pub(crate) static TABLE: &[Function] = &[
     Function::new("and", &[Reflect], never).variadic(Reflect),
     Function::new("or", &[Reflect], never).variadic(Reflect),
@@ -34,7 +34,7 @@ pub(crate) static TABLE: &[Function] = &[
     Function::new("ge", &[Reflect, Reflect], compare::ge),
 ];
 
-/// For `and` and `or`, the truth that ends their evaluation.
+/// Returns the truth value that ends the evaluation of `and` or `or`; `None` for other functions.
 pub(super) fn short_circuit(function: &Function) -> Option<bool> {
     match function.name {
         "and" => Some(false),
@@ -43,7 +43,7 @@ pub(super) fn short_circuit(function: &Function) -> Option<bool> {
     }
 }
 
-/// `and` and `or` are evaluated argument by argument, never called.
+/// The evaluator handles `and` and `or` argument by argument and never calls this function.
 fn never(_: &mut Context, _: &[Val]) -> Result<Val, CallError> {
     Err(CallError::arguments())
 }
@@ -53,7 +53,7 @@ fn not(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     Ok(Val::Bool(!val.is_true()))
 }
 
-/// No value of a record is a function.
+/// Always fails: values of a record are never functions.
 fn call(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [val, ..] = args else { return Err(CallError::arguments()) };
     Err(format!("{} is not a function", val.in_words()).into())
@@ -74,7 +74,7 @@ fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     Ok(Val::Int(len as i64))
 }
 
-/// Follows indexes into maps, lists, bytes and text.
+/// Applies indexes to maps, lists, bytes and text.
 fn index(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [item, indexes @ ..] = args else { return Err(CallError::arguments()) };
     if item.is_nil() {
@@ -131,7 +131,7 @@ fn println(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 
 fn printf(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [Val::Text(layout), rest @ ..] = args else { return Err(CallError::arguments()) };
-    // The usual cases need no copy.
+    // The usual cases do not need a copy.
     if let (b"%s" | b"%v", [Val::Text(text)]) = (layout.as_bytes(), rest) {
         return Ok(Val::Text(text.clone()));
     }
@@ -140,7 +140,7 @@ fn printf(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     Ok(Val::Text(out.into_text()))
 }
 
-/// The arguments as one text, as `html` and its like see them.
+/// Joins the arguments to one text, for `html` and similar functions.
 fn joined(args: &[Val]) -> Result<Text, CallError> {
     if let [Val::Text(text)] = args {
         return Ok(text.clone());
@@ -151,7 +151,7 @@ fn joined(args: &[Val]) -> Result<Text, CallError> {
     Ok(out.into_text())
 }
 
-/// Whether it is nil, or a map or list that is.
+/// Returns `true` for nil, and for a nil map or list.
 fn is_nil(val: &Val) -> bool {
     match val {
         Val::Map(map) => map.is_nil(),

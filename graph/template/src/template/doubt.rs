@@ -1,17 +1,17 @@
-//! Doubts: results of a template that are hardly meant, though the template does not fail over them.
+//! Doubts: results of a template that are probably not intended, although the template does not fail.
 
 use std::ops::Range;
 
 use super::tree::Place;
 
-/// A result that is hardly meant. It names fields of the record, never their values.
+/// A result that is probably not intended. It contains names of fields, never their values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Doubt {
-    /// Which part of the template gives it, in bytes from the start of the template.
+    /// The part of the template that produces the result, in bytes from the start of the template.
     pub at: Range<usize>,
-    /// What it is.
+    /// The kind of result.
     pub kind: DoubtKind,
-    /// The same in words.
+    /// The message, as text.
     pub message: String,
     /// Remedy.
     pub hint: Option<String>,
@@ -20,15 +20,15 @@ pub struct Doubt {
 /// The kinds of doubtful results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DoubtKind {
-    /// A value that is not there, or null: it prints as `<no value>` or `<nil>`, and counts as 0 in sums.
+    /// A missing or null value: it prints as `<no value>` or `<nil>`, and counts as 0 in sums.
     NoValue,
     /// A verb of `printf` that does not fit its value: `%!f(int64=4)`.
     Format,
-    /// A value that is not a time, where one is formatted: the time is now.
+    /// A value that is not a time but is formatted as one: the current time is used instead.
     NotATime,
-    /// A text that is not in the encoding that is decoded: the result is an error message.
+    /// A text that is not in the encoding to be decoded: the result is an error message.
     NotEncoded,
-    /// A number whose fraction is cut off.
+    /// A number that loses its fraction.
     Fraction,
     /// A value that is not a number: it counts as 0.
     NotANumber,
@@ -42,14 +42,14 @@ pub enum DoubtKind {
     List,
     /// A time that prints as `2006-01-02 15:04:05 +0000 UTC`.
     Time,
-    /// Raw data that are a text, in base64.
+    /// Raw data that is text but prints as base64.
     Base64,
-    /// The number of a byte of a text, in place of a letter.
+    /// The number of a byte of a text instead of a letter.
     Byte,
 }
 
 impl DoubtKind {
-    /// The stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             DoubtKind::NoValue => "template.no_value",
@@ -72,38 +72,39 @@ impl DoubtKind {
 /// The doubts of one rendering.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    /// In the order in which they came up, each once.
+    /// In the order in which they occurred, each once.
     found: Vec<Doubt>,
-    /// Those that count only if this text gets into the output.
+    /// Doubts that count only if the output contains their text.
     pending: Vec<(Doubt, String)>,
-    /// The last name that a map did not have.
+    /// The last name that was missing in a map.
     pub(crate) missed: Option<Missed>,
-    /// The first comparisons, with their values.
+    /// Descriptions of the first comparisons, with their values.
     pub(crate) compared: Vec<String>,
 }
 
-/// A name that a map does not have.
+/// A name that is missing in a map.
 #[derive(Debug)]
 pub(crate) struct Missed {
-    /// The operand that reads it.
+    /// The operand that reads the name.
     pub(crate) at: Place,
-    /// What may be meant.
+    /// A suggestion for the intended name.
     pub(crate) hint: String,
 }
 
 impl Doubts {
-    /// Most doubts of one rendering: a loop may have one for each element.
+    /// Maximum number of doubts of one rendering: a loop may produce one for each element.
     const MOST: usize = 32;
-    /// Most comparisons of one rendering that are noted.
+    /// Maximum number of comparisons of one rendering that are described.
     pub(crate) const MOST_COMPARED: usize = 3;
 
-    /// Adds a doubt, unless it is there already.
+    /// Adds a doubt, unless it is already present.
     pub(crate) fn add(&mut self, at: &Place, kind: DoubtKind, message: String, hint: Option<String>) {
         let at = at.start as usize..at.end as usize;
         self.push(Doubt { at, kind, message, hint });
     }
 
-    /// Adds a doubt that counts only if the output holds `text`: a list that is compared may print as it likes.
+    /// Adds a doubt that counts only if the output contains `text`: the printed form of a list that is only compared is
+    /// irrelevant.
     pub(crate) fn add_if_printed(
         &mut self,
         at: &Place,
@@ -125,7 +126,7 @@ impl Doubts {
         }
     }
 
-    /// The doubts, now that the output is known.
+    /// Returns the doubts that count for the complete output.
     pub(crate) fn into_found(mut self, output: &str) -> Vec<Doubt> {
         for (doubt, text) in std::mem::take(&mut self.pending) {
             if output.contains(&text) {
@@ -135,7 +136,7 @@ impl Doubts {
         self.found
     }
 
-    /// What may be meant by a name that was missing in this part of the template.
+    /// Returns the suggestion for a name that was missing in this part of the template.
     pub(crate) fn missed_in(&self, at: &Place) -> Option<&str> {
         let missed = self.missed.as_ref()?;
         (at.start <= missed.at.start && missed.at.end <= at.end).then_some(missed.hint.as_str())

@@ -1,4 +1,4 @@
-//! Running a compiled template over a record.
+//! Evaluation of a compiled template for a record.
 
 use anabranch_record::Record;
 use smallvec::{SmallVec, smallvec};
@@ -17,13 +17,14 @@ mod watch;
 use call::Given;
 use lookup::find;
 
-/// How deep bodies, pipelines and template calls may nest at run time. Each level takes up to some
-/// kilobytes of stack in a debug build; worker threads have two megabytes.
+/// Maximum depth of bodies, pipelines and template calls at run time. Each level takes up to a few KiB of stack in a
+/// debug build; worker threads have 2 MiB.
 const MOST_DEPTH: usize = 250;
 
 type Eval<T> = Result<T, EvalError>;
 
-/// Renders onto the end of `out`, or leaves it as it was; gives back what is left of the allowance.
+/// Appends the output to `out`, or leaves it unchanged on failure. Also returns the context with the remaining
+/// allowance.
 pub(super) fn render(
     tree: &Tree,
     missing: MissingKey,
@@ -47,19 +48,19 @@ pub(super) fn render(
     (if valid { Ok(()) } else { Err(invalid()) }, context)
 }
 
-/// What `.` is.
+/// The value of `.`.
 #[derive(Clone)]
 enum Dot {
-    /// The record: its parts are read without making a value of the whole.
+    /// The record. Its parts are read without converting the whole record to a value.
     Record,
     Val(Val),
 }
 
-/// Where a running template is: what `.` and `$` are, and its variables.
+/// The state of a running template: the values of `.` and `$`, and its variables.
 struct Frame {
     dot: Dot,
     root: Dot,
-    /// Slot 0 is `root` and unused here.
+    /// Slot 0 stands for `root` and is unused here.
     slots: SmallVec<[Val; 2]>,
 }
 
@@ -69,7 +70,7 @@ impl Frame {
     }
 }
 
-/// What goes on after a node.
+/// The control flow after a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -86,7 +87,7 @@ struct Evaluator<'a> {
     depth: usize,
 }
 
-/// An error at a place.
+/// Returns an error at a place.
 fn fail<T>(at: &Place, message: impl Into<String>) -> Eval<T> {
     Err(EvalError { offset: at.start as usize, message: message.into() })
 }
@@ -148,7 +149,7 @@ impl<'a> Evaluator<'a> {
         flow
     }
 
-    /// A body with `.` as something else.
+    /// Evaluates a body with another value of `.`.
     fn walk_with(&mut self, frame: &mut Frame, dot: Dot, body: &'a Body, at: &Place) -> Eval<Flow> {
         let outer = std::mem::replace(&mut frame.dot, dot);
         let flow = self.nested_walk(frame, body, at);
@@ -156,7 +157,7 @@ impl<'a> Evaluator<'a> {
         flow
     }
 
-    /// The value of a pipeline, printed. A plain field of the record goes from there to the output.
+    /// Prints the value of a pipeline. A plain field of the record is written directly to the output.
     fn print(&mut self, frame: &mut Frame, pipeline: &'a Pipeline) -> Eval<()> {
         if let [Command { head: Operand { term: Term::Field(fields) | Term::Variable { fields, .. }, .. }, args }] =
             &*pipeline.commands
@@ -182,7 +183,7 @@ impl<'a> Evaluator<'a> {
             let val = self.pipeline(frame, pipeline)?;
             if val.is_true() {
                 return if with {
-                    // `with .` over the record goes on without a value of the whole.
+                    // `with .` over the record continues without converting the record to a value.
                     let inner = if matches!(val, Val::Record(_)) { Dot::Record } else { Dot::Val(val) };
                     self.walk_with(frame, inner, body, &pipeline.at)
                 } else {
@@ -279,7 +280,7 @@ impl<'a> Evaluator<'a> {
         let mut last = None;
         for command in &pipeline.commands {
             last = Some(match self.command(frame, command, last)? {
-                // The nil of an entry or element is no value once it has left its place.
+                // The nil of an entry or element becomes a missing value when a pipeline returns it.
                 Val::Nil => Val::Missing,
                 val => val,
             });
@@ -315,7 +316,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The value of an operand that gets no arguments.
+    /// Evaluates an operand without arguments.
     fn operand(&mut self, frame: &mut Frame, operand: &'a Operand) -> Eval<Val> {
         match &operand.term {
             Term::Dot => Ok(self.value(&frame.dot)),
@@ -346,7 +347,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// A literal where no type is asked for.
+/// Converts a literal for a context that does not require a type.
 fn literal_value(literal: &Literal) -> Val {
     match literal {
         Literal::Bool(b) => Val::Bool(*b),

@@ -1,4 +1,4 @@
-//! Printing as Go's fmt package does: `print`, `println`, `printf` and the output of actions.
+//! Formatting like Go's `fmt` package: `print`, `println`, `printf` and the output of actions.
 
 use super::functions::{CallError, Context};
 use super::out::Out;
@@ -28,7 +28,7 @@ struct Flags {
     sharp_v: bool,
 }
 
-/// Writes `val` as an action does.
+/// Writes `val` like an action.
 pub(crate) fn write_action(out: &mut Out, val: &Val) -> Result<(), CallError> {
     match val {
         Val::Missing | Val::Nil => out.push_str("<no value>"),
@@ -40,7 +40,7 @@ pub(crate) fn write_action(out: &mut Out, val: &Val) -> Result<(), CallError> {
     Ok(())
 }
 
-/// `fmt.Sprint`: a space between operands when neither is a string.
+/// `fmt.Sprint`: writes a space between operands if neither is a string.
 pub(crate) fn print(out: &mut Out, args: &[Val]) -> Result<(), CallError> {
     let mut printer = Printer::new(out);
     let mut after_string = false;
@@ -55,7 +55,7 @@ pub(crate) fn print(out: &mut Out, args: &[Val]) -> Result<(), CallError> {
     Ok(())
 }
 
-/// `fmt.Sprintln`: always a space between operands, and a newline.
+/// `fmt.Sprintln`: always writes a space between operands, and a newline at the end.
 pub(crate) fn println(out: &mut Out, args: &[Val]) -> Result<(), CallError> {
     let mut printer = Printer::new(out);
     for (i, arg) in args.iter().enumerate() {
@@ -73,7 +73,7 @@ pub(crate) fn printf(out: &mut Out, format: &[u8], args: &[Val]) -> Result<(), C
     Printer::new(out).formatted(format, args)
 }
 
-/// What `fmt.Sprint` gives for one value: `toString`, messages.
+/// Returns the text of `fmt.Sprint` for one value, for `toString` and messages.
 pub(crate) fn to_text(val: &Val) -> Result<Text, CallError> {
     if let Val::Text(text) = val {
         return Ok(text.clone());
@@ -86,7 +86,7 @@ pub(crate) fn to_text(val: &Val) -> Result<Text, CallError> {
 struct Printer<'a> {
     out: &'a mut Out,
     flags: Flags,
-    /// Printing the value of a bad verb: methods are not called then.
+    /// True while the value of a bad verb is printed; its methods are not called then.
     erroring: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Printer<'a> {
         Printer { out, flags: Flags::default(), erroring: false }
     }
 
-    /// One operand.
+    /// Writes one operand.
     fn argument(&mut self, val: &Val, verb: char) -> Result<(), CallError> {
         match (val, verb) {
             (Val::Missing | Val::Nil | Val::NoData, 'T' | 'v') => self.pad(b"<nil>"),
@@ -150,7 +150,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    /// Values that print themselves, where the verb takes a string.
+    /// Writes a value with its own text method if the verb takes a string. Returns `false` if it has none.
     fn method(&mut self, val: &Val, verb: char) -> Result<bool, CallError> {
         if !matches!(verb, 'v' | 's' | 'x' | 'X' | 'q')
             || (self.erroring && !matches!(val, Val::Time(_) | Val::Version(_)))
@@ -176,7 +176,7 @@ impl<'a> Printer<'a> {
         Ok(true)
     }
 
-    /// `%!verb(type=value)`.
+    /// Writes `%!verb(type=value)`.
     fn bad_verb(&mut self, verb: char, val: Option<&Val>) -> Result<(), CallError> {
         let before = std::mem::replace(&mut self.erroring, true);
         self.out.push_str("%!");
@@ -332,7 +332,7 @@ impl<'a> Printer<'a> {
         self.out.push_str(&c.repeat(count));
     }
 
-    /// As [`Self::pad`], never with zeros.
+    /// Writes `piece` padded like [`Self::pad`], but never with zeros.
     fn pad_with_spaces(&mut self, piece: &[u8]) {
         let zero = std::mem::replace(&mut self.flags.zero, false);
         self.pad(piece);
@@ -343,7 +343,7 @@ impl<'a> Printer<'a> {
         self.pad(self.truncated(text));
     }
 
-    /// At most as many characters as the precision says.
+    /// Truncates the text to as many characters as the precision allows.
     fn truncated<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         match self.flags.precision {
             Some(precision) => &text[..quote::rune_offset(text, precision)],

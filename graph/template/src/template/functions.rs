@@ -1,8 +1,8 @@
-//! The functions that templates may call, and those they may not.
+//! The functions that templates may call, and the names of functions that are rejected.
 //!
 //! A function declares the Go types of its parameters. The evaluator counts arguments, converts
 //! literals and checks types before the call, so a function may match its arguments exhaustively on
-//! what its parameters promise; anything else is [`CallError::arguments`].
+//! the declared types; all other cases are [`CallError::arguments`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -41,24 +41,24 @@ mod urls;
 pub use dates::{has_element, is_duration};
 pub use regex::invalid_pattern;
 
-/// A function.
+/// A function that templates may call.
 #[derive(Debug)]
 pub struct Function {
     /// The name in templates.
     pub name: &'static str,
     /// Types of the fixed parameters.
     pub params: &'static [Param],
-    /// Type of any further arguments; `None` = there may be none.
+    /// Type of additional arguments; `None` if the function does not accept any.
     pub rest: Option<Param>,
-    /// Whether equal arguments always give an equal result, without an effect. `now` and `uuidv4` do not.
-    /// A function that changes its argument (`set`) is pure for literals and may say `true`.
+    /// True if equal arguments always give an equal result, without side effects; false for `now` and `uuidv4`.
+    /// A function that changes its argument (`set`) is pure for literals and may set this to `true`.
     pub pure: bool,
-    /// Calls it. The arguments fit `params` and `rest`.
+    /// The implementation. The arguments match `params` and `rest`.
     pub(crate) call: fn(&mut Context, &[Val]) -> Result<Val, CallError>,
 }
 
 impl Function {
-    /// A pure function with a fixed number of parameters.
+    /// Creates a pure function with a fixed number of parameters.
     pub(crate) const fn new(
         name: &'static str,
         params: &'static [Param],
@@ -67,23 +67,23 @@ impl Function {
         Function { name, params, rest: None, pure: true, call }
     }
 
-    /// The same with further arguments of type `rest`.
+    /// Returns the same function, with additional arguments of type `rest`.
     pub(crate) const fn variadic(self, rest: Param) -> Function {
         Function { rest: Some(rest), ..self }
     }
 
-    /// The same, not pure.
+    /// Returns the same function, marked as not pure.
     pub(crate) const fn impure(self) -> Function {
         Function { pure: false, ..self }
     }
 }
 
-/// The Go type of a parameter, and what the function then receives.
+/// The Go type of a parameter, which determines the values that the function receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// `interface{}`: anything; each nil arrives as [`Val::Nil`].
+    /// `interface{}`: any value; each nil arrives as [`Val::Nil`].
     Any,
-    /// `reflect.Value`, for the builtins only: anything, the three nils told apart.
+    /// `reflect.Value`, for the builtins only: any value, and the three nils stay distinct.
     Reflect,
     /// `string`: [`Val::Text`].
     Text,
@@ -99,13 +99,13 @@ pub enum Param {
     Time,
 }
 
-/// Why a call failed; `error calling name: ` is put before it.
+/// A failure of a call, without the prefix `error calling name: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CallError(pub(crate) Str);
 
 impl CallError {
-    /// The arguments are not what the parameters promise. Cannot happen when `params` is right.
+    /// The arguments do not match the parameters. Cannot happen if `params` is correct.
     pub(crate) fn arguments() -> CallError {
         "wrong arguments".into()
     }
@@ -123,44 +123,44 @@ impl From<String> for CallError {
     }
 }
 
-/// What one rendering may use at most.
+/// Cost limits of one rendering.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Bytes of text it may build, intermediate results included.
+    /// Bytes of text that the rendering may build, including intermediate results.
     pub bytes: usize,
-    /// Iterations of `range`, template calls and elements made by functions.
+    /// Iterations of `range`, template calls and elements that functions create.
     pub steps: usize,
 }
 
-/// What one rendering may still use. Templates come from users and run on every record: none may
-/// take the process down.
+/// The remaining cost limits of one rendering. Users write templates, which run on every record, so a template must
+/// not be able to exhaust the resources of the process.
 #[derive(Debug)]
 pub(crate) struct Context {
     bytes: usize,
     steps: usize,
-    /// What a caller wants besides the output. Most callers want nothing.
+    /// Observations that the caller requests in addition to the output. Usually none.
     watch: Option<Box<Watch>>,
-    /// More was asked for than there was.
+    /// True if the rendering has requested more than was left.
     spent: bool,
 }
 
-/// When a rendering must be done: both times must be over. A thread that does not get to run takes no processor time, and
-/// where time stands still, as in a simulation, none is ever over.
+/// Deadline of a rendering, which has passed only if both times have passed. A thread that is not scheduled uses no
+/// processor time, and in a simulation with a stopped clock no deadline ever passes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
-    /// By the clock.
+    /// Clock time.
     time: Instant,
     /// Processor time of the thread.
     taken: Duration,
 }
 
 impl Deadline {
-    /// So long from now, on this thread.
+    /// Returns the deadline after `time` from now, on this thread.
     pub(crate) fn within(time: Duration) -> Deadline {
         Deadline { time: Instant::now() + time, taken: clock::taken_by_thread().saturating_add(time) }
     }
 
-    /// How much of the processor time is left.
+    /// Returns the remaining processor time.
     pub(crate) fn left(self) -> Duration {
         self.taken.saturating_sub(clock::taken_by_thread())
     }
@@ -170,82 +170,82 @@ impl Deadline {
     }
 }
 
-/// What a caller of a rendering wants besides the output.
+/// Observations that the caller of a rendering requests in addition to the output.
 #[derive(Debug, Default)]
 struct Watch {
-    /// When it must be done.
+    /// The deadline.
     until: Option<Deadline>,
-    /// The doubtful results so far, where the caller asks for them.
+    /// The doubtful results so far, if the caller requests them.
     doubts: Option<Doubts>,
 }
 
 impl Context {
-    /// Most [`Allowance::bytes`].
+    /// Maximum of [`Allowance::bytes`].
     pub(crate) const MAX_BYTES: usize = 256 << 20;
-    /// Most [`Allowance::steps`].
+    /// Maximum of [`Allowance::steps`].
     pub(crate) const MAX_STEPS: usize = 10_000_000;
-    /// How deep values may nest when they are printed, encoded or walked.
+    /// Maximum nesting of values that are printed, encoded or traversed.
     pub(crate) const MAX_DEPTH: usize = 128;
 
-    /// The full allowance.
+    /// Creates a context with the full allowance.
     pub(crate) const fn new() -> Context {
         Context::within(Allowance { bytes: Self::MAX_BYTES, steps: Self::MAX_STEPS })
     }
 
-    /// This allowance.
+    /// Creates a context with the given allowance.
     pub(crate) const fn within(Allowance { bytes, steps }: Allowance) -> Context {
         Context { bytes, steps, watch: None, spent: false }
     }
 
-    /// The same, until a deadline as well. It is looked at with each step and each call of a function.
+    /// Adds a deadline. It is checked at each step and each function call.
     pub(crate) fn until(mut self, until: Deadline) -> Context {
         self.watch.get_or_insert_default().until = Some(until);
         self
     }
 
-    /// The same, and doubtful results are noted.
+    /// Enables the collection of doubtful results.
     pub(crate) fn with_doubts(mut self) -> Context {
         self.watch.get_or_insert_default().doubts = Some(Doubts::default());
         self
     }
 
-    /// Whether calls must be looked at: there is a point in time, or doubtful results are noted.
+    /// Returns `true` if calls need checks: there is a deadline, or doubtful results are collected.
     #[inline]
     pub(crate) const fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Where doubtful results are noted.
+    /// Returns the collection of doubtful results, if it is enabled.
     pub(crate) fn doubts(&mut self) -> Option<&mut Doubts> {
         self.watch.as_mut()?.doubts.as_mut()
     }
 
-    /// What was noted.
+    /// Returns the collected doubts.
     pub(crate) fn into_doubts(self) -> Doubts {
         self.watch.and_then(|watch| watch.doubts).unwrap_or_default()
     }
 
-    /// Steps that are left.
+    /// Returns the remaining steps.
     pub(crate) const fn steps_left(&self) -> usize {
         self.steps
     }
 
-    /// What is spent on finding out, before there are any records, whether a template says the same of all of them: a
-    /// file may hold thousands of templates.
+    /// Creates a context with a small allowance, to test at compile time whether a template has the same result for all
+    /// records. The allowance is small because a file may contain thousands of templates.
     pub(crate) const fn brief() -> Context {
         Context::within(Allowance { bytes: 64 << 10, steps: 1000 })
     }
 
-    /// Whether the allowance was used up.
+    /// Returns `true` if the allowance is exhausted.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// Takes `bytes` of the allowance. Call it *before* building something whose size an argument
-    /// decides (`repeat`, `indent`, `until`): what is proportional to the arguments' own size needs no call.
+    /// Subtracts `bytes` from the allowance. Call it *before* building something whose size an argument
+    /// determines (`repeat`, `indent`, `until`); results proportional to the size of the arguments need no call.
     ///
     /// # Errors
-    /// When the allowance is used up.
+    /// The allowance is exhausted.
     pub(crate) fn take_bytes(&mut self, bytes: usize) -> Result<(), CallError> {
         let left = self.bytes.checked_sub(bytes);
         self.spent |= left.is_none();
@@ -253,10 +253,10 @@ impl Context {
         Ok(())
     }
 
-    /// Takes `steps` of the allowance: list elements to be made, loop iterations.
+    /// Subtracts `steps` from the allowance, for list elements to create and loop iterations.
     ///
     /// # Errors
-    /// When the allowance is used up.
+    /// The allowance is exhausted.
     pub(crate) fn take_steps(&mut self, steps: usize) -> Result<(), CallError> {
         let left = self.steps.checked_sub(steps);
         self.spent |= left.is_none();
@@ -264,10 +264,10 @@ impl Context {
         self.take_time()
     }
 
-    /// Looks at the clock, where there is a deadline.
+    /// Checks the deadline, if there is one.
     ///
     /// # Errors
-    /// When that is over.
+    /// The deadline has passed.
     #[inline]
     pub(crate) fn take_time(&mut self) -> Result<(), CallError> {
         let until = self.watch.as_ref().and_then(|watch| watch.until);
@@ -281,7 +281,7 @@ impl Context {
     }
 }
 
-/// All tables. A file of functions adds its `mod` line above and its `TABLE` here.
+/// All tables. To add a file of functions, add its `mod` line above and its `TABLE` here.
 static TABLES: &[&[Function]] = &[
     super::builtins::TABLE,
     dates::TABLE,
@@ -302,7 +302,7 @@ static TABLES: &[&[Function]] = &[
     urls::TABLE,
 ];
 
-/// Names that sprig has and that are refused on purpose, with the reason.
+/// Names of sprig functions that are rejected deliberately, with the reason.
 static REFUSED: &[(&[&str], &str)] = &[
     (&["env", "expandenv"], "templates do not read the environment; write ${NAME} in the pipeline file instead"),
     (&["getHostByName"], "templates do not use the network"),
@@ -326,19 +326,19 @@ static REFUSED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The function of that name.
+/// Returns the function with the given name.
 pub fn find(name: &str) -> Option<&'static Function> {
     static BY_NAME: LazyLock<HashMap<&'static str, &'static Function>> =
         LazyLock::new(|| TABLES.iter().flat_map(|table| table.iter()).map(|f| (f.name, f)).collect());
     BY_NAME.get(name).copied()
 }
 
-/// Why a function of that name is refused, if it is.
+/// Returns the reason why a function name is rejected, if it is.
 pub(crate) fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
 }
 
-/// All names, for suggestions.
+/// Returns all names, for suggestions.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().flat_map(|table| table.iter()).map(|f| f.name)
 }

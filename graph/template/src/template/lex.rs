@@ -4,16 +4,16 @@ use std::ops::Range;
 
 use super::TemplateError;
 
-/// Kind of a token. Where it stands tells its text.
+/// Kind of a token. The text of a token is derived from its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text outside of actions, trimmed as the markers say.
+    /// Text outside of actions, without the white space that trim markers remove.
     Text,
     /// `{{`.
     Open,
     /// `}}`.
     Close,
-    /// Blanks inside of an action.
+    /// White space inside an action.
     Space,
     /// `=`.
     Assign,
@@ -41,7 +41,7 @@ pub(super) enum Kind {
     Bool,
     /// `nil`.
     Nil,
-    /// `if` and the other words that begin or end something.
+    /// `if` and the other words that begin or end a block.
     Keyword,
     /// `(`.
     ParenOpen,
@@ -60,8 +60,8 @@ pub(super) struct Token {
     pub(super) at: Range<usize>,
 }
 
-/// The tokens up to the end or to the first error. The parser reports the error only when it comes
-/// to it: what is wrong before it is more useful.
+/// The tokens up to the end or to the first error. The parser reports that error only when it reaches
+/// it: earlier syntax errors are more useful.
 pub(super) struct Tokens {
     pub(super) tokens: Vec<Token>,
     pub(super) error: Option<TemplateError>,
@@ -71,10 +71,10 @@ const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 const COMMENT_OPEN: &str = "/*";
 const COMMENT_CLOSE: &str = "*/";
-/// A dash and the blank that parts it from the action.
+/// Length of a trim marker: a dash and the white space that separates it from the action.
 const MARKER: usize = 2;
 
-/// Splits `text`.
+/// Splits `text` into tokens.
 pub(super) fn tokens(text: &str) -> Tokens {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new() };
     let error = lexer.template().err();
@@ -115,7 +115,7 @@ impl<'t> Lexer<'t> {
     }
 
     fn template(&mut self) -> Result<(), TemplateError> {
-        // Where text begins to count: behind the blanks that a closing marker takes away.
+        // Start of the current text, after the white space that a closing trim marker removes.
         let mut start = 0;
         while let Some(open) = memchr::memmem::find(self.rest().as_bytes(), OPEN.as_bytes()) {
             let open = self.at + open;
@@ -142,7 +142,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// Whether the action ends here, and whether it ends with a trim marker.
+    /// Returns `None` if the action does not end here; otherwise `true` if it ends with a trim marker.
     fn at_close(&self) -> Option<bool> {
         match self.rest().as_bytes() {
             [space, b'-', rest @ ..] if is_space(*space) && rest.starts_with(CLOSE.as_bytes()) => Some(true),
@@ -191,7 +191,7 @@ impl<'t> Lexer<'t> {
             self.at += c.len_utf8();
             let kind = match c {
                 ' ' | '\t' | '\r' | '\n' => {
-                    // The blank before a closing marker belongs to the marker.
+                    // The white space before a closing trim marker belongs to the marker.
                     while self.at_close() != Some(true)
                         && self.peek().is_some_and(|c| c.is_ascii() && is_space(c as u8))
                     {
@@ -275,7 +275,7 @@ impl<'t> Lexer<'t> {
             .hint("close it on the same line, or put text of several lines between backquotes"))
     }
 
-    /// The rest of a name, and what must follow one.
+    /// Reads the rest of a name and checks the character after it.
     fn name_tail(&mut self, start: usize) -> Result<(), TemplateError> {
         self.skip_while(is_name);
         match self.peek() {
@@ -338,13 +338,13 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// An error at a place.
+/// Creates an error at a place.
 pub(super) fn error(at: Range<usize>, message: impl Into<String>) -> TemplateError {
     TemplateError { offset: at.start, len: at.end - at.start, message: message.into(), hint: None, correction: None }
 }
 
 impl TemplateError {
-    /// The same with what to do about it.
+    /// Adds a hint.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> TemplateError {
         self.hint = Some(hint.into());
         self

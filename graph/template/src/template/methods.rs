@@ -1,4 +1,4 @@
-//! Methods of the record's parts, and of the values that functions give.
+//! Methods of the parts of a record, and of values that functions return.
 
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
@@ -6,7 +6,7 @@ use anabranch_record::text::Str;
 use super::functions::{CallError, Context, Function, Param, methods};
 use super::val::{Map, Val};
 
-/// The method of that name on `receiver`; it gets the receiver as its first argument.
+/// Returns the method of `receiver` with the given name; the receiver is its first argument.
 pub(super) fn find(receiver: &Val, name: &str) -> Option<&'static Function> {
     let table = match receiver {
         Val::Operation(_) => OPERATION,
@@ -22,12 +22,12 @@ pub(super) fn find(receiver: &Val, name: &str) -> Option<&'static Function> {
     table.iter().find(|method| method.name == name)
 }
 
-/// Whether a name below the metadata is a method and not an entry.
+/// Returns `true` if a name below the metadata is a method and not an entry.
 pub(super) fn is_of_metadata(name: &str) -> bool {
     METADATA.iter().any(|method| method.name == name)
 }
 
-/// Whether a name below a key or payload side is a method and not a field.
+/// Returns `true` if a name below a key or payload side is a method and not a field.
 pub(super) fn is_of_data(name: &str) -> bool {
     DATA.iter().any(|method| method.name == name)
 }
@@ -44,7 +44,7 @@ fn text(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     super::format::to_text(receiver).map(Val::Text)
 }
 
-/// Raw data as they are, anything else as JSON.
+/// Returns raw data unchanged, anything else as JSON.
 fn encoded(context: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     match args {
         [Val::Raw(bytes)] => Ok(Val::Bytes(bytes.clone())),
@@ -59,7 +59,7 @@ fn encoded(context: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     }
 }
 
-/// A getter of a metadata entry; that it is missing is an error.
+/// Defines getters of metadata entries; a missing entry is an error.
 macro_rules! getters { ($($name:literal => $key:ident as $kind:ident;)*) => {
     static METADATA: &[Function] = &[$(Function::new($name, SELF, |_, args| $kind(args, &key::$key))),*];
 } }
@@ -109,7 +109,7 @@ fn integer(args: &[Val], key: &Str) -> Result<Val, CallError> {
     number(args, key).map(Val::Int)
 }
 
-/// Nanoseconds since the epoch.
+/// Reads an entry that contains nanoseconds since the epoch.
 fn time(args: &[Val], key: &Str) -> Result<Val, CallError> {
     let at = chrono::DateTime::from_timestamp_nanos(number(args, key)?);
     Ok(Val::Time(std::rc::Rc::new(super::val::Time::utc(at))))

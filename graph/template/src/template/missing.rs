@@ -1,14 +1,15 @@
-//! Output that cannot name anything, because a part of it has no value.
+//! Detection of output that is not usable as a name, because a part of it has no value.
 
 use anabranch_record::Record;
 
 use super::{MissingKey, Template};
 
-/// What a template prints for a value that is not there. No table, folder or object has it in its name.
+/// The text that a template prints for a missing value. Names of tables, folders and objects do not contain it.
 pub const NO_VALUE: &str = "<no value>";
 
 impl Template {
-    /// Why the output for `record` has [`NO_VALUE`] in it: names the field or entry that is missing. Costs a rendering.
+    /// Returns the reason why the output for `record` contains [`NO_VALUE`]: the missing field or entry. Costs a
+    /// rendering.
     pub fn why_no_value(&self, record: &Record) -> String {
         let strict = Template { tree: self.tree.clone(), missing: MissingKey::Error };
         let mut output = String::new();

@@ -1,25 +1,25 @@
-//! Where rendering writes to.
+//! The output of a rendering.
 
 use super::val::Text;
 
 /// Text under construction. Go strings are bytes: pieces that are not valid UTF-8 by themselves are
-/// kept as they are, since the next piece may complete them.
+/// kept unchanged, because the next piece may complete them.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     text: String,
-    /// Where this rendering began in `text`.
+    /// Start of this rendering in `text`.
     start: usize,
-    /// All of this rendering, once a piece was not UTF-8.
+    /// The complete output of this rendering, if one of its pieces was not valid UTF-8.
     bytes: Option<Vec<u8>>,
 }
 
 impl Out {
-    /// Appends to `text`.
+    /// Creates an output that appends to `text`.
     pub(crate) fn after(text: String) -> Out {
         Out { start: text.len(), text, bytes: None }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.bytes.as_ref().map_or(self.text.len() - self.start, Vec::len)
     }
@@ -41,7 +41,7 @@ impl Out {
         }
     }
 
-    /// Appends any bytes.
+    /// Appends bytes, which may be invalid UTF-8.
     pub(crate) fn push_bytes(&mut self, piece: &[u8]) {
         if self.bytes.is_none() {
             if let Ok(piece) = std::str::from_utf8(piece) {
@@ -57,7 +57,7 @@ impl Out {
         }
     }
 
-    /// Appends a string.
+    /// Appends a template string.
     #[inline]
     pub(crate) fn push_text(&mut self, text: &Text) {
         match text.as_str() {
@@ -66,7 +66,7 @@ impl Out {
         }
     }
 
-    /// The text, and whether all of it was valid; if not, it is as it was before.
+    /// Returns the text, and `true` if all of the output was valid UTF-8; otherwise the text before this rendering.
     pub(crate) fn finish(mut self) -> (String, bool) {
         match self.bytes.map(String::from_utf8) {
             None => (self.text, true),
@@ -78,13 +78,13 @@ impl Out {
         }
     }
 
-    /// The text as it was before this rendering.
+    /// Returns the text before this rendering.
     pub(crate) fn undo(mut self) -> String {
         self.text.truncate(self.start);
         self.text
     }
 
-    /// What was written, as a value. Only for one that began empty.
+    /// Returns the output as a value. Only for an output that was empty at the start.
     pub(crate) fn into_text(self) -> Text {
         match self.bytes {
             None => self.text.into(),

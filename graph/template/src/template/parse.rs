@@ -1,4 +1,4 @@
-//! From tokens to a compiled template.
+//! The parser: compiles tokens to a template.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,19 +13,19 @@ use super::{TemplateError, slips};
 mod expression;
 mod literal;
 
-/// How deep actions, parentheses and `else if` may nest.
+/// Maximum nesting of actions, parentheses and `else if`.
 const MOST_NESTED: usize = 100;
-/// Bytes of one template.
+/// Maximum length of a template in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 type Parsed<T> = Result<T, TemplateError>;
 
-/// Compiles `source`.
+/// Compiles `source`, with suggestions in errors.
 pub(super) fn parse(source: &str) -> Parsed<Tree> {
     unexplained(source).map_err(|error| slips::explain(source, error))
 }
 
-/// The same with errors as the grammar has them.
+/// Compiles `source`, with the plain errors of the grammar.
 pub(super) fn unexplained(source: &str) -> Parsed<Tree> {
     if source.len() > MOST_BYTES {
         return Err(error(0..0, "the template is longer than 1 MiB"));
@@ -55,7 +55,7 @@ pub(super) fn unexplained(source: &str) -> Parsed<Tree> {
     Ok(Tree { source: Arc::from(source), templates })
 }
 
-/// Gives each call the template of its name.
+/// Resolves each call to the template with its name.
 fn link(body: &mut Body, by_name: &HashMap<Str, usize>) {
     for node in body.iter_mut() {
         match node {
@@ -73,15 +73,15 @@ fn link(body: &mut Body, by_name: &HashMap<Str, usize>) {
     }
 }
 
-/// Variables and surroundings of one template.
+/// Variables and context of one template.
 struct Scope {
     variables: Vec<Str>,
     most: usize,
-    /// Nested `range`s.
+    /// Number of enclosing `range` actions.
     ranges: usize,
-    /// Whether `.` is the record here.
+    /// True if `.` is the record here.
     dot_is_record: bool,
-    /// Whether `$` is.
+    /// True if `$` is the record.
     root_is_record: bool,
 }
 
@@ -148,7 +148,7 @@ impl<'t> Parser<'t> {
         token.kind == Kind::Keyword && self.text(token) == word
     }
 
-    /// The error of a token that does not belong here: the lexer's own, where it stopped.
+    /// Returns the error for an unexpected token. At the place where the lexer stopped, this is the lexer's own error.
     fn unexpected(&mut self, token: &Token, context: &str) -> TemplateError {
         match token.kind {
             Kind::End => self
@@ -172,7 +172,7 @@ impl<'t> Parser<'t> {
         parsed
     }
 
-    /// Nodes up to the end of the template, or up to and with the word of `{{end}}` or `{{else`.
+    /// Parses nodes up to the end of the template, or up to and including the word of `{{end}}` or `{{else`.
     fn body(&mut self, top: bool) -> Parsed<(Body, Option<Token>)> {
         let mut nodes = Vec::new();
         loop {
@@ -232,7 +232,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Runs `parse` and forgets the variables it declared.
+    /// Runs `parse` and removes the variables that it declared from the scope.
     fn scoped<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let variables = self.scope.variables.len();
         let dot = self.scope.dot_is_record;
@@ -242,7 +242,7 @@ impl<'t> Parser<'t> {
         parsed
     }
 
-    /// `if` and `with`, with any number of `else if`.
+    /// Parses `if` and `with`, with any number of `else if`.
     fn branches(&mut self, word: &'static str) -> Parsed<Branches> {
         self.scoped(|p| {
             let record = p.scope.dot_is_record;
@@ -267,7 +267,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// What follows a plain `else`, up to the `end`.
+    /// Parses the body after a plain `else`, up to the `end`.
     fn otherwise(&mut self, word: &Token) -> Parsed<Body> {
         self.expect_close("else")?;
         let (body, end) = self.scoped(|p| p.body(false))?;
@@ -337,7 +337,7 @@ impl<'t> Parser<'t> {
         self.nested(&word.at, |p| p.definition(name, &at))
     }
 
-    /// The body of a template, and its place among the others. A later one replaces one without content.
+    /// Parses and registers the body of a named template. A later definition replaces an empty one.
     fn definition(&mut self, name: Str, at: &Range<usize>) -> Parsed<()> {
         let outer = std::mem::replace(&mut self.scope, Scope::new(false));
         let parsed = self.body(false);
@@ -370,12 +370,12 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Whether it gives the record again: `with .`, `with $`.
+/// Returns `true` if the pipeline is the record itself: `with .`, `with $`.
 fn is_record(pipeline: &Pipeline) -> bool {
     matches!(&*pipeline.commands, [Command { head: Operand { term: Term::Dot, .. }, args }] if args.is_empty())
 }
 
-/// Templates are shorter than 4 GiB: their length is checked first.
+/// Converts a range to a place. Templates are shorter than 4 GiB: their length is checked first.
 fn place(at: &Range<usize>) -> Place {
     u32::try_from(at.start).unwrap_or(u32::MAX)..u32::try_from(at.end).unwrap_or(u32::MAX)
 }

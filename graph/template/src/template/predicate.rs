@@ -1,8 +1,8 @@
-//! Conditions that need no template: decided on the record where it lies, without text or allocation.
+//! Conditions as native predicates, evaluated on the borrowed record without text or allocations.
 //!
-//! A predicate answers only when it is certain. Wherever the template would fail, or the types are
-//! unusual, it gives no answer and the template is run instead: results and failures are the
-//! template's by construction.
+//! A predicate returns a result only if it is certain. If the template would fail, or the types are
+//! unusual, it returns `None` and the caller runs the template instead. So all results and failures are
+//! those of the template.
 
 use anabranch_record::Record;
 
@@ -14,14 +14,14 @@ mod source;
 
 use source::{Shown, Source};
 
-/// A condition's shape.
+/// The structure of a condition.
 #[derive(Debug)]
 pub(crate) enum Predicate {
     Constant(bool),
     Not(Box<Predicate>),
     All(Box<[Predicate]>),
     Any(Box<[Predicate]>),
-    /// `eq left a b …`: whether the left side equals one of the others.
+    /// `eq left a b …`: true if the left side equals one of the others.
     Equal(Source, Box<[Source]>),
     /// `lt`.
     Less(Source, Source),
@@ -29,17 +29,17 @@ pub(crate) enum Predicate {
     LessOrEqual(Source, Source),
     /// `eq (printf "%v" left) "text"`.
     Shows(Source, Shown),
-    /// Text functions of sprig: what is looked for, where.
+    /// A text function of sprig, with the text to search for and the text to search in.
     Text(TextTest, Source, Source),
-    /// Whether `if` takes it for true.
+    /// True if `if` treats the value as true.
     Truth(Source),
-    /// The value is printed, and what it prints is the verdict.
+    /// The printed value is the result.
     Printed(Source),
-    /// The first arm whose condition holds, else the last field.
+    /// The first arm whose condition holds, otherwise the last field.
     Choose(Box<[(Predicate, Predicate)]>, Box<Predicate>),
 }
 
-/// What is asked of a text.
+/// A test of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TextTest {
     Prefix,
@@ -48,18 +48,18 @@ pub(crate) enum TextTest {
 }
 
 impl Predicate {
-    /// The predicate of a whole template, if its shape has one.
+    /// Returns the predicate of a whole template, if its structure allows one.
     pub(super) fn of(tree: &Tree) -> Option<Predicate> {
         compile::template(tree)
     }
 
-    /// The verdict on every record that gets one, where it is the same because the parts contradict each other or leave
-    /// nothing out. O(comparisons).
+    /// Returns the result for all records on which the condition does not fail, if its parts contradict each other or
+    /// cover all cases. O(comparisons).
     pub(crate) fn settled(&self) -> Option<bool> {
         contradiction::settled(self)
     }
 
-    /// The verdict; `None` where only the template knows.
+    /// Evaluates the predicate; `None` if only the template can decide.
     pub(crate) fn holds(&self, record: &Record) -> Option<bool> {
         match self {
             Predicate::Constant(verdict) => Some(*verdict),
@@ -81,7 +81,7 @@ impl Predicate {
                 Some(false)
             }
             Predicate::Equal(left, others) => {
-                // The template evaluates all arguments before it compares, so each must be readable.
+                // The template evaluates all arguments before it compares them, so each must be readable.
                 let left = left.read(record)?;
                 let mut equal = false;
                 for other in others {
@@ -118,7 +118,7 @@ impl Predicate {
     }
 }
 
-/// The verdict that a condition's output stands for: `strconv.ParseBool`, blanks around it allowed.
+/// Parses the output of a condition like `strconv.ParseBool`; surrounding white space is allowed.
 pub fn verdict(output: &str) -> Option<bool> {
     match output.trim() {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),

@@ -1,4 +1,4 @@
-//! Which parts of the record a template reads, found in its tree.
+//! Analysis of the parts of a record that a template reads.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use anabranch_record::text::Str;
 
 use super::tree::{Body, Branches, Fields, Literal, Node, Operand, Pipeline, Term, Tree};
 
-/// What the whole tree reads.
+/// Returns the parts of a record that the whole tree reads.
 pub(super) fn of(tree: &Tree) -> Access {
     let mut reads = Reads { tree, everything: false, paths: Vec::new(), seen: HashSet::new() };
     for (i, template) in tree.templates.iter().enumerate() {
-        // Only in the main template are `.` and `$` known to be the record; what another one is given
-        // counts where it is given.
+        // Only in the main template are `.` and `$` known to be the record. The argument of another
+        // template is counted at its call.
         reads.body(&template.body, i == 0, i == 0);
     }
     if reads.everything { Access::Everything } else { Access::These(reads.paths) }
@@ -22,7 +22,7 @@ pub(super) fn of(tree: &Tree) -> Access {
 struct Reads<'t> {
     tree: &'t Tree,
     everything: bool,
-    /// In the order in which they appear, each once.
+    /// In the order in which they occur, each once.
     paths: Vec<Vec<Str>>,
     seen: HashSet<Vec<Str>>,
 }
@@ -49,7 +49,7 @@ impl Reads<'_> {
         }
     }
 
-    /// In the arms of a `with`, `.` is a value that its pipeline has read already.
+    /// Visits branches. In the arms of a `with`, `.` is a value that its pipeline has already read.
     fn branches(&mut self, branches: &Branches, inner: bool, dot: bool, root: bool) {
         for (pipeline, body) in &branches.arms {
             self.pipeline(pipeline, dot, root);
@@ -111,7 +111,7 @@ impl Reads<'_> {
     }
 }
 
-/// The path of an operand that is the record's field, as `.Metadata` is in `index .Metadata "k"`.
+/// Returns the path of an operand that is a field of the record, such as `.Metadata` in `index .Metadata "k"`.
 fn plain_path(operand: &Operand, dot: bool, root: bool) -> Option<Vec<Str>> {
     match &operand.term {
         Term::Field(fields) if dot => record_path(fields),
@@ -120,7 +120,7 @@ fn plain_path(operand: &Operand, dot: bool, root: bool) -> Option<Vec<Str>> {
     }
 }
 
-/// The part of the record that names starting at the record lead to, without methods.
+/// Returns the path of the record part that the names lead to, without methods.
 fn record_path(fields: &Fields) -> Option<Vec<Str>> {
     let names = &fields.names;
     let known = match &**names.first()? {

@@ -1,7 +1,7 @@
-//! What is meant by templates that do not compile: operators between values, calls with commas, names of functions
-//! elsewhere, a brace or quote that is missing, quotes of word processors.
+//! Suggestions for templates that do not compile: infix operators, calls with commas, function names of other
+//! languages, missing braces or quotes, typographic quotes.
 //!
-//! Each suggestion is tried: it is made only if the template compiles with it, or fails further on.
+//! Each suggestion is tested: it is made only if the corrected template compiles, or if its next error is further on.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ mod tests;
 use super::{TemplateError, functions, parse};
 use expression::{Rewritten, rewritten};
 
-/// The error with what is meant, where that can be told.
+/// Adds a suggestion to the error, if the intended template can be determined.
 pub(super) fn explain(source: &str, error: TemplateError) -> TemplateError {
     if source.len() > 64 << 10 {
         return error;
@@ -28,16 +28,16 @@ pub(super) fn explain(source: &str, error: TemplateError) -> TemplateError {
     explained.unwrap_or(error)
 }
 
-/// A template that is meant by another text.
+/// A suggested correction of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Meant {
-    /// The template.
+    /// The corrected template.
     pub text: String,
-    /// Whether nothing else can be meant.
+    /// True if the suggestion is unambiguous.
     pub sure: bool,
 }
 
-/// What is meant by a condition without braces, as `price == 10` or `{ gt .a 1 }}`: the whole of it.
+/// Corrects a condition without braces, such as `price == 10` or `{ gt .a 1 }}`, as a whole.
 pub fn bare(text: &str) -> Option<Meant> {
     let inner = text.trim().trim_start_matches('{').trim_end_matches('}').trim();
     let (inner, sure) = match rewritten(inner).filter(|rewritten| !rewritten.only_names) {
@@ -45,7 +45,7 @@ pub fn bare(text: &str) -> Option<Meant> {
             let sure = rewritten.is_sure();
             (rewritten.text, sure)
         }
-        // A single brace around what is an expression already.
+        // Only the outer braces are wrong: the text inside is already an expression.
         None if text.contains(['{', '}']) || inner.split_whitespace().next().and_then(functions::find).is_some() => {
             (inner.to_owned(), true)
         }
@@ -55,30 +55,31 @@ pub fn bare(text: &str) -> Option<Meant> {
     (whole.len() < 4096 && compiles(&whole)).then_some(Meant { text: whole, sure })
 }
 
-/// The path that is meant by one that begins with a name for the record itself, as `.record.kind`.
+/// Corrects a path that begins with a name for the record itself, such as `.record.kind`.
 pub fn path_in_record(path: &str) -> Option<String> {
     names::own_path(path).filter(|own| own != path)
 }
 
-/// The call that is meant by a command that begins with a value, as `.a eq 1`.
+/// Corrects a command that begins with a value, such as `.a eq 1`.
 pub fn command(text: &str) -> Option<String> {
     let meant = rewritten(text).filter(Rewritten::is_sure)?.text;
     compiles(&format!("{{{{ {meant} }}}}")).then_some(meant)
 }
 
-/// An expression whose operators or calls stand as in other languages, though it compiles: `eq .a 1 or eq .b 2`.
+/// Corrects an expression that compiles but has operators or calls in the order of other languages:
+/// `eq .a 1 or eq .b 2`.
 pub fn compiled(text: &str) -> Option<String> {
     let meant = rewritten(text).filter(Rewritten::is_sure)?.text;
     (meant != text.trim() && compiles(&format!("{{{{ {meant} }}}}"))).then_some(meant)
 }
 
-/// The call in the order of its arguments here, where they stand as in other languages: `substr .a 0 1`.
+/// Corrects the order of arguments in a call that follows the order of other languages: `substr .a 0 1`.
 pub fn in_order(call: &str) -> Option<String> {
     let meant = expression::in_order(call)?;
     compiles(&format!("{{{{ {meant} }}}}")).then_some(meant)
 }
 
-/// What stands between the quotes of a word processor, where they are around the whole text.
+/// Returns the text between typographic quotes, if they enclose the whole text.
 pub fn between_curly_quotes(text: &str) -> Option<&str> {
     let text = text.trim();
     let inner = text.strip_prefix(['“', '”', '„', '‘', '’', '«'])?.strip_suffix(['”', '“', '’', '‘', '»'])?;
@@ -89,7 +90,7 @@ fn compiles(template: &str) -> bool {
     parse::unexplained(template).is_ok_and(|tree| tree.templates.len() == 1)
 }
 
-/// Whether a correction gets the parser further than it got.
+/// Returns `true` if the parser gets further with the correction than without it.
 fn helps(source: &str, error: &TemplateError, at: &Range<usize>, becomes: &str) -> bool {
     let mut corrected = String::with_capacity(source.len() + becomes.len());
     corrected.extend([&source[..at.start], becomes, &source[at.end..]]);
@@ -116,7 +117,7 @@ fn correction(
     })
 }
 
-/// The action that the error is in: behind its `{{`, up to its `}}` or the end of the line.
+/// Returns the action that contains the error: from after its `{{` to its `}}` or the end of the line.
 fn action(source: &str, at: usize) -> Option<Range<usize>> {
     let before = source.get(..(at + 2).min(source.len())).unwrap_or(&source[..at]);
     let start = before.rfind("{{")? + 2;
@@ -125,7 +126,7 @@ fn action(source: &str, at: usize) -> Option<Range<usize>> {
     Some(start..start + end)
 }
 
-/// `"x }}`: the quote is closed behind the word.
+/// Suggests a closing quote after the word: `"x }}`.
 fn quote(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let mark = source[error.offset..].chars().next().filter(|c| matches!(c, '"' | '`' | '\''))?;
     error.message.starts_with("unterminated").then_some(())?;
@@ -147,7 +148,7 @@ fn quote(source: &str, error: &TemplateError) -> Option<TemplateError> {
     )
 }
 
-/// `{{ … }`, `{{ …`: the braces that end an action.
+/// Suggests the missing closing braces of an action: `{{ … }`, `{{ …`.
 fn brace(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let start = source.get(..(error.offset + 2).min(source.len()))?.rfind("{{")?;
     let rest = &source[start + 2..];
@@ -172,7 +173,7 @@ fn brace(source: &str, error: &TemplateError) -> Option<TemplateError> {
     correction(source, error, place, (at, becomes), message.to_owned(), "end it with `}}`".to_owned())
 }
 
-/// Operators between values, and the like.
+/// Suggests corrections for infix operators and similar expressions.
 fn expression(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let action = action(source, error.offset)?;
     let (start, end) = (action.start, action.end);
@@ -194,7 +195,7 @@ fn expression(source: &str, error: &TemplateError) -> Option<TemplateError> {
         (None, None) => {
             return correction(source, error, place, (at, becomes.clone()), message, format!("write {becomes}"));
         }
-        // A word without quotes: which of the two it is, is not known.
+        // For a word without quotes, both a text and a field are possible.
         (Some(or), _) => format!("write {becomes}, or {or} for the field"),
         (None, Some(doubt)) => format!("write {becomes}, {doubt}"),
     };
@@ -207,14 +208,14 @@ fn expression(source: &str, error: &TemplateError) -> Option<TemplateError> {
     })
 }
 
-/// Words of other languages.
+/// Suggests corrections for words of other languages.
 fn word(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let text = source.get(error.offset..error.offset + error.len)?;
     let at = error.offset..error.offset + error.len;
     if matches!(text, "elif" | "elseif" | "elsif") {
         let becomes = "else if".to_owned();
         let rest = source[at.end..].trim_start();
-        // Without a condition it is the last branch.
+        // Without a condition, it is the last branch.
         let becomes = if rest.starts_with("}}") { "else".to_owned() } else { becomes };
         let hint = format!("write `{becomes}`");
         return correction(source, error, at.clone(), (at, becomes), format!("there is no `{text}`"), hint);
@@ -237,7 +238,7 @@ fn word(source: &str, error: &TemplateError) -> Option<TemplateError> {
     None
 }
 
-/// Signs of other languages, for which there is no single text in their place.
+/// Suggests hints for syntax of other languages that has no single replacement.
 fn sign(source: &str, error: &TemplateError) -> Option<TemplateError> {
     let rest = source.get(error.offset..)?;
     let action = action(source, error.offset)?;
@@ -261,7 +262,7 @@ fn sign(source: &str, error: &TemplateError) -> Option<TemplateError> {
     Some(TemplateError { message: message.to_owned(), hint: Some(hint.to_owned()), correction: None, ..error.clone() })
 }
 
-/// An `{{ end }}` that is missing, at what it would end.
+/// Suggests a missing `{{ end }}`, at the action that it would end.
 fn ending(source: &str, error: &TemplateError) -> Option<TemplateError> {
     (error.offset == source.len() && error.message == "unexpected EOF").then_some(())?;
     let mut open: Vec<(&str, Range<usize>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! A compiled template.
+//! The compiled form of a template.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,75 +8,75 @@ use anabranch_record::text::Str;
 use super::functions::Function;
 use super::methods;
 
-/// All that one text defines.
+/// All templates that one text defines.
 #[derive(Debug)]
 pub struct Tree {
-    /// The text.
+    /// The source text.
     pub source: Arc<str>,
-    /// The templates it defines; the first is the text itself, named `""`.
+    /// The defined templates; the first is the text itself, named `""`.
     pub templates: Vec<Definition>,
 }
 
 /// One template.
 #[derive(Debug)]
 pub struct Definition {
-    /// Its name.
+    /// The name.
     pub name: Str,
-    /// What it does.
+    /// The content.
     pub body: Body,
-    /// Number of variables alive at once at most. Slot 0 is `$`.
+    /// Maximum number of variables alive at once. Slot 0 is `$`.
     pub slots: usize,
 }
 
-/// What is done in order.
+/// A list of nodes, evaluated in order.
 pub type Body = Box<[Node]>;
-/// Bytes of the source.
+/// A range of bytes of the source.
 pub type Place = Range<u32>;
 
-/// One part of a body.
+/// A node of a template, evaluated in order.
 #[derive(Debug)]
 pub enum Node {
-    /// Text of the source.
+    /// Literal text of the source.
     Text(Place),
     /// A pipeline whose value is printed.
     Print(Pipeline),
-    /// A pipeline whose value goes into a variable.
+    /// A pipeline whose value is assigned to a variable.
     Let(Pipeline),
-    /// The first arm whose pipeline is true.
+    /// Evaluates the body of the first arm whose pipeline is true.
     If(Branches),
-    /// The same, with the value as `.`.
+    /// Like `If`, with the value as `.`.
     With(Branches),
-    /// The body for each element.
+    /// Evaluates a body for each element.
     Range(Box<Range_>),
-    /// Another template.
+    /// Evaluates another template.
     Template(Call),
     /// Leaves the loop.
     Break,
-    /// Goes on with the next element of the loop.
+    /// Continues with the next element of the loop.
     Continue,
 }
 
 /// The arms of `if` and `with`.
 #[derive(Debug)]
 pub struct Branches {
-    /// What is asked, and what is done where it is true.
+    /// The conditions, each with the body that is evaluated if it is true.
     pub arms: Box<[(Pipeline, Body)]>,
-    /// What is done where no arm is true.
+    /// The body that is evaluated if no condition is true.
     pub otherwise: Body,
 }
 
 /// `{{range $key, $element := pipeline}}`.
 #[derive(Debug)]
 pub struct Range_ {
-    /// What the loop goes over.
+    /// The value to iterate over.
     pub pipeline: Pipeline,
     /// Variable of the key or index.
     pub key: Option<usize>,
     /// Variable of the element.
     pub element: Option<usize>,
-    /// What is done for each element.
+    /// The body for each element.
     pub body: Body,
-    /// What is done where there is none.
+    /// The body that is evaluated if there are no elements.
     pub otherwise: Body,
 }
 
@@ -85,29 +85,29 @@ pub struct Range_ {
 pub struct Call {
     /// Name of the template.
     pub name: Str,
-    /// Which one, if it is defined.
+    /// Index of the template, if it is defined.
     pub target: Option<usize>,
-    /// What is `.` in it.
+    /// The value of `.` in the template.
     pub argument: Option<Pipeline>,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
-/// `a | b | c`, perhaps into a variable.
+/// `a | b | c`, optionally with a variable.
 #[derive(Debug)]
 pub struct Pipeline {
-    /// The variable it is put into.
+    /// The variable that receives the value.
     pub variable: Option<usize>,
-    /// Its commands, each given the value of the one before as its last argument.
+    /// The commands. Each receives the value of the previous one as its last argument.
     pub commands: Box<[Command]>,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
 /// An operand with arguments.
 #[derive(Debug)]
 pub struct Command {
-    /// The function, or the value where there are no arguments.
+    /// The function, or a value if there are no arguments.
     pub head: Operand,
     /// The arguments.
     pub args: Box<[Operand]>,
@@ -118,11 +118,11 @@ pub struct Command {
 pub struct Operand {
     /// The value.
     pub term: Term,
-    /// Where it stands.
+    /// The place in the source.
     pub at: Place,
 }
 
-/// What a value is written as.
+/// The syntactic form of a value.
 #[derive(Debug)]
 pub enum Term {
     /// `.`
@@ -137,7 +137,7 @@ pub enum Term {
     Variable {
         /// The variable.
         slot: usize,
-        /// The fields below it.
+        /// The fields to read from it.
         fields: Fields,
     },
     /// `f`
@@ -146,14 +146,14 @@ pub enum Term {
     Pipeline(Box<Pipeline>),
     /// `(…).a.b`
     Chain {
-        /// What is in parentheses.
+        /// The expression in parentheses.
         base: Box<Operand>,
-        /// The fields below it.
+        /// The fields to read from it.
         fields: Fields,
     },
 }
 
-/// A literal, as the parameter it goes to wants it.
+/// A literal, converted for the parameter that receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// `true`, `false`.
@@ -166,14 +166,15 @@ pub enum Literal {
     Number(Number),
 }
 
-/// A number may be taken for an integer and a float.
+/// A number, which may be used as an integer or as a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number {
-    /// As an integer, if it is one.
+    /// The value as an integer, if it is one.
     pub int: Option<i64>,
-    /// As a float.
+    /// The value as a float.
     pub float: f64,
-    /// It was written with a point or an exponent: a float where nothing else is asked for.
+    /// True if the number is written with a point or an exponent: it is a float unless the context requires another
+    /// type.
     pub is_float: bool,
 }
 
@@ -182,7 +183,7 @@ pub struct Number {
 pub struct Fields {
     /// The names.
     pub names: Box<[Str]>,
-    /// Where the names start at the record: which part they begin in.
+    /// The part of the record in which the names begin, if they start at the record.
     pub part: Option<Part>,
 }
 
@@ -200,8 +201,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// The part that `names` lead into, if they start at the record and go on below it
-    /// to a field or entry, not to a method.
+    /// Returns the part that `names` begin in, if they start at the record and lead to a field or entry below the part,
+    /// not to a method.
     pub fn of(names: &[Str]) -> Option<Part> {
         let (part, depth) = match names {
             [first, ..] if first == "Metadata" => (Part::Metadata, 1),
@@ -216,7 +217,7 @@ impl Part {
         (!is_method).then_some(part)
     }
 
-    /// How many names lead to it.
+    /// Returns the number of names that lead to the part.
     pub fn depth(self) -> usize {
         match self {
             Part::Metadata | Part::Key => 1,

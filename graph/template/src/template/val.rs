@@ -1,7 +1,7 @@
-//! The values templates compute with: Go's kinds, sharing the record's data.
+//! The values of template evaluation: Go's kinds, sharing the record's data.
 //!
-//! Cloning any of them is O(1). They live for one rendering on one thread, so shared parts that a
-//! template makes itself are counted without atomics.
+//! Cloning is O(1). Values live for one rendering on one thread, so parts that a template creates are counted without
+//! atomics.
 
 use std::rc::Rc;
 
@@ -22,14 +22,14 @@ pub(crate) use time::{Time, duration_text};
 /// A value during evaluation.
 #[derive(Clone, Debug)]
 pub(crate) enum Val {
-    /// No value at all: an absent map key, a pipeline that gave nil. Prints `<no value>`.
+    /// A missing value: an absent map key, a pipeline whose result is nil. Prints `<no value>`.
     ///
     /// Functions see it only in parameters of type [`Param::Reflect`](super::functions::Param); elsewhere
     /// the evaluator hands them `Nil`.
     Missing,
-    /// A nil that has a place: an element or entry that is null, the literal `nil`. Prints `<nil>`.
+    /// A nil in a container or literal: an element or entry that is null, the literal `nil`. Prints `<nil>`.
     Nil,
-    /// A key or payload side that is absent. Prints `<nil>`; has no fields to read. Functions see `Nil`.
+    /// An absent key or payload side. Prints `<nil>` and has no fields. Functions receive `Nil`.
     NoData,
     /// `bool`.
     Bool(bool),
@@ -74,14 +74,14 @@ pub(crate) enum Val {
 pub(crate) struct Version {
     /// The version.
     pub(crate) version: semver::Version,
-    /// As it was written.
+    /// The original text.
     pub(crate) original: Str,
 }
 
-/// Go's name of what a value is made of; what `kindOf` gives and comparisons go by.
+/// Go's kind of a value, as `kindOf` and comparisons use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing.
+    /// No value.
     Invalid,
     /// Bool.
     Bool,
@@ -104,12 +104,12 @@ pub(crate) enum Kind {
 }
 
 impl Val {
-    /// Text.
+    /// Creates text.
     pub(crate) fn text(text: impl Into<Text>) -> Val {
         Val::Text(text.into())
     }
 
-    /// Data of a key or payload side.
+    /// Creates a value from the data of a key or payload side.
     pub(crate) fn data(data: &Data) -> Val {
         match data {
             Data::Absent => Val::NoData,
@@ -118,7 +118,7 @@ impl Val {
         }
     }
 
-    /// The group of kinds it belongs to. `NoData` is `Invalid`, as in comparisons.
+    /// Returns the kind. `NoData` is `Invalid`, as in comparisons.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Val::Missing | Val::Nil | Val::NoData => Kind::Invalid,
@@ -134,7 +134,7 @@ impl Val {
         }
     }
 
-    /// The exact name of its kind: `int64`, `slice`, `invalid`.
+    /// Returns the exact name of the kind: `int64`, `slice`, `invalid`.
     pub(crate) fn kind_name(&self) -> &'static str {
         match self {
             Val::Int(_) | Val::Operation(_) => "int",
@@ -156,7 +156,7 @@ impl Val {
         }
     }
 
-    /// The name of its type: `string`, `[]interface {}`, `time.Time`.
+    /// Returns the name of the type: `string`, `[]interface {}`, `time.Time`.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Val::Missing | Val::Nil | Val::NoData => "<nil>",
@@ -181,7 +181,7 @@ impl Val {
         }
     }
 
-    /// What it is in messages, as people call it: `a text`, `raw data`.
+    /// Returns the type with its article in plain words, for messages: `a text`, `raw data`.
     pub(crate) fn in_words(&self) -> &'static str {
         match self {
             Val::Missing | Val::Nil => "nothing",
@@ -204,12 +204,12 @@ impl Val {
         }
     }
 
-    /// Whether it is one of the three nils.
+    /// Returns `true` for each of the three nils.
     pub(crate) fn is_nil(&self) -> bool {
         matches!(self, Val::Missing | Val::Nil | Val::NoData)
     }
 
-    /// Whether `if` takes it for true: not zero, not empty, not nil. Structs are always true.
+    /// Returns `true` if `if` treats the value as true: not zero, not empty, not nil. Structs are always true.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Val::Missing | Val::Nil | Val::NoData => false,
@@ -227,7 +227,7 @@ impl Val {
         }
     }
 
-    /// The signed integer, of any type that is one.
+    /// Returns the number, if the value has a signed integer type.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Val::Int(n) | Val::Int64(n) | Val::Duration(n) => Some(*n),
@@ -236,7 +236,7 @@ impl Val {
         }
     }
 
-    /// The unsigned integer, of any type that is one.
+    /// Returns the number, if the value has an unsigned integer type.
     pub(crate) fn as_uint(&self) -> Option<u64> {
         match self {
             Val::Uint64(n) => Some(*n),
@@ -245,7 +245,7 @@ impl Val {
         }
     }
 
-    /// The text, if it is text.
+    /// Returns the text, if the value is text.
     pub(crate) fn as_text(&self) -> Option<&Text> {
         match self {
             Val::Text(text) => Some(text),
@@ -253,7 +253,7 @@ impl Val {
         }
     }
 
-    /// The bytes, where it is a list of bytes: a field, raw data, a position.
+    /// Returns the bytes, if the value is a byte slice: a field, raw data, a position.
     pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Val::Bytes(b) | Val::Raw(b) => Some(b),
@@ -262,7 +262,7 @@ impl Val {
         }
     }
 
-    /// The map, if it is one.
+    /// Returns the map, if the value is one.
     pub(crate) fn as_map(&self) -> Option<&Map> {
         match self {
             Val::Map(map) => Some(map),
@@ -270,7 +270,7 @@ impl Val {
         }
     }
 
-    /// The elements, where it is a list or bytes. O(n) for bytes, O(1) for lists.
+    /// Returns the elements, if the value is a list or bytes. O(n) for bytes, O(1) for lists.
     pub(crate) fn as_list(&self) -> Option<List> {
         match self {
             Val::List(list) => Some(list.clone()),

@@ -1,4 +1,4 @@
-//! Types of template values, as template functions distinguish them.
+//! Classes of template values, as template functions distinguish them.
 
 use std::ops::BitOr;
 
@@ -10,12 +10,12 @@ pub(super) struct Classes(u16);
 
 impl Classes {
     pub(super) const NONE: Classes = Classes(0);
-    /// No value: missing, null, absent.
+    /// No value: missing, null or absent.
     pub(super) const NIL: Classes = Classes(1);
     pub(super) const BOOL: Classes = Classes(1 << 1);
-    /// A whole number of the template: a literal, a length. It compares with no float.
+    /// An integer of the template: a literal, a length. It does not compare with a float.
     pub(super) const INT: Classes = Classes(1 << 2);
-    /// A whole number of the record.
+    /// An integer of the record.
     pub(super) const LONG: Classes = Classes(1 << 3);
     pub(super) const FLOAT: Classes = Classes(1 << 4);
     pub(super) const TEXT: Classes = Classes(1 << 5);
@@ -29,13 +29,13 @@ impl Classes {
     /// The operation: a number that prints as its name.
     pub(super) const OPERATION: Classes = Classes(1 << 11);
     pub(super) const POSITION: Classes = Classes(1 << 12);
-    /// The record, the payload.
+    /// The record or the payload.
     pub(super) const STRUCT: Classes = Classes(1 << 13);
-    /// Anything that is none of these.
+    /// Any other value.
     pub(super) const OTHER: Classes = Classes(1 << 14);
     pub(super) const ALL: Classes = Classes((1 << 15) - 1);
 
-    /// Types of fields.
+    /// Returns the classes of a field.
     pub(super) fn of_field(kinds: Kinds, missing: bool) -> Classes {
         const EACH: [(Kinds, Classes); 9] = [
             (Kinds::NULL, Classes::NIL),
@@ -74,12 +74,12 @@ impl Classes {
         self.0 == 0
     }
 
-    /// Each class by itself.
+    /// Returns each class as a set.
     pub(super) fn each(self) -> impl Iterator<Item = Classes> {
         (0..15).map(|bit| Classes(1 << bit)).filter(move |class| self.overlaps(*class))
     }
 
-    /// The classes in words: `text or int`.
+    /// Describes the classes: `text or int`.
     pub(super) fn names(self) -> String {
         let name = |class| match class {
             Classes::NIL => "nothing",
@@ -101,12 +101,12 @@ impl Classes {
         self.each().map(name).collect::<Vec<_>>().join(" or ")
     }
 
-    /// Whether `eq` gives a verdict on some values of these classes.
+    /// Returns `true` if `eq` succeeds for some values of these classes.
     pub(super) fn may_equal(self, other: Classes) -> bool {
         self.some_pair(other, |a, b| a == Classes::NIL || b == Classes::NIL || alike(a, b))
     }
 
-    /// Whether some values of these classes have an order.
+    /// Returns `true` if some values of these classes can be ordered.
     pub(super) fn may_order(self, other: Classes) -> bool {
         let ordered =
             Classes::INT | Classes::LONG | Classes::FLOAT | Classes::TEXT | Classes::OPERATION | Classes::OTHER;
@@ -118,10 +118,10 @@ impl Classes {
     }
 }
 
-/// Whether values of two classes are of one kind for comparisons.
+/// Returns `true` if values of the two classes are of one kind for comparisons.
 fn alike(a: Classes, b: Classes) -> bool {
     let whole = Classes::INT | Classes::LONG | Classes::OPERATION;
-    // Two that are empty are equal, whatever else they are.
+    // Two empty ones are equal, regardless of their classes.
     let slices = Classes::BYTES | Classes::RAW | Classes::LIST | Classes::POSITION;
     if (a | b).overlaps(Classes::OTHER) || (a | b).within(whole) {
         return true;

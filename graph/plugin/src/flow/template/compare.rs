@@ -1,4 +1,4 @@
-//! Comparisons.
+//! Analysis of comparisons.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use super::classes::Classes;
 use super::expression::{Known, bytes};
 use crate::flow::{Kinds, Since, Texts};
 
-/// Literals and results of functions.
+/// Classes of literal numbers and of function results.
 const NUMBERS: Classes = Classes::INT.with(Classes::FLOAT).with(Classes::LONG);
 
 impl Walk<'_> {
-    /// Says of a text that a metadata entry never has it.
+    /// Reports a text that a metadata entry never has.
     fn entries(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let [a, b] = values else { return };
         for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
             let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
-            // An entry that is not there is an empty text.
+            // A missing entry is an empty text.
             let Texts::Listed { texts, hint } = self.flow.record.metadata.texts(key) else { continue };
             if text.is_empty() || texts.contains(text) {
                 continue;
@@ -30,7 +30,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the first argument compares with the others. `args` are those that are written behind the name.
+    /// Checks whether the first argument is comparable with the others. `args` are those written after the function's
+    /// name.
     pub(super) fn comparison(
         &mut self,
         name: &str,
@@ -47,11 +48,11 @@ impl Walk<'_> {
             self.entries(args, values, at);
         }
         for (i, other) in others.iter().enumerate() {
-            // The first one that is equal ends the comparison.
+            // The first equal argument ends the comparison.
             let certain = certain && i == 0;
             let (ours, theirs) = match (self.classes(first), self.classes(other)) {
                 (Some(ours), Some(theirs)) => (ours, theirs),
-                // What has no order with anything.
+                // A value that cannot be ordered at all.
                 (Some(known), None) | (None, Some(known))
                     if !matches!(name, "eq" | "ne") && known != Classes::NIL && !known.may_order(Classes::ALL) =>
                 {
@@ -79,7 +80,8 @@ impl Walk<'_> {
         }
     }
 
-    /// `eq` of a value that may be missing, and is of another kind where it is there: only records without it get a verdict.
+    /// Reports `eq` with a value that may be missing and otherwise has another kind: it succeeds only for records
+    /// without the value.
     fn comparable_if_missing(&mut self, name: &str, of: [&Known; 2], args: [Option<&Operand>; 2], at: &Range<usize>) {
         // A key or a payload may be absent on purpose.
         if of.iter().any(|known| matches!(known, Known::Way(way) if way.names.is_empty())) {
@@ -133,7 +135,7 @@ impl Walk<'_> {
             let operand = (*operand)?;
             Some((bytes(operand), self.becomes(known, operand, *ours, *theirs)?))
         });
-        // As a text, the number would be compared letter by letter: "10" is less than "2".
+        // As texts, numbers would be compared character by character: "10" is less than "2".
         let has_order = !matches!(name, "eq" | "ne");
         let number = |known: &Known| matches!(known, Known::Literal(Literal::Number(_)));
         let text = sides.iter().find(|(.., ours, theirs)| *ours == Classes::TEXT && theirs.within(NUMBERS));
@@ -191,7 +193,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What to write for one side so that it compares with the other, where there is no doubt.
+    /// Returns the replacement for one side that makes it comparable with the other, if it is unambiguous.
     fn becomes(&self, known: &Known, operand: &Operand, ours: Classes, theirs: Classes) -> Option<String> {
         let written = self.text(&bytes(operand));
         match known {
@@ -215,7 +217,7 @@ impl Walk<'_> {
             Known::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
                 written.parse::<i64>().is_ok().then(|| format!("{written}.0"))
             }
-            // A length, or what `int` gives.
+            // A length, or a result of `int`.
             Known::Literal(Literal::Number(number)) if theirs == Classes::INT && ours == Classes::FLOAT => {
                 let whole = number.float.fract() == 0.0 && number.float.abs() < 1e15;
                 whole.then(|| format!("{:.0}", number.float))

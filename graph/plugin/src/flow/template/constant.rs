@@ -1,4 +1,4 @@
-//! Comparisons with a value that a step before has set: what it is on every record is known.
+//! Comparisons with a value that an earlier processor sets to a constant: the result is known.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use super::never::CODE;
 use super::results::result;
 use crate::flow::{Kinds, Texts};
 
-/// Functions that make a number of a text.
+/// Functions that convert a text to a number.
 const TO_NUMBER: [&str; 3] = ["int", "int64", "atoi"];
 
 impl Walk<'_> {
-    /// What a function gives. A number that is made of an ordinal has its bounds.
+    /// Returns the known properties of a function's result. A number that is parsed from an ordinal has its limits.
     pub(super) fn result_of(&self, name: &'static str, values: &[Known]) -> Known {
         if let [of @ Known::Entry { .. }] = values
             && TO_NUMBER.contains(&name)
@@ -26,7 +26,7 @@ impl Walk<'_> {
         result(name)
     }
 
-    /// Looks at a comparison of a value that is one of few.
+    /// Checks a comparison of a value that has few possible texts.
     pub(super) fn constants(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let [left, right] = values else { return };
         if self.flow.substituted {
@@ -42,7 +42,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a value may be, and whether it is always there and a text.
+    /// Returns the possible texts of a value, and whether it is always present and a text.
     fn texts(&self, value: &Known) -> Option<(Texts, bool)> {
         let (texts, sure) = match value {
             Known::Entry { key, .. } => (self.flow.record.metadata.texts(key), self.flow.record.metadata.has(key)),
@@ -61,11 +61,11 @@ impl Walk<'_> {
 
     fn constant(&mut self, name: &str, value: &Known, text: &str, operand: Option<&Operand>, at: &Range<usize>) {
         let Some((texts, sure)) = self.texts(value) else { return };
-        // A missing field prints as an empty text.
+        // A missing value is an empty text.
         if text.is_empty() && !sure {
             return;
         }
-        // A choice of which some may be for records of other pipelines does no harm.
+        // A branch for records of other pipelines is harmless.
         let is_ordinal = matches!(texts, Texts::UpTo(_));
         if self.branching && !is_ordinal {
             return;
@@ -80,7 +80,7 @@ impl Walk<'_> {
         self.decided(verdict, &format!("{what} is {words} here"), at);
     }
 
-    /// A number from 0 to `most` against another.
+    /// Checks a comparison of a number from 0 to `most` with another number.
     fn ordinal(&mut self, name: &str, most: u64, number: Option<i64>, args: &[Operand], at: &Range<usize>) {
         let Some(number) = number.map(i128::from) else { return };
         let (least, most) = (0_i128, i128::from(most));

@@ -1,11 +1,11 @@
-//! Texts that other tools fill in, in the place of a template.
+//! Placeholders of other tools in the place of a template.
 
 use anabranch_record::access::Access;
 use anabranch_record::reference::{Reference, Target};
 use anabranch_template::{MissingKey, Template, functions};
 
-/// The template that a text was meant to be: it holds a reference or a call without braces, in single braces or behind
-/// `$`, or `%{name}`.
+/// Returns the intended template of a text with a reference or a call without braces, in single braces, or after `$`,
+/// or with `%{name}`.
 pub(super) fn meant(text: &str) -> Option<String> {
     if let Some(reference) = reference(text.strip_prefix('$').unwrap_or(text)) {
         return Some(format!("{{{{ {reference} }}}}"));
@@ -28,7 +28,7 @@ pub(super) fn meant(text: &str) -> Option<String> {
         .or_else(|| called(text))
 }
 
-/// `.Payload.After.id + 1`.
+/// Corrects an arithmetic expression: `.Payload.After.id + 1`.
 fn calculated(text: &str) -> Option<String> {
     let [left, operator, right] = text.split_whitespace().collect::<Vec<_>>()[..] else { return None };
     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
@@ -49,7 +49,7 @@ fn calculated(text: &str) -> Option<String> {
     Some(format!("{{{{ {function}{point} {left} {right} }}}}"))
 }
 
-/// A call with parentheses and commas: `COALESCE(.Payload.After.x, 0)`.
+/// Corrects a call with parentheses and commas: `COALESCE(.Payload.After.x, 0)`.
 fn called(text: &str) -> Option<String> {
     let (name, arguments) = text.strip_suffix(')')?.split_once('(')?;
     let is_word = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_');
@@ -70,7 +70,7 @@ fn called(text: &str) -> Option<String> {
     (template.reads() != Access::NOTHING).then_some(meant)
 }
 
-/// A call or a pipeline without its braces: `upper .Payload.After.name`.
+/// Corrects a call or a pipeline without braces: `upper .Payload.After.name`.
 fn action(text: &str) -> Option<String> {
     let is_delimiter = |c: char| c.is_whitespace() || matches!(c, '(' | ')' | '|');
     let mut words = text.split(is_delimiter).filter(|word| !word.is_empty());
@@ -87,7 +87,7 @@ fn action(text: &str) -> Option<String> {
     (template.reads() != Access::NOTHING).then_some(meant)
 }
 
-/// JSON in which a reference stands in the place of a value: `{"id": .Payload.After.id}`, with or without quotes.
+/// Corrects JSON with a reference in the place of a value: `{"id": .Payload.After.id}`, with or without quotes.
 fn in_json(text: &str) -> Option<String> {
     if !text.starts_with(['{', '[']) || text.contains("{{") {
         return None;
@@ -111,7 +111,7 @@ fn in_json(text: &str) -> Option<String> {
                 (&rest[..len], len)
             }
         };
-        // Not the name of a field.
+        // The name of a field is not a value.
         if rest[len..].trim_start().starts_with(':') {
             continue;
         }
@@ -126,7 +126,7 @@ fn in_json(text: &str) -> Option<String> {
     found.then_some(meant)
 }
 
-/// A path, the address of a page or a form in which a reference stands in the place of a part.
+/// Corrects a path, URL or form with a reference in the place of a part.
 fn in_path(text: &str) -> Option<String> {
     const BETWEEN: [char; 4] = ['/', '?', '&', '='];
     if text.contains("{{") || text.contains(char::is_whitespace) || !text.contains(BETWEEN) {
@@ -147,7 +147,7 @@ fn in_path(text: &str) -> Option<String> {
     found.then_some(meant)
 }
 
-/// The text with two braces around each reference, where one has only one.
+/// Corrects references in single braces; `None` if there are none.
 fn in_single_braces(text: &str) -> Option<String> {
     if text.contains("{{") {
         return None;
@@ -174,13 +174,13 @@ fn in_single_braces(text: &str) -> Option<String> {
     found.then_some(meant)
 }
 
-/// A reference to a part of the record, written in full.
+/// Returns the text if it is a complete reference to a part of the record.
 fn reference(text: &str) -> Option<&str> {
     let starts = [".Payload.", ".Metadata", ".Key"].iter().any(|start| text.starts_with(start));
     (starts && Reference::parse(text).is_ok()).then_some(text)
 }
 
-/// The same for a reference to a field or a metadata entry.
+/// Returns the text if it is a reference to a field or a metadata entry.
 pub(super) fn reference_to_value(text: &str) -> Option<&str> {
     let reference = reference(text)?;
     let target = Reference::parse(reference).ok()?;

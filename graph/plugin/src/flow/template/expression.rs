@@ -1,4 +1,4 @@
-//! Pipelines, calls and operands.
+//! Analysis of pipelines, calls and operands.
 
 use std::ops::Range;
 
@@ -18,9 +18,9 @@ use crate::flow::{Kinds, Part, Place};
 /// Known properties of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Known {
-    /// Nothing.
+    /// Unknown.
     Anything,
-    /// The record, and its parts.
+    /// The record.
     Record,
     Position,
     Operation,
@@ -28,34 +28,35 @@ pub(super) enum Known {
     OperationName,
     Metadata,
     Payload,
-    /// A metadata entry; with `index` an absent one is empty text.
+    /// A metadata entry; with `index`, an absent one is empty text.
     Entry {
         key: Str,
         indexed: bool,
     },
-    /// Data of a side, or a field below.
+    /// The data of a side, or a field in it.
     Way(Way),
     /// The literal `nil`.
     Nil,
     Literal(Literal),
-    /// One of these.
+    /// A value of one of these classes.
     Of(Classes),
-    /// A whole number from 0 up to this one.
+    /// An integer from 0 up to this one.
     UpTo(u64, Classes),
-    /// What a function gives whose results are of one class.
+    /// The result of a function whose results are of one class.
     Made(&'static str),
-    /// The text that a function makes of a value in a notation that is hardly meant.
+    /// The text of a value in a notation that is probably not intended.
     Shown(Shown),
 }
 
 impl Walk<'_> {
-    /// What a pipeline gives once it has left its place: a null is then no value.
+    /// Returns the known properties of a pipeline's result after it is assigned or passed on: a null then becomes a
+    /// missing value.
     pub(super) fn pipeline(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
         let value = self.unsettled(pipeline, scope);
         self.settled(value)
     }
 
-    /// The same before it has left its place.
+    /// Returns the known properties of a pipeline's result before that.
     pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
         let mut last = None;
         for (i, command) in pipeline.commands.iter().enumerate() {
@@ -75,7 +76,8 @@ impl Walk<'_> {
         value
     }
 
-    /// Reading on from a null fails, from no value it gives none: so nothing is known of what is read there.
+    /// Marks a value that may be null as settled. Reading a field of null fails, but reading a field of a missing value
+    /// returns a missing value, so the fields of a settled value are unknown.
     fn settled(&self, value: Known) -> Known {
         match value {
             Known::Way(way) if self.classes_of_way(&way).is_none_or(|classes| classes.overlaps(Classes::NIL)) => {
@@ -98,13 +100,13 @@ impl Walk<'_> {
             (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
             (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
             (_, Known::Position | Known::Operation | Known::Metadata | Known::Payload) => true,
-            // Of fields below, a missing one on the way would do.
+            // For nested fields, a missing parent does not fail.
             (_, Known::Way(way)) => way.names.len() == 1,
             _ => false,
         };
         let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
         let whole = head.at.start as usize..end;
-        // An operator between two values, as `.a eq 1`: what it takes, it takes in another order.
+        // An infix operator such as `.a eq 1`. Its arguments are not analysed, because they are in another order.
         let meant = slips::command(self.text(&whole)).filter(|_| always);
         if meant.is_none() {
             args.iter().for_each(|arg| drop(self.operand(arg, scope)));
@@ -156,7 +158,7 @@ impl Walk<'_> {
         let wanted = function.params.len();
         let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
         let at = head.at.start as usize..end;
-        // `eq` gives no verdict on a single value.
+        // `eq` has no result for a single value.
         let least = if function.name == "eq" { 2 } else { wanted };
         if count < least || (function.rest.is_none() && count > wanted) {
             args.iter().for_each(|arg| drop(self.operand(arg, scope)));
@@ -229,7 +231,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What stands between the braces around a place, without a keyword before it.
+    /// Returns the text between the braces around a place, without a leading keyword.
     fn action(&self, at: usize) -> Range<usize> {
         let source = self.tree.source.clone();
         let start = source[..at].rfind("{{").map_or(0, |start| start + 2);
@@ -246,7 +248,7 @@ impl Walk<'_> {
         start..start + inner.len()
     }
 
-    /// `and`, `or`: the first argument that decides, else the last.
+    /// Analyses `and` and `or`, whose result is the first argument that decides, otherwise the last.
     fn logic(&mut self, or: bool, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
         let mut scope = scope.clone();
         let mut may_be = Classes::NONE;
@@ -257,7 +259,7 @@ impl Walk<'_> {
             let value = self.operand(arg, &scope);
             self.branching = branching;
             self.field_if_there(arg, &value);
-            // What a condition makes of a text is said of the whole.
+            // In a condition, a text is reported for the whole expression.
             if self.place.part != Part::Condition {
                 let name = if or { "or" } else { "and" };
                 self.in_quotes(name, std::slice::from_ref(arg), std::slice::from_ref(&value), &bytes(arg));
@@ -268,7 +270,7 @@ impl Walk<'_> {
             }
             values.push(value);
             match decides {
-                // Nothing gets to the others.
+                // The other arguments are not evaluated.
                 Some(true) => return Known::Of(may_be),
                 Some(false) => {}
                 None => scope.certain = false,
@@ -284,7 +286,7 @@ impl Walk<'_> {
         Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
     }
 
-    /// `index .Payload.After "x"`.
+    /// Analyses `index .Payload.After "x"`.
     fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> Known {
         let [item, keys @ ..] = args else { return Known::Anything };
         let mut known = self.operand(item, scope);
@@ -309,7 +311,7 @@ impl Walk<'_> {
         if more { Known::Anything } else { known }
     }
 
-    /// `index (split "@" .a) 1`: a map has names as keys, and so has what `split` gives.
+    /// Reports a numeric index into a map: the keys of maps, and of the result of `split`, are names.
     fn numbered(&mut self, item: &Operand, number: &Operand, known: &Known, certain: bool) {
         let source = self.text(&bytes(item)).to_owned();
         let inner = source.trim_start_matches('(').trim_start();
@@ -329,7 +331,7 @@ impl Walk<'_> {
         self.fails("flow.wrong_argument", bytes(number), message, hint, certain);
     }
 
-    /// Whether `if` takes it for true, where that is certain.
+    /// Returns the truth of a value for `if`, if it is certain.
     pub(super) fn truth(&self, value: &Known) -> Option<bool> {
         match value {
             Known::Literal(Literal::Bool(truth)) => Some(*truth),
@@ -347,7 +349,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Possible types of a value; `None` = unknown.
+    /// Returns the possible classes of a value; `None` if they are unknown.
     pub(super) fn classes(&self, value: &Known) -> Option<Classes> {
         Some(match value {
             Known::Anything => return None,
@@ -387,13 +389,13 @@ impl Walk<'_> {
         }
         let outcome = way.walk(&self.flow.record);
         match outcome.ty.kinds {
-            // Nothing is known, or a method was called.
+            // The value is unknown, or the result of a method.
             Kinds::ANY | Kinds::JSON => None,
             kinds => Some(Classes::of_field(kinds, outcome.missing)),
         }
     }
 
-    /// Whether it is a field of JSON, which has no times.
+    /// Returns `true` if the value is a field of JSON data, which has no times.
     pub(super) fn is_of_json(&self, value: &Known) -> bool {
         match value {
             Known::Way(way) if !way.names.is_empty() => way.walk(&self.flow.record).ty.kinds == Kinds::JSON,
@@ -401,7 +403,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The text of the template at a place.
+    /// Returns the text of the template at a place.
     pub(super) fn text(&self, at: &Range<usize>) -> &str {
         self.tree.source.get(at.clone()).unwrap_or_default()
     }
@@ -410,13 +412,13 @@ impl Walk<'_> {
         self.place.at(range)
     }
 
-    /// The last finding is mended by this text in that place.
+    /// Adds a correction to the last finding.
     pub(super) fn correct(&mut self, at: Range<usize>, becomes: String) {
         let place = self.at(at);
         self.flow.correct(place, becomes);
     }
 
-    /// Every record that gets there fails: an error if all do.
+    /// Reports that every record that reaches the place fails: an error if all records reach it.
     pub(super) fn fails(&mut self, code: &'static str, at: Range<usize>, message: String, hint: String, certain: bool) {
         let place = self.at(at);
         match certain {
@@ -426,13 +428,13 @@ impl Walk<'_> {
     }
 }
 
-/// The bytes of an operand.
+/// Returns the place of an operand.
 pub(super) fn bytes(operand: &Operand) -> Range<usize> {
     operand.at.start as usize..operand.at.end as usize
 }
 
 impl Way {
-    /// The data of a side.
+    /// Creates the path to the data of a side.
     pub(super) fn of(side: Side) -> Way {
         Way { side, names: Vec::new(), accesses: Vec::new(), settled: false }
     }

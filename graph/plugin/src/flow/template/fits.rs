@@ -1,4 +1,4 @@
-//! What functions take.
+//! Checks of arguments against the parameters of functions.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::expression::{Known, bytes};
 use super::{Scope, Walk};
 
 impl Walk<'_> {
-    /// Whether an argument can be what a parameter takes.
+    /// Checks whether an argument can have the type of a parameter.
     pub(super) fn fits(
         &mut self,
         function: &Function,
@@ -35,7 +35,7 @@ impl Walk<'_> {
             return self.no_map(function.name, place, at, scope);
         }
         let Some(classes) = self.classes(value) else { return };
-        // A literal number is what is asked for, where it can be.
+        // A literal number has the requested type, if that is possible.
         let literal = match (param, value) {
             (Param::Float, Known::Literal(Literal::Number(_))) => true,
             (Param::Int, Known::Literal(Literal::Number(number))) => number.int.is_some(),
@@ -69,7 +69,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Metadata where a function takes a map of any values.
+    /// Reports metadata as an argument of a function that takes a map of any values.
     pub(super) fn no_map(&mut self, name: &str, place: Range<usize>, at: &Range<usize>, scope: &Scope) {
         let message = format!("every record fails here: {name} takes a map of any values, not metadata");
         let text = self.text(at);

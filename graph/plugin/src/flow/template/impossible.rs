@@ -1,4 +1,4 @@
-//! Comparisons of what a function gives, with its other arguments known, with a value that it never gives.
+//! Comparisons of a call with a value that the call never returns, given its known arguments.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::expression::{Known, bytes};
 use super::never::CODE;
 use super::order::reads_record;
 
-/// Kinds of Go that no field of a record has, and the one that is meant.
+/// Go kinds that no field of a record has, each with the intended one.
 const OF_NO_FIELD: [(&str, &str); 9] = [
     ("int", "int64"),
     ("int8", "int64"),
@@ -24,7 +24,7 @@ const OF_NO_FIELD: [(&str, &str); 9] = [
 ];
 
 impl Walk<'_> {
-    /// Says of a comparison that a value on one side is none that the call on the other side gives.
+    /// Reports a comparison if the call on one side never returns the value on the other side.
     pub(super) fn impossible(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         match (name, args) {
             ("eq" | "ne", [first, others @ ..]) => {
@@ -70,7 +70,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `or (eq .x "a") (ne .x "a")`.
+    /// Reports opposite comparisons such as `or (eq .x "a") (ne .x "a")`.
     pub(super) fn opposites(&mut self, or: bool, args: &[Operand]) {
         let compared = |arg: &Operand, name: &str| {
             let command = call(arg).filter(|command| function(command) == Some(name))?;
@@ -95,7 +95,7 @@ impl Walk<'_> {
     }
 }
 
-/// The call that a value in parentheses is, with all its arguments behind its name.
+/// Returns the call of an operand in parentheses whose arguments are all written after the function's name.
 fn call(operand: &Operand) -> Option<&Command> {
     let Term::Pipeline(pipeline) = &operand.term else { return None };
     match &*pipeline.commands {
@@ -125,7 +125,7 @@ fn number(operand: &Operand) -> Option<i64> {
     }
 }
 
-/// Why a call never gives a value.
+/// Returns the reason why a call never returns a value.
 fn never(command: &Command, value: &Operand) -> Option<String> {
     let name = function(command)?;
     let args = &*command.args;
@@ -185,7 +185,7 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
         }
         ("toString", [of]) if is_field(of, &["Operation"]) => {
             let is_one = ["create", "update", "delete", "snapshot"].contains(&text);
-            // Operations of no name have a number in theirs.
+            // Unknown operations have a number in their name.
             (!is_one && text.chars().all(|c| c.is_ascii_alphabetic()))
                 .then(|| "the operations are create, update, delete and snapshot".to_owned())
         }
@@ -199,7 +199,7 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
     }
 }
 
-/// Why `printf` of one verb never prints a number that is written so.
+/// Returns the reason why `printf` with a single verb never prints a number with this text.
 fn printed(format: &str, text: &str) -> Option<String> {
     text.parse::<f64>().ok().filter(|number| number.is_finite())?;
     let verb = format.strip_prefix('%')?;
@@ -212,7 +212,7 @@ fn printed(format: &str, text: &str) -> Option<String> {
     (text.len() < wide).then(|| format!("{format} prints at least {wide} digits"))
 }
 
-/// The character that a call of `replace` leaves none of.
+/// Returns the character that a call of `replace` removes completely.
 fn removed(command: &Command) -> Option<&str> {
     if function(command) != Some("replace") {
         return None;
@@ -222,7 +222,7 @@ fn removed(command: &Command) -> Option<&str> {
     (old.chars().count() == 1 && !new.contains(old)).then_some(old)
 }
 
-/// What the bounds of a call decide.
+/// Returns the result of a comparison that the limits of a call's results decide, with the reason.
 fn bounded(command: &Command, comparison: &str, value: &Operand) -> Option<(String, bool)> {
     let value = number(value)?;
     let literals = || command.args.iter().filter_map(number);
@@ -254,7 +254,7 @@ fn bounded(command: &Command, comparison: &str, value: &Operand) -> Option<(Stri
     Some((why, verdict))
 }
 
-/// The comparison with its sides exchanged.
+/// Returns the comparison for exchanged sides.
 fn turned(comparison: &str) -> &str {
     match comparison {
         "lt" => "gt",
@@ -274,7 +274,7 @@ fn is_field(operand: &Operand, names: &[&str]) -> bool {
     matches!(&operand.term, Term::Field(fields) if fields.names.iter().map(Str::as_str).eq(names.iter().copied()))
 }
 
-/// Whether it is a field of the data, not the data or what a method gives.
+/// Returns `true` if the operand is a field of the data, not the data itself or the result of a method.
 fn is_of_data(operand: &Operand) -> bool {
     matches!(&operand.term, Term::Field(fields)
         if fields.part.is_some_and(|part| part != anabranch_template::tree::Part::Metadata))

@@ -1,4 +1,4 @@
-//! Names that a template looks up without saying so where they are missing: `get .Payload.After "mail"`,
+//! Names that a template looks up without an error if they are missing: `get .Payload.After "mail"`,
 //! `default "?" .Payload.After.mail`.
 
 use std::ops::Range;
@@ -13,12 +13,12 @@ use super::reading::Way;
 use crate::flow::walk::Access;
 use crate::flow::{Look, Named};
 
-/// Functions that say of a missing value what they make of it, or look for the name themselves.
+/// Functions that report missing values, or look up names themselves.
 const SAID: [&str; 14] =
     ["eq", "ne", "lt", "le", "gt", "ge", "print", "printf", "println", "index", "get", "hasKey", "pick", "omit"];
 
 impl Walk<'_> {
-    /// Looks at the names that a call looks up in a map of the record.
+    /// Checks the names that a call looks up in a map of the record.
     pub(super) fn keys(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
         match (name, values) {
             ("get" | "hasKey", [map, _]) => self.key(map, 1..2, args, values, at, false),
@@ -38,7 +38,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at names, one below the other, that are looked up in a map. `sure`: a map without them makes no sense.
+    /// Checks nested names that are looked up in a map. `sure`: the template has no effect without them.
     fn key(
         &mut self,
         map: &Known,
@@ -52,7 +52,7 @@ impl Walk<'_> {
         let mut way = Way { settled: false, ..way.clone() };
         for key in &values[keys.clone()] {
             let Known::Literal(Literal::Text(key)) = key else { return };
-            // That is said already.
+            // This text is reported already.
             if reference_to_value(key).is_some() {
                 return;
             }
@@ -71,7 +71,7 @@ impl Walk<'_> {
         self.look_for(&way, at, sure);
     }
 
-    /// Looks at the values of a call that may be missing without a word.
+    /// Checks arguments of a call that may be missing without an error.
     pub(super) fn may_be_missing(&mut self, function: &Function, args: &[Operand], values: &[Known]) {
         if SAID.contains(&function.name) {
             return;
@@ -83,7 +83,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at a field that counts as false, or as empty, where it is missing.
+    /// Checks a field that counts as false, or as empty, if it is missing.
     pub(super) fn field_if_there(&mut self, operand: &Operand, value: &Known) {
         if let (Term::Field(_) | Term::Variable { .. }, Known::Way(way)) = (&operand.term, value)
             && !way.names.is_empty()
@@ -92,7 +92,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The same for a field that is piped into a call.
+    /// Checks a field that is piped into a call.
     pub(super) fn piped_if_there(&mut self, piped: &Command, value: &Known, command: &Command) {
         let Term::Function(function) = &command.head.term else { return };
         let param = function.params.get(command.args.len()).copied().or(function.rest);
@@ -101,7 +101,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The same for the field that alone decides a branch.
+    /// Checks a field that alone decides a branch.
     pub(super) fn field_as_truth(&mut self, pipeline: &Pipeline, value: &Known) {
         if let [command] = &*pipeline.commands
             && command.args.is_empty()

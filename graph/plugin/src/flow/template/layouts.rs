@@ -1,4 +1,4 @@
-//! Layouts of dates in the notation of other languages, and templates that give every record the same doubtful text.
+//! Date layouts in the notation of other languages, and templates with the same doubtful output for every record.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::Walk;
 use super::expression::{Known, bytes};
 use crate::flow::{Flow, Place};
 
-/// Parts of layouts elsewhere, longer ones first, and what Go has for them. Letters that stand in words are none.
+/// Layout elements of other languages, longer ones first, with Go's elements. Letters inside words do not count.
 const ELSEWHERE: [(&str, &str); 21] = [
     ("YYYY", "2006"),
     ("yyyy", "2006"),
@@ -37,7 +37,7 @@ const ELSEWHERE: [(&str, &str); 21] = [
 ];
 
 impl Walk<'_> {
-    /// A layout that is the same text for every time, or nearly so.
+    /// Reports a layout with the same output for every time, or nearly so.
     pub(super) fn layout(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         if !matches!(name, "date" | "dateInZone" | "date_in_zone" | "toDate" | "mustToDate") {
             return;
@@ -67,7 +67,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A length of time in a unit that there is not: the time stays as it is, or the length is 0.
+    /// Reports a duration with an unknown unit: the time stays unchanged, or the duration is 0.
     pub(super) fn length_of_time(
         &mut self,
         name: &str,
@@ -110,7 +110,7 @@ impl Walk<'_> {
     }
 }
 
-/// A number of days or weeks in hours, a space left out, and units by their names.
+/// Converts a duration such as `2 days` or `5 mins` to Go's notation; `None` if it is not one.
 fn in_hours(length: &str) -> Option<String> {
     let (sign, rest) = match length.trim().split_at_checked(1)? {
         (sign @ ("+" | "-"), rest) => (sign, rest.trim_start()),
@@ -131,7 +131,7 @@ fn in_hours(length: &str) -> Option<String> {
     is_duration(&meant).then_some(meant)
 }
 
-/// The layout in Go's notation, where it is one of another language.
+/// Converts a layout of another language to Go's notation; `None` if it is not one.
 fn translated(layout: &str) -> Option<String> {
     let is_foreign = ["YYYY", "yyyy", "%Y", "%H", "%m", "YY-", "YY/", "DD", "HH:", "hh:", ":mm", "-MM", "/MM"];
     if !is_foreign.iter().any(|part| layout.contains(part)) {
@@ -148,7 +148,7 @@ fn translated(layout: &str) -> Option<String> {
     has_element(&meant).then_some(meant)
 }
 
-/// The layout for which another day stands as an example: `2024-12-31 23:59`.
+/// Converts a layout that is written as another example date: `2024-12-31 23:59`.
 fn of_another_day(layout: &str) -> Option<String> {
     let shape: String = layout.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
     if !shape.starts_with("9999-99-99") || layout.starts_with("2006") {
@@ -174,14 +174,14 @@ fn of_another_day(layout: &str) -> Option<String> {
 }
 
 impl Flow {
-    /// A template that reads nothing of the record gives the same text for every record: what is doubtful in it is known.
+    /// Reports doubtful results of a template that does not read the record: its output is the same for every record.
     pub(super) fn constant(&mut self, place: &Place, template: &Template) {
         if template.reads() != Access::NOTHING {
             return;
         }
         for doubt in template.doubts_briefly() {
             let place = place.at(doubt.at);
-            // Formats are compared with their values already.
+            // Formats are already checked against their values.
             if doubt.kind != DoubtKind::Format && !self.is_remarked(&place) {
                 self.warn("flow.suspect", place, doubt.message, None, doubt.hint);
             }

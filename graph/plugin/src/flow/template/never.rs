@@ -1,4 +1,4 @@
-//! Comparisons that decide the same on every record, and functions that do nothing of what is meant.
+//! Comparisons with the same result for every record, and calls that do not have the intended effect.
 
 use std::ops::Range;
 
@@ -12,16 +12,16 @@ use super::order::reads_record;
 
 pub(super) const CODE: &str = "flow.never_true";
 
-/// The name under which the text of bytes in Go's notation is known: `[97 98]`.
+/// The text of bytes in Go's notation, as known values name it: `[97 98]`.
 const PRINTED_BYTES: &str = "[97 98]";
 
-/// Words in the names of values that have slashes in them, as paths do.
+/// Words in the names of fields whose values contain slashes, such as paths.
 const WITH_SLASHES: [&str; 17] = [
     "path", "url", "uri", "file", "folder", "dir", "key", "href", "link", "route", "endpoint", "refer", "location",
     "topic", "page", "request", "resource",
 ];
 
-/// The kinds of values, as `kindOf` names them, with those that no value of a template has here.
+/// All kinds that `kindOf` names, including those that template values never have here.
 const KINDS: [&str; 22] = [
     "string",
     "int64",
@@ -48,7 +48,7 @@ const KINDS: [&str; 22] = [
 ];
 
 impl Walk<'_> {
-    /// Looks at a call whose result is known, or does not depend on what it should.
+    /// Checks a call whose result is constant or independent of its input.
     pub(super) fn never(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
@@ -95,7 +95,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `eq .x .x`.
+    /// Reports a comparison of equal operands: `eq .x .x`.
     fn same_twice(&mut self, name: &str, args: &[Operand], at: &Range<usize>) {
         let [a, b] = args else { return };
         let text = self.text(&bytes(a));
@@ -109,7 +109,7 @@ impl Walk<'_> {
         self.flow.warn(CODE, place, message, None, Some("compare it with another value".to_owned()));
     }
 
-    /// Says that a function never gives a text.
+    /// Reports a text that a function never returns.
     fn never_gives(&mut self, function: &str, text: &Str, at: Range<usize>, not: bool) {
         let lower = |c: char| c.is_ascii_lowercase();
         let upper = |c: char| c.is_ascii_uppercase();
@@ -169,14 +169,14 @@ impl Walk<'_> {
         }
     }
 
-    /// A pattern between slashes, with flags behind it, as other languages write it.
+    /// Reports a pattern between slashes, optionally with flags, in the syntax of other languages.
     fn slashes(&mut self, pattern: &Str, searched: &str, at: Range<usize>) {
         let flags = |text: &str| text.chars().all(|c| matches!(c, 'g' | 'i' | 'm' | 's' | 'u' | 'y' | 'x'));
         let inner = pattern.strip_prefix('/').and_then(|rest| rest.rsplit_once('/')).filter(|(_, end)| flags(end));
         let multiline = pattern.contains("(?") && pattern.contains('m');
         let has_slashes = WITH_SLASHES.iter().any(|word| searched.contains(word));
         let (body, end, sure) = match inner {
-            // Slashes may be meant, as in a path: but not before a start, or behind an end.
+            // Slashes may be intended, as in a path, but not before `^` or after `$`.
             Some((body, end)) if body.starts_with('^') || body.ends_with('$') || end.len() > 1 => (body, end, true),
             Some((body, _)) if body.is_empty() || has_slashes || body.replace("\\/", "").contains(['/', '|']) => return,
             Some((body, end)) => (body, end, false),
@@ -209,7 +209,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `$1_`, which names a group `1_`.
+    /// Reports a replacement such as `$1_`, which refers to a group named `1_`.
     fn group(&mut self, pattern: &Str, text: &Str, at: Range<usize>) {
         for (start, _) in text.match_indices('$') {
             let name = &text[start + 1..];
@@ -222,7 +222,7 @@ impl Walk<'_> {
             let (number, more) = name.split_at(digits);
             let message =
                 format!("${name} is the group of the name {name:?}, which is empty: it is not group {number}");
-            // The file replaces `${1}`, too.
+            // The pipeline file would substitute `${1}` too.
             let hint = format!("write $${{{number}}}{more}, which a pipeline file passes on as ${{{number}}}{more}");
             let place = self.at(at.clone());
             self.flow.warn("flow.suspect", place, message, None, Some(hint));
@@ -230,8 +230,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Bounds of one value that leave nothing between them, where they are not simple enough to be compared without the
-    /// template: `and (gt (float64 .x) 10.0) (lt (float64 .x) 5.0)`.
+    /// Reports limits of one value that contradict each other, if they are too complex for the native predicate:
+    /// `and (gt (float64 .x) 10.0) (lt (float64 .x) 5.0)`.
     pub(super) fn bounds(&mut self, args: &[Operand]) {
         let mut seen: Vec<(&str, f64, f64)> = Vec::new();
         for arg in args {
@@ -256,7 +256,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a comparison allows of a value that is written so.
+    /// Returns the limits that a comparison sets for a value, with the text of the value.
     fn bound(&self, arg: &Operand) -> Option<(&str, f64, f64)> {
         let Term::Pipeline(pipeline) = &arg.term else { return None };
         let [command] = &*pipeline.commands else { return None };

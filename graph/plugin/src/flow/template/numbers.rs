@@ -1,4 +1,4 @@
-//! Functions that take values of any type, where these are hardly meant: for numbers, for lists.
+//! Functions that accept values of any type, applied to unsuitable values: for numbers, for lists.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::expression::{Known, bytes};
 
 const CODE: &str = "flow.suspect";
 
-/// Values that stand for a number where a function takes any value for one. All others count as 0.
+/// Returns the classes that a function converts to a number. All others count as 0.
 fn good(function: &str) -> Classes {
     let other = Classes::OTHER | Classes::NIL | Classes::TEXT | Classes::LONG;
     match function {
@@ -23,10 +23,10 @@ fn good(function: &str) -> Classes {
 }
 
 impl Walk<'_> {
-    /// `int .Key` of raw data, `add .Payload.After 1`.
+    /// Reports `int .Key` of raw data, `add .Payload.After 1`.
     pub(super) fn counted_as_zero(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let Some(Numeric { from, to, .. }) = numeric(name) else { return };
-        // Its parameter is a text.
+        // The parameter of `atoi` is a text.
         if name == "atoi" {
             return;
         }
@@ -58,18 +58,18 @@ impl Walk<'_> {
         }
     }
 
-    /// `first .Key` of raw data.
+    /// Reports `first .Key` of raw data.
     pub(super) fn first_of_text(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let Some(value) = values.first().filter(|_| gives_element(name)) else { return };
         let at = args.first().map_or_else(|| at.clone(), bytes);
         let written = args.first().map_or("VALUE", |_| self.text(&at)).to_owned();
-        // Functions of lists take no text.
+        // List functions do not accept texts.
         if self.usual_classes(value).is_some_and(|classes| classes.within(Classes::RAW)) {
             self.element_of_text(name, value, at, &written);
         }
     }
 
-    /// `index .Payload.After.name 0` of a text.
+    /// Reports `index .Payload.After.name 0` of a text.
     pub(super) fn element_of_text(&mut self, name: &str, value: &Known, at: Range<usize>, written: &str) {
         let Some(classes) = self.usual_classes(value).filter(|classes| !classes.is_empty()) else { return };
         let (what, text) = if classes.within(Classes::TEXT) {

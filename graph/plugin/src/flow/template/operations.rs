@@ -1,4 +1,4 @@
-//! Comparisons of the operation's name with texts.
+//! Checks of comparisons of the operation's name with texts.
 
 use std::ops::Range;
 
@@ -11,7 +11,8 @@ use super::expression::{Known, bytes};
 use crate::diagnostic::Severity;
 
 impl Walk<'_> {
-    /// Says of texts that they are no operation, or none that comes here: the comparison is the same for every record.
+    /// Reports texts that are not an operation, or not one of the operations that occur here: the comparison is
+    /// constant.
     pub(super) fn operations(
         &mut self,
         equal: bool,
@@ -27,9 +28,9 @@ impl Walk<'_> {
             Known::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
-        // With another value there the comparison may still be of use.
+        // With another text, the comparison may still be useful.
         let only = values.len() == 2;
-        // A guard against records that do not come, and a choice of which some do, do no harm.
+        // A guard against records that do not occur, and a branch for some that do, are harmless.
         let harmless = !equal || !only || self.branching;
         for (i, text) in values.iter().enumerate().filter_map(|(i, value)| Some((i, text(value)?))) {
             let at = args.get(i).map_or_else(|| at.clone(), bytes);
@@ -56,7 +57,7 @@ impl Walk<'_> {
             Some(near) => format!("write {near:?}"),
             None => format!("the operations are {}", names.join(", ")),
         };
-        // Without an operation that it must mean, it may be a comparison that is always true on purpose.
+        // Without a clearly intended operation, the comparison may be always true on purpose.
         let severity = if certain && near.is_some() { Severity::Error } else { Severity::Warning };
         let place = self.at(at.clone());
         self.flow.remark(severity, "flow.no_operation", place, message, None, Some(hint));

@@ -1,4 +1,4 @@
-//! Arguments in the order of another language: the data before what is looked for in them.
+//! Arguments in the order of other languages: the data before the text to search for.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::expression::{Known, bytes};
 
 const CODE: &str = "flow.reversed";
 
-/// Functions, with the number of the argument that holds the data, and the form of a call.
+/// Functions, with the index of the argument for the data, and the form of a call.
 const DATA: [(&str, usize, &str); 21] = [
     ("contains", 1, "contains PART TEXT"),
     ("hasPrefix", 1, "hasPrefix START TEXT"),
@@ -35,7 +35,7 @@ const DATA: [(&str, usize, &str); 21] = [
 ];
 
 impl Walk<'_> {
-    /// A call that works on a literal, with the data where the literal belongs. Whether it is one.
+    /// Reports a call with exchanged arguments: a literal in the place of the data. Returns `true` if it is one.
     pub(super) fn reversed(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl Walk<'_> {
         let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
         let is_text = |value: &Known| matches!(value, Known::Literal(Literal::Text(_)));
         let Some(Known::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
-        // Whether a word is one of those in a text.
+        // A test whether a word is in a list of words.
         if name == "contains" && literal.contains([',', ';', '|', ' ', '/']) {
             return false;
         }
@@ -104,7 +104,7 @@ impl Walk<'_> {
         true
     }
 
-    /// `.Payload.After.amount | gt 10.0`, which asks whether 10 is greater.
+    /// Reports `.Payload.After.amount | gt 10.0`, which tests whether 10 is greater.
     pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let asks = match name {
             "gt" => "greater than",
@@ -129,7 +129,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a value depends on the record, as far as the text of the template tells.
+/// Returns `true` if a value depends on the record, judged by the syntax of the template.
 pub(super) fn reads_record(operand: &Operand) -> bool {
     fn of(pipeline: &Pipeline) -> bool {
         pipeline.commands.iter().any(|command| reads_record(&command.head) || command.args.iter().any(reads_record))

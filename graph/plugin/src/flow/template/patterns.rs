@@ -1,4 +1,4 @@
-//! Regular expressions where a text is sought as it is written, and those with one backslash too many.
+//! Regular expressions in the place of literal texts, and patterns with one backslash too many.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use anabranch_template::tree::{Literal, Operand};
 use super::Walk;
 use super::expression::{Known, bytes};
 
-/// Functions that take their first argument as it is written, what they do with it, and the function that takes a pattern.
+/// Functions with a literal first argument, their effect, and the corresponding function for patterns.
 const PLAIN: [(&str, &str, Option<&str>); 9] = [
     ("replace", "replaces", Some("regexReplaceAll PATTERN TEXT REPLACEMENT")),
     ("contains", "looks for", Some("regexMatch PATTERN TEXT")),
@@ -22,7 +22,7 @@ const PLAIN: [(&str, &str, Option<&str>); 9] = [
 ];
 
 impl Walk<'_> {
-    /// Looks at patterns: where there is none, and where one never matches what is meant.
+    /// Reports patterns in the place of literal texts, and patterns that never match what is intended.
     pub(super) fn no_regex(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
         let at = args.first().map_or_else(|| at.clone(), bytes);
@@ -60,7 +60,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a text is a regular expression, and nothing that is sought as it is written.
+/// Returns `true` if a text is a regular expression and probably not a literal text.
 fn is_regex(text: &str) -> bool {
     invalid_pattern(text).is_none() && has_syntax(text)
 }
@@ -94,7 +94,7 @@ fn is_count(text: &str) -> bool {
     })
 }
 
-/// `\\d+`: the letter, and the pattern with one backslash.
+/// Returns the letter and the corrected pattern of a doubly escaped class: `\\d+`.
 fn escaped_twice(pattern: &str) -> Option<(char, String)> {
     let class = ['d', 'w', 's', 'D', 'W', 'S'].into_iter().find(|class| {
         pattern.match_indices(&format!("\\\\{class}")).any(|(at, found)| {

@@ -1,4 +1,4 @@
-//! Values in a notation that is hardly meant: Go's for maps, lists, times and bytes, base64 for raw data in JSON.
+//! Values in an unsuitable notation: Go's for maps, lists, times and bytes, base64 for raw data in JSON.
 
 use std::ops::Range;
 
@@ -14,27 +14,27 @@ const CODE: &str = "flow.suspect";
 
 const BYTES: Classes = Classes::RAW.with(Classes::BYTES);
 
-/// A text that a function makes of a value in Go's notation.
+/// A text that a function creates from a value in Go's notation.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
-    /// What the value is.
+    /// The classes of the value.
     classes: Classes,
-    /// Where it stands.
+    /// The place of the value.
     at: Range<usize>,
-    /// What it is called in a correction.
+    /// The text of the value in corrections.
     value: String,
-    /// Whether the text is nothing but the value.
+    /// True if the text consists of the value alone.
     whole: bool,
 }
 
 impl Shown {
-    /// Whether it is the text of bytes as a list of numbers, and nothing else.
+    /// Returns `true` if the text consists of bytes as a list of numbers alone.
     pub(super) fn is_whole_bytes(&self) -> bool {
         self.whole && self.classes.within(BYTES)
     }
 }
 
-/// What is wrong with a value that prints, and the function that prints it as it is meant.
+/// Describes the problem of a printed value, with the function that prints it as intended.
 fn bad(classes: Classes) -> Option<(&'static str, &'static str)> {
     let there = classes.without(Classes::NIL);
     Some(match classes {
@@ -52,13 +52,13 @@ fn bad(classes: Classes) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Whether nothing else can be meant than what [`bad`] gives.
+/// Returns `true` if the function from [`bad`] is the only possible intention.
 fn is_sure(classes: Classes) -> bool {
     !classes.overlaps(Classes::LIST | Classes::TIME)
 }
 
 impl Walk<'_> {
-    /// A value that prints as no one wants to read it.
+    /// Reports a value that prints in a notation that is probably not intended.
     pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &Known) {
         if let Known::Way(way) = value
             && way.names.is_empty()
@@ -92,19 +92,20 @@ impl Walk<'_> {
         }
     }
 
-    /// The text of a pipeline, without what is blank behind it.
+    /// Returns the place of a pipeline without trailing white space.
     fn trimmed(&self, pipeline: &Pipeline) -> Range<usize> {
         let start = pipeline.at.start as usize;
         let text = self.text(&(start..pipeline.at.end as usize));
         start..start + text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()
     }
 
-    /// An argument in a correction: what is piped in has no text of its own.
+    /// Returns the text of an argument for corrections; a piped value is represented by a placeholder.
     fn named(&self, args: &[Operand], i: usize) -> String {
         args.get(i).map_or_else(|| "VALUE".to_owned(), |arg| self.text(&bytes(arg)).to_owned())
     }
 
-    /// The text that a function makes of its arguments, where one of them is in a notation that is hardly meant.
+    /// Returns the text that a function creates from its arguments, if one of them is in a notation that is probably
+    /// not intended.
     pub(super) fn shown(&self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) -> Option<Shown> {
         let notation = notation(name).filter(|notation| *notation != Notation::Json)?;
         let format = match (name, values.first()) {
@@ -142,7 +143,7 @@ impl Walk<'_> {
         })
     }
 
-    /// `toJson` of raw data.
+    /// Reports `toJson` of raw data.
     pub(super) fn raw_as_json(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         if notation(name) != Some(Notation::Json) {
             return;

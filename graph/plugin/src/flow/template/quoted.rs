@@ -1,4 +1,4 @@
-//! References in quotes: a function gets the text itself, which is the same for every record.
+//! References in quotes: the function receives the text itself, which is the same for every record.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use super::Walk;
 use super::elsewhere::reference_to_value;
 use super::expression::{Known, bytes};
 
-/// Functions for which such a text may be meant: it is put together, or compared with what the record has.
+/// Functions for which such a text may be intended: the text is assembled, or compared with the data of a record.
 const MEANT: [&str; 17] = [
     "print", "println", "quote", "squote", "list", "tuple", "dict", "set", "fail", "cat", "index", "append", "prepend",
     "has", "without", "eq", "ne",
 ];
 
-/// Which of `count` arguments a function works on; the others are patterns, prefixes and the like.
+/// Returns which of `count` arguments are the data of a function; the others are patterns, prefixes and similar.
 fn worked_on(name: &str, count: usize) -> Range<usize> {
     match name {
         "contains" | "hasPrefix" | "hasSuffix" | "trimPrefix" | "trimSuffix" | "trimAll" | "trimall" | "split"
@@ -27,13 +27,13 @@ fn worked_on(name: &str, count: usize) -> Range<usize> {
 }
 
 impl Walk<'_> {
-    /// Says of a text that it is a reference in quotes. `args` are those that are written behind the name.
+    /// Reports a text that is a reference in quotes. `args` are those written after the function's name.
     pub(super) fn in_quotes(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let text = |known: &Known| match known {
             Known::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
-        // A comparison of nothing but texts is the same for every record, whatever they are.
+        // A comparison of texts alone has the same result for every record.
         let compares = matches!(name, "eq" | "ne") && values.iter().all(|value| text(value).is_some());
         if MEANT.contains(&name) && !compares {
             return;

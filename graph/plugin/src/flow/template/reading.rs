@@ -1,4 +1,4 @@
-//! Ways from the record to a field or metadata entry.
+//! Paths from the record to a field or metadata entry.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use super::expression::{Known, bytes};
 use crate::flow::walk::{Access, Outcome, walk};
 use crate::flow::{NO_PART, RecordShape};
 
-/// A way from a side of the record to a field; without names, to the data.
+/// A path from a side of the record to a field; without names, to the data.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) side: Side,
     pub(super) names: Vec<Str>,
     pub(super) accesses: Vec<Access>,
-    /// It has left its place, where it may be null.
+    /// True if the value was assigned or passed on, and may have been null.
     pub(super) settled: bool,
 }
 
 impl Way {
-    /// Where it leads to in such a record; it has names.
+    /// Resolves the path in a record shape; it must have names.
     pub(super) fn walk(&self, record: &RecordShape) -> Outcome {
         let names: Vec<&Str> = self.names.iter().collect();
         walk(record.side(self.side), self.side, &names, &self.accesses)
@@ -38,7 +38,7 @@ impl Way {
 }
 
 impl Walk<'_> {
-    /// Follows names from a value.
+    /// Resolves names in a value.
     pub(super) fn extend(&mut self, base: Known, names: &[Str], operand: &Operand, certain: bool) -> Known {
         let mut known = base;
         let mut rest = names;
@@ -85,7 +85,7 @@ impl Walk<'_> {
         known
     }
 
-    /// `index` of a value by a literal text.
+    /// Returns the result of `index` for a value and a literal text.
     pub(super) fn indexed(&self, known: Known, key: &Str) -> Known {
         match known {
             Known::Metadata => Known::Entry { key: own_key(key).unwrap_or_else(|| key.clone()), indexed: true },
@@ -98,7 +98,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Says what is wrong with the way to a field or entry; gives what is there.
+    /// Reports problems of the path to a field or entry, and returns the value.
     pub(super) fn judged(&mut self, known: Known, at: Range<usize>, certain: bool) -> Known {
         let place = self.at(at.clone());
         match known {
@@ -130,7 +130,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Corrects the one place where a name stands.
+    /// Corrects a name if it occurs exactly once.
     fn correct_name(&mut self, at: &Range<usize>, from: &str, to: &str) {
         let text = self.text(at);
         let mut places = text.match_indices(from);
@@ -140,7 +140,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A part that records do not have.
+    /// Reports a part that records do not have.
     fn no_part(&mut self, parents: &[&str], names: &[Str], operand: &Operand, certain: bool) -> Known {
         let at = bytes(operand);
         let mut written = String::new();
@@ -157,11 +157,11 @@ impl Walk<'_> {
         let after = &self.flow.record.after;
         let is_field = after.structured.as_ref().is_some_and(|fields| fields.iter().any(|(field, _)| *field == *name));
         let in_record = slips::path_in_record(&written);
-        // What is meant, and whether there is no doubt about it.
+        // The intended reference, and whether it is unambiguous.
         let (meant, sure) = match &parsed {
             _ if matches!(parents, ["Position" | "Operation"]) => (None, false),
             Err(_) if parents.is_empty() && names.len() > 1 && in_record.is_some() => (in_record, false),
-            // Names of the record's parts in lower case.
+            // Lower-case names of the record's parts.
             Ok(reference) => (Some(reference.as_str().to_owned()), true),
             Err(error) => {
                 let hinted = error.hint().and_then(|hint| hint.strip_prefix("did you mean ")?.strip_suffix('?'));
@@ -188,7 +188,7 @@ impl Walk<'_> {
         Known::Anything
     }
 
-    /// Metadata have one level: a name behind a name leads nowhere.
+    /// Reports nested names in metadata, which has one level.
     fn one_level(&mut self, names: &[Str], operand: &Operand, certain: bool) -> Known {
         let at = bytes(operand);
         let joined: Str = names.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();

@@ -1,9 +1,9 @@
-//! The types of what functions give.
+//! The classes of function results.
 
 use super::classes::Classes;
 use super::expression::Known;
 
-/// Functions that always give true or false.
+/// Functions that always return true or false.
 const BOOLS: &[&str] = &[
     "eq",
     "ne",
@@ -30,7 +30,7 @@ const BOOLS: &[&str] = &[
     "semverCompare",
 ];
 
-/// Functions that always give a text.
+/// Functions that always return a text.
 const TEXTS: &[&str] = &[
     "print",
     "printf",
@@ -103,16 +103,16 @@ const TEXTS: &[&str] = &[
     "seq",
 ];
 
-/// Functions that always give a number with a point.
+/// Functions that always return a float.
 const FLOATS: &[&str] = &["float64", "add1f", "addf", "subf", "mulf", "divf", "maxf", "minf", "round", "ceil", "floor"];
 
-/// Functions that always give a whole number of 64 bits.
+/// Functions that always return a 64-bit integer.
 const LONGS: &[&str] = &["int64", "add", "add1", "sub", "mul", "div", "mod", "max", "biggest", "min", "toDecimal"];
 
-/// Functions that always give a list.
+/// Functions that always return a list.
 const LISTS: &[&str] = &["list", "tuple", "splitList", "keys", "values", "toStrings"];
 
-/// What a function always gives; `None` where that depends on its arguments.
+/// Returns the class of a function's results; `None` if it depends on the arguments.
 pub(super) fn classes(function: &str) -> Option<Classes> {
     let among = |names: &[&str]| names.contains(&function);
     Some(match function {
@@ -128,7 +128,7 @@ pub(super) fn classes(function: &str) -> Option<Classes> {
     })
 }
 
-/// What a function gives.
+/// Returns the known properties of a function's result.
 pub(super) fn result(function: &'static str) -> Known {
     if classes(function).is_some() { Known::Made(function) } else { Known::Anything }
 }

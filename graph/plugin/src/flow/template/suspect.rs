@@ -1,4 +1,4 @@
-//! What works in a template, but hardly as it is meant.
+//! Template code that works, but probably not as intended.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::flow::Form;
 
 const CODE: &str = "flow.suspect";
 
-/// Bytes of text that a template may build.
+/// Maximum number of bytes of text that a template may build.
 const MOST_BYTES: i64 = 256 << 20;
 
 impl Walk<'_> {
-    /// The classes of the usual records.
+    /// Returns the classes of a value in typical records.
     pub(super) fn usual_classes(&self, value: &Known) -> Option<Classes> {
         match value {
             Known::Way(way) if way.names.is_empty() => Some(match self.flow.record.side(way.side).form()? {
@@ -30,7 +30,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Calls that give something, but not what is meant. `args` are those that are written behind the name.
+    /// Reports calls with a result that is probably not intended. `args` are those written after the function's name.
     pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if let Some(fractions) = numeric(name).and_then(|numeric| numeric.fractions) {
@@ -118,7 +118,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a format has as many verbs as there are values, each of a kind that fits.
+    /// Checks whether a format has one verb per value, each suitable for its value.
     fn format_fits(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
         let Some((Known::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
         let Some(verbs) = verbs(format) else { return };
@@ -135,7 +135,7 @@ impl Walk<'_> {
         }
         let whole = Classes::INT | Classes::LONG | Classes::OPERATION;
         for (i, (verb, value)) in verbs.iter().zip(values).enumerate() {
-            // A literal number becomes what it is written as.
+            // A literal number has the type of its notation: `1` is an integer, `1.0` a float.
             let Some(classes) = self.classes(value) else { continue };
             let bad = match verb {
                 'd' => Classes::TEXT | Classes::FLOAT | Classes::BOOL,
@@ -154,7 +154,8 @@ impl Walk<'_> {
     }
 }
 
-/// The verbs of a format that take one value each; `None` where widths or values are numbered or given as values.
+/// Returns the verbs of a format, each of which takes one value; `None` if arguments are numbered or widths are
+/// arguments.
 pub(super) fn verbs(format: &str) -> Option<Vec<char>> {
     let mut verbs = Vec::new();
     let mut rest = format.chars();

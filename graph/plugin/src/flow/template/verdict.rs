@@ -1,4 +1,4 @@
-//! Whether a condition gives true or false.
+//! Checks whether the output of a condition is true or false.
 
 use std::ops::Range;
 
@@ -11,25 +11,25 @@ use super::expression::bytes;
 use super::{Scope, Walk};
 use crate::flow::Flow;
 
-/// Texts that a condition may print.
+/// The possible outputs of a condition.
 #[derive(Default)]
 struct Printed {
-    /// Whether it may be a verdict.
+    /// True if the output may be true or false.
     verdict: bool,
-    /// Something else that it may be: where, and in words.
+    /// A possible other output, with its place.
     other: Option<(Range<usize>, Other)>,
 }
 
 enum Other {
     /// A number: 1 counts as true and 0 as false.
     Number(Classes),
-    /// Values that never print as a verdict.
+    /// Values that never print as true or false.
     Values(Classes),
-    /// Text of the template.
+    /// Literal text of the template.
     Text,
-    /// A text in quotes, which `and` or `or` gives, and what is meant by it.
+    /// A literal text that `and` or `or` returns, with the intended comparison.
     Literal(Option<String>),
-    /// Nothing: an `if` without an `else`.
+    /// No output: an `if` without an `else`.
     Nothing,
 }
 
@@ -46,12 +46,12 @@ impl Printed {
 }
 
 impl Walk<'_> {
-    /// Says whether the condition can give something else than true or false.
+    /// Reports a condition whose output may be something other than true or false.
     pub(super) fn verdict(&mut self) {
         const HINT: &str = "a condition gives true or false, as {{ eq .Operation.String \"create\" }}";
         let tree = self.tree;
         let Some(main) = tree.templates.first() else { return };
-        // What is wrong with the parts has been said. What they give is looked at without saying it again.
+        // Problems of the parts are already reported. This walk only determines their output.
         let mut aside = Flow::new(self.flow.record.clone());
         let mut walk = Walk {
             flow: &mut aside,
@@ -127,7 +127,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where the last action begins, if the condition ends with it and it is an `end`.
+    /// Returns the start of the last action, if the condition ends with it and it is an `end`.
     fn last_end(&self) -> Option<usize> {
         let source = self.tree.source.trim_end();
         let start = source.rfind("{{")?;
@@ -135,7 +135,7 @@ impl Walk<'_> {
         (inner.trim_matches(['-', ' ']) == "end").then_some(start)
     }
 
-    /// The output of a template body.
+    /// Returns the possible outputs of a template body.
     fn printed(&mut self, body: &Body, scope: &Scope) -> Printed {
         let source = self.tree.source.clone();
         let mut solid = Vec::new();
@@ -189,7 +189,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What `and` and `or` print, where one of them may be a text that is no verdict.
+    /// Returns the output of `and` and `or`, if it may be a text that is not true or false.
     fn texts_printed(&self, pipeline: &Pipeline) -> Option<Printed> {
         is_logic(pipeline).then_some(())?;
         let mut texts = Vec::new();
@@ -201,7 +201,7 @@ impl Walk<'_> {
         Some(Printed { verdict: may, other: Some((at, Other::Literal(meant))) })
     }
 
-    /// Says that a text among conditions counts as true.
+    /// Reports a text among conditions, which counts as true.
     pub(super) fn text_as_truth(&mut self, pipeline: &Pipeline) {
         let mut texts = Vec::new();
         if !is_logic(pipeline) {
@@ -224,7 +224,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds the literal texts that `and` and `or` may give; whether they may give anything else.
+    /// Collects the literal texts that `and` and `or` may return. Returns `true` if they may return another value.
     fn outcomes(&self, pipeline: &Pipeline, texts: &mut Vec<Outcome>) -> bool {
         let [command] = &*pipeline.commands else { return true };
         let or = match &command.head.term {
@@ -252,7 +252,7 @@ impl Walk<'_> {
             let last = i + 1 == command.args.len();
             texts.extend(found.into_iter().filter(|outcome| last || decides(outcome)));
             others |= more;
-            // Nothing gets to the others.
+            // The other arguments are not evaluated.
             if decided {
                 break;
             }
@@ -264,7 +264,7 @@ impl Walk<'_> {
     fn classes_printed(&self, at: Range<usize>, classes: Classes) -> Printed {
         let numbers = Classes::INT | Classes::LONG | Classes::FLOAT;
         let verdicts = Classes::BOOL | Classes::TEXT | Classes::OTHER | Classes::POSITION;
-        // A null among other values says that they may be missing, which is no news.
+        // A null in addition to other values only means that they may be missing.
         let others = classes.without(numbers | verdicts | Classes::NIL);
         let other = if classes == Classes::NIL {
             Some((at, Other::Values(classes)))
@@ -300,11 +300,11 @@ impl Walk<'_> {
     }
 }
 
-/// A literal text that `and` or `or` may give.
+/// A literal text that `and` or `or` may return.
 struct Outcome {
     at: Range<usize>,
     text: Str,
-    /// The comparison that is meant, if there is only one.
+    /// The intended comparison, if there is only one.
     meant: Option<String>,
 }
 
@@ -313,7 +313,7 @@ fn is_logic(pipeline: &Pipeline) -> bool {
         if matches!(&command.head.term, Term::Function(function) if matches!(function.name, "and" | "or")))
 }
 
-/// The value that `(eq .Payload.After.kind "order")` compares with a text.
+/// Returns the value that a call such as `(eq .Payload.After.kind "order")` compares with a text.
 fn compared_with_text(operand: &Operand) -> Option<&Operand> {
     let Term::Pipeline(pipeline) = &operand.term else { return None };
     let [command] = &*pipeline.commands else { return None };
@@ -325,7 +325,7 @@ fn compared_with_text(operand: &Operand) -> Option<&Operand> {
     }
 }
 
-/// `ternary "yes" "no" …`: where the first text stands that is no verdict, and whether none is.
+/// For `ternary "yes" "no" …`, returns the place of the first text that is not true or false, and `true` if neither is.
 fn words(pipeline: &Pipeline) -> Option<(Range<usize>, bool)> {
     let command = pipeline.commands.last()?;
     matches!(command.head.term, Term::Function(function) if function.name == "ternary").then_some(())?;
@@ -338,7 +338,7 @@ fn words(pipeline: &Pipeline) -> Option<(Range<usize>, bool)> {
     Some((at, texts.iter().all(|(_, is_verdict)| !is_verdict)))
 }
 
-/// Whether the text may be a part of what stands for true or false.
+/// Returns `true` if the text may be a part of an output that is true or false.
 fn may_be_in_a_verdict(text: &str) -> bool {
     const VERDICTS: [&str; 12] = ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"];
     VERDICTS.iter().any(|verdict| verdict.contains(text))

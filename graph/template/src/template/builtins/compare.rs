@@ -1,7 +1,7 @@
-//! Comparisons: only of like with like, as in Go. Integers compare whatever their size and sign.
+//! Comparisons, only between values of the same kind as in Go. Integers compare regardless of size and sign.
 //!
-//! An integer of the record also compares with a float: whether a source delivers `12` or `12.0` must
-//! not decide whether `gt .Payload.After.price 10.0` works.
+//! An integer of the record also compares with a float, so that `gt .Payload.After.price 10.0` works whether a source
+//! delivers `12` or `12.0`.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::is_nil;
 use crate::template::functions::{CallError, Context};
 use crate::template::val::{Kind, Val};
 
-/// Whether the first argument equals one of the others.
+/// Returns true if the first argument equals one of the others.
 pub(super) fn eq(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [first, others @ ..] = args else { return Err(CallError::arguments()) };
     if others.is_empty() {
@@ -48,7 +48,7 @@ fn pair(args: &[Val], compare: impl Fn(&Val, &Val) -> Result<bool, CallError>) -
     compare(a, b).map(Val::Bool)
 }
 
-/// What `eq` says about two values.
+/// Returns the result of `eq` for two values.
 pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
     match (a.kind(), b.kind()) {
         (Kind::Int | Kind::Uint, Kind::Int | Kind::Uint) => Ok(integers(a, b) == Some(Ordering::Equal)),
@@ -59,7 +59,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
             (Val::Text(a), Val::Text(b)) => a == b,
             _ => false,
         }),
-        // A nil equals a nil map, and is unlike everything else.
+        // A nil equals a nil map and nothing else.
         (Kind::Invalid, _) | (_, Kind::Invalid) => Ok(is_nil(a) && is_nil(b)),
         (ours, theirs) if ours != theirs => Err(incompatible(a, b)),
         _ if is_nil(a) || is_nil(b) => Ok(is_nil(a) == is_nil(b)),
@@ -71,7 +71,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
     }
 }
 
-/// What `lt` says about two values.
+/// Returns the result of `lt` for two values.
 pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
     for val in [a, b] {
         if !matches!(val.kind(), Kind::Bool | Kind::Int | Kind::Uint | Kind::Float | Kind::String) {
@@ -90,7 +90,7 @@ pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
     }
 }
 
-/// What `le` says about two values.
+/// Returns the result of `le` for two values.
 pub(crate) fn less_or_equal(a: &Val, b: &Val) -> Result<bool, CallError> {
     Ok(less(a, b)? || equal(a, b)?)
 }
@@ -100,7 +100,7 @@ fn integers(a: &Val, b: &Val) -> Option<Ordering> {
     Some(wide(a)?.cmp(&wide(b)?))
 }
 
-/// An integer of the record and a float: their order, which NaN has not. `None` for anything else.
+/// Compares an integer of the record with a float; the inner `None` is the result for NaN. `None` for other values.
 fn mixed(a: &Val, b: &Val) -> Option<Option<Ordering>> {
     let integer = |val: &Val| match val {
         Val::Int64(n) => Some(i128::from(*n)),
@@ -114,9 +114,9 @@ fn mixed(a: &Val, b: &Val) -> Option<Option<Ordering>> {
     }
 }
 
-/// The exact order of an integer of at most 64 bits and a float.
+/// Compares an integer of at most 64 bits with a float exactly.
 pub(crate) fn with_float(n: i128, f: f64) -> Option<Ordering> {
-    // The conversion saturates far outside of what 64 bits hold, so it decides those right, too.
+    // The conversion saturates far outside the range of 64 bits, so the result is correct there too.
     let order = n.cmp(&(f as i128)).then(0.0.partial_cmp(&f.fract()).unwrap_or(Ordering::Equal));
     (!f.is_nan()).then_some(order)
 }

@@ -6,7 +6,7 @@ use crate::template::functions::{CallError, Context};
 use crate::template::out::Out;
 use crate::template::val::Val;
 
-/// For HTML text and attributes.
+/// Escapes a text for HTML text and attributes.
 pub(super) fn html(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let text = joined(args)?;
     let mut escaped = Vec::with_capacity(text.as_bytes().len());
@@ -25,7 +25,7 @@ pub(super) fn html(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     Ok(Val::text(escaped))
 }
 
-/// For a JavaScript string.
+/// Escapes a text for a JavaScript string.
 pub(super) fn js(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let text = joined(args)?;
     let mut escaped = Out::default();
@@ -44,7 +44,7 @@ pub(super) fn js(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     Ok(Val::Text(escaped.into_text()))
 }
 
-/// For the query of a URL: a blank becomes `+`.
+/// Escapes a text for the query of a URL: a space becomes `+`.
 pub(super) fn url_query(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     use std::fmt::Write as _;
     let text = joined(args)?;

@@ -1,4 +1,4 @@
-//! Fitting values to the types of parameters, by Go's rules of assignment.
+//! Conversion of values to the types of parameters, by Go's rules of assignment.
 
 use super::literal_value;
 use crate::template::functions::Param;
@@ -6,7 +6,7 @@ use crate::template::tree::Literal;
 use crate::template::val::{Map, Val};
 
 impl Param {
-    /// What it takes, as people call it.
+    /// Returns the accepted type in plain words, for messages.
     pub(super) fn in_words(self) -> &'static str {
         match self {
             Param::Any | Param::Reflect => "a value",
@@ -20,7 +20,7 @@ impl Param {
     }
 }
 
-/// A value as a parameter takes it.
+/// Converts a value to the type of a parameter.
 pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
     match (param, &val) {
         (Param::Reflect, _)
@@ -29,7 +29,7 @@ pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
         | (Param::Int, Val::Int(_))
         | (Param::Float, Val::Float(_))
         | (Param::Time, Val::Time(_)) => Ok(val),
-        // An integer of the record serves as a float: the source may deliver `12` for `12.0`.
+        // An integer of the record is accepted as a float: the source may deliver `12` for `12.0`.
         (Param::Float, Val::Int64(n)) => Ok(Val::Float(*n as f64)),
         (Param::Float, Val::Uint64(n)) => Ok(Val::Float(*n as f64)),
         (Param::Any, _) => Ok(if val.is_nil() { Val::Nil } else { val }),
@@ -40,7 +40,7 @@ pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
     }
 }
 
-/// Why a parameter does not take a value, and how to convert it.
+/// Describes why a parameter does not accept a value, and how to convert it.
 fn mismatch(val: &Val, param: Param) -> String {
     let (expected, got) = (param.in_words(), val.in_words());
     match (param, val) {
@@ -62,7 +62,8 @@ fn mismatch(val: &Val, param: Param) -> String {
     }
 }
 
-/// A literal as a parameter takes it. A number is what is asked for: `7` is a float to a float.
+/// Converts a literal to the type of a parameter. The parameter determines the type of a number: `7` is a float for a
+/// float parameter.
 pub(super) fn literal(literal: &Literal, param: Param) -> Result<Val, ()> {
     match (param, literal) {
         (Param::Any | Param::Reflect, _)

@@ -1,4 +1,4 @@
-//! Reading fields and calling functions and methods.
+//! Evaluation of fields, functions and methods.
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use crate::template::tree::{Fields, Operand, Place, Term};
 use crate::template::val::{Map, Val};
 use crate::template::{MissingKey, builtins, methods};
 
-/// The arguments of a call: those written behind its name, and the value of the pipeline before it.
+/// The arguments of a call: those written after its name, and the value of the pipeline before it.
 pub(super) struct Given<'a> {
     pub(super) args: &'a [Operand],
     pub(super) last: Option<Val>,
@@ -24,7 +24,7 @@ impl Given<'_> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Follows `fields` from `base`. Arguments belong to the last name.
+    /// Follows `fields` from `base`. The arguments belong to the last name.
     pub(super) fn fields(
         &mut self,
         frame: &mut Frame,
@@ -42,7 +42,7 @@ impl<'a> Evaluator<'a> {
         let mut val = match base {
             Dot::Val(val) => val,
             Dot::Record => {
-                // A part of the record needs no value of the whole, if it gets no arguments.
+                // If a part of the record is read without arguments, the whole record is not converted to a value.
                 let plain = names.len() > 1 || given.is_empty();
                 match names.peek().filter(|_| plain).and_then(|name| lookup::part(self.record, name)) {
                     Some(val) => {
@@ -145,7 +145,7 @@ impl<'a> Evaluator<'a> {
         result.or_else(|error| fail(at, format!("error calling {}: {error}", function.name)))
     }
 
-    /// `and`, `or`: the first argument whose truth is `when`, else the last one.
+    /// Evaluates `and` or `or`: returns the first argument whose truth is `when`, otherwise the last one.
     fn logic(&mut self, frame: &mut Frame, when: bool, args: &'a [Operand], last: Option<Val>) -> Eval<Val> {
         let mut val = Val::Missing;
         for arg in args {

@@ -1,4 +1,4 @@
-//! Reading parts of the record.
+//! Access to the parts of the record.
 
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
@@ -9,7 +9,7 @@ use crate::template::out::Out;
 use crate::template::tree::{Fields, Part};
 use crate::template::val::{Map, Val};
 
-/// A field or metadata entry where it is.
+/// A borrowed field or metadata entry.
 #[derive(Clone, Copy)]
 pub(in crate::template) enum Found<'r> {
     Text(&'r Str),
@@ -17,7 +17,7 @@ pub(in crate::template) enum Found<'r> {
 }
 
 impl Found<'_> {
-    /// Prints what needs no formatting, and says whether it was that.
+    /// Prints a value that needs no formatting. Returns `false` for other values.
     #[inline]
     pub(super) fn write(self, out: &mut Out) -> bool {
         match self {
@@ -41,8 +41,8 @@ impl From<Found<'_>> for Val {
     }
 }
 
-/// Follows names that start at the record, without a copy. `None` where they do not lead to
-/// something, or not in the plain way: then the evaluator goes there step by step and finds out why.
+/// Follows names that start at the record, without a copy. `None` if a name is missing or the path needs
+/// special treatment: the evaluator then follows it name by name and reports errors.
 #[inline]
 pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Option<Found<'r>> {
     let part = fields.part?;
@@ -66,7 +66,7 @@ pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Opti
     object.get(last).map(Found::Value)
 }
 
-/// A field of the record by its name.
+/// Returns a field of the record by its name.
 pub(super) fn part(record: &Record, name: &str) -> Option<Val> {
     Some(match name {
         "Position" => Val::Position(record.position().clone()),
@@ -78,7 +78,7 @@ pub(super) fn part(record: &Record, name: &str) -> Option<Val> {
     })
 }
 
-/// A field of a struct.
+/// Returns a field of a struct by its name.
 pub(super) fn member(val: &Val, name: &str) -> Option<Val> {
     match val {
         Val::Record(record) => part(record, name),

@@ -1,4 +1,4 @@
-//! Noting doubtful results, for a caller who asks for them.
+//! Collection of doubtful results, if the caller requests it.
 
 use std::borrow::Cow;
 
@@ -17,16 +17,16 @@ use crate::template::functions::{CallError, Function, Param, invalid_pattern};
 use crate::template::tree::{Operand, Pipeline, Place, Term};
 use crate::template::val::{List, Map, Val};
 
-/// Functions whose verdict is explained by the values that they compare.
+/// Functions whose result is explained by the values that they compare.
 const COMPARE: [&str; 12] =
     ["eq", "ne", "lt", "le", "gt", "ge", "contains", "hasPrefix", "hasSuffix", "regexMatch", "mustRegexMatch", "has"];
-/// Levels of what a template puts together that are searched for raw data.
+/// Maximum depth of the search for raw data in values that a template creates.
 const MOST_LEVELS: usize = 8;
-/// Elements of a list that is joined that are looked at.
+/// Maximum number of elements of a joined list that are checked.
 const MOST_JOINED: usize = 100;
 
 impl<'a> Evaluator<'a> {
-    /// Notes that a map does not have a name.
+    /// Records that a name is missing in a map.
     #[cold]
     pub(super) fn missed(&mut self, map: &Map, name: &str, at: &Place) {
         const MOST: usize = 8;
@@ -55,7 +55,7 @@ impl<'a> Evaluator<'a> {
         doubts.missed = Some(Missed { at: at.clone(), hint });
     }
 
-    /// Looks at a value before it is printed.
+    /// Checks a value before it is printed.
     #[cold]
     pub(super) fn printed(&mut self, pipeline: &'a Pipeline, val: &Val) {
         let at = self.trimmed(&pipeline.at);
@@ -70,7 +70,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Calls a function, and looks at what it takes and gives.
+    /// Calls a function and checks its arguments and result.
     #[cold]
     pub(super) fn watched_call(
         &mut self,
@@ -97,7 +97,7 @@ impl<'a> Evaluator<'a> {
         Ok(result)
     }
 
-    /// Notes what is compared: the values of the record by name, and what they are compared with.
+    /// Describes a comparison: the names and values of record fields, and the values they are compared with.
     fn compared(&mut self, values: &[Val], args: &'a [Operand]) {
         const MOST: usize = 60;
         let full = |doubts: &mut Doubts| doubts.compared.len() >= Doubts::MOST_COMPARED;
@@ -143,7 +143,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Arithmetic: what is not a number counts as 0, and whole numbers have no fraction.
+    /// Checks arithmetic: a value that is not a number counts as 0, and integer functions drop fractions.
     fn numbers(&mut self, name: &str, values: &[Val], place: &impl Fn(usize) -> Place) {
         let Some(Numeric { whole, fractions, from, to }) = numeric(name) else { return };
         for (i, val) in values.iter().enumerate().take(to).skip(from) {
@@ -176,7 +176,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What to write for the number that a value may stand for.
+    /// Returns a hint how to get a number from a value.
     fn number_of(&self, val: &Val, name: &str, at: &Place) -> String {
         let written = self.named(at);
         match val {
@@ -191,7 +191,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Texts: what is written in place of a value.
+    /// Checks text functions for the text that they write for a value.
     fn texts(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Place) {
         let name = function.name;
         if let ("regexMatch", Some(Val::Text(pattern))) = (name, values.first()) {
@@ -222,7 +222,7 @@ impl<'a> Evaluator<'a> {
         let takes = |i: usize| function.params.get(i).copied().or(function.rest);
         for (i, val) in values.iter().enumerate() {
             match val {
-                // Whether it printed is in the output; a value that is only looked at is not.
+                // The output shows whether the value was printed; a value that is only tested is not.
                 val if val.is_nil() && takes(i) == Some(Param::Any) && (written("<nil>") || written("<no value>")) => {
                     self.nothing(&place(i), "it prints as `<nil>`");
                 }
@@ -234,7 +234,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Values in a notation that is hardly meant, where a function writes them.
+    /// Checks for values that a function writes in a notation that is probably not intended.
     fn notation(&mut self, function: &Function, val: &Val, output: &str, at: &Place) {
         let Some(notation) = notation(function.name) else { return };
         if notation == Notation::Json {
@@ -247,7 +247,7 @@ impl<'a> Evaluator<'a> {
         }
         match val {
             Val::Bytes(bytes) | Val::Raw(bytes) if bytes.is_empty() || notation == Notation::Text => return,
-            // Its elements are numbers, joined as is said.
+            // Its elements are numbers, joined with the separator.
             Val::Bytes(_) | Val::Raw(_) if function.name == "join" => return self.bytes(at),
             Val::Bytes(_)
             | Val::Raw(_)
@@ -259,7 +259,7 @@ impl<'a> Evaluator<'a> {
             _ => return,
         }
         let Ok(mut shown) = format::to_text(val) else { return };
-        // What these escape, they escape in this notation as well.
+        // These functions escape this notation too.
         if matches!(function.name, "html" | "js" | "urlquery" | "quote")
             && let Ok(Val::Text(escaped)) = (function.call)(&mut self.context, &[Val::Text(shown.clone())])
         {
@@ -278,7 +278,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Times: what stands for now or for the year 1.
+    /// Checks time functions for values that stand for the current time or for the year 1.
     fn times(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Place) {
         let at = match function.name {
             "date" | "dateInZone" | "date_in_zone" => 1,
@@ -344,7 +344,7 @@ impl<'a> Evaluator<'a> {
         self.doubt_if_printed(at, DoubtKind::Time, message, hint, text);
     }
 
-    /// An element of a value that is no list. Of bytes in a field, numbers are what there is.
+    /// Reports the access to an element of a value that is not a list. For bytes in a field, numbers are expected.
     fn byte(&mut self, name: &str, of: &Val, at: &Place) {
         let written = self.named(at);
         let (what, hint) = match of {
@@ -373,12 +373,13 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The text of the template at a place.
+    /// Returns the text of the template at a place.
     fn written(&self, at: &Place) -> &'a str {
         self.tree.source.get(at.start as usize..at.end as usize).unwrap_or_default()
     }
 
-    /// The same as an argument of what is suggested: a value that is piped into a function has no text of its own there.
+    /// Returns the text at a place as an argument for suggestions. A value that is piped into a function has no text of
+    /// its own, so a placeholder stands for it.
     fn named(&self, at: &Place) -> Cow<'a, str> {
         let written = self.written(at);
         if functions::find(written).is_some_and(|function| !function.params.is_empty() || function.rest.is_some()) {
@@ -388,7 +389,7 @@ impl<'a> Evaluator<'a> {
         if is_one { written.into() } else { format!("({written})").into() }
     }
 
-    /// A pipeline without the blanks behind it.
+    /// Returns the place of a pipeline without trailing white space and trim marker.
     fn trimmed(&self, at: &Place) -> Place {
         let text = self.written(at);
         at.start..at.end - (text.len() - text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()) as u32

@@ -1,20 +1,20 @@
-//! Reading a format string.
+//! Parsing and execution of format strings.
 
 use super::{Flags, Printer, quote};
 use crate::template::functions::CallError;
 use crate::template::val::Val;
 
-/// Widths and precisions above this are no numbers, as in Go.
+/// Maximum width and precision; larger numbers are invalid, as in Go.
 const MOST: usize = 1_000_000;
 
-/// Where we are in the format and the arguments.
+/// The position in the format and the arguments.
 struct Cursor<'f> {
     format: &'f [u8],
     at: usize,
     arg: usize,
-    /// An index like `[3]` came just before.
+    /// True directly after an index such as `[3]`.
     after_index: bool,
-    /// Any index was used: extra arguments are no error then.
+    /// True if any index was used: extra arguments are not an error then.
     reordered: bool,
     good_index: bool,
 }
@@ -44,7 +44,7 @@ impl Cursor<'_> {
         (self.at > start).then_some(number)
     }
 
-    /// An index `[n]`.
+    /// Reads an index `[n]`.
     fn index(&mut self, args: usize) {
         self.after_index = false;
         if self.peek() != Some(b'[') {
@@ -73,7 +73,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A width or precision given as an argument.
+    /// Reads a width or precision from an argument.
     fn number_argument(&mut self, args: &[Val]) -> Option<i64> {
         let arg = args.get(self.arg)?;
         self.arg += 1;
@@ -83,7 +83,7 @@ impl Cursor<'_> {
 }
 
 impl Printer<'_> {
-    /// `fmt.Sprintf`.
+    /// Writes the output of `fmt.Sprintf`.
     pub(super) fn formatted(&mut self, format: &[u8], args: &[Val]) -> Result<(), CallError> {
         let mut cursor = Cursor { format, at: 0, arg: 0, after_index: false, reordered: false, good_index: true };
         while cursor.at < format.len() {

@@ -1,4 +1,4 @@
-//! Floats as Go's strconv writes them.
+//! Floats in the notation of Go's `strconv`.
 
 use super::Printer;
 use crate::template::functions::CallError;
@@ -11,7 +11,7 @@ pub(crate) enum Notation {
     Exponent,
     /// `1500`.
     Plain,
-    /// The exponent form below 1e-4 and from 1e6 (or the precision) on, else the plain one.
+    /// The exponent form below 1e-4 and from 1e6 (or the precision) on, otherwise the plain one.
     General,
     /// `0x1.8p+10`.
     Hex,
@@ -19,11 +19,11 @@ pub(crate) enum Notation {
     Binary,
 }
 
-/// So many decimal places has the smallest float, and no float has more: what is asked for beyond them is zeros.
-/// `format!` takes no more than 65,535.
+/// Maximum number of decimal places of a float, which the smallest float has: requested places beyond them are zeros.
+/// `format!` accepts at most 65,535.
 const PLACES: usize = 1074;
 
-/// A float in the given form; without a precision with as many digits as are needed to read it back.
+/// Formats a float in the given notation; without a precision with as many digits as are needed to read it back.
 pub(crate) fn format_float(f: f64, notation: Notation, precision: Option<usize>) -> String {
     if f.is_nan() {
         return "NaN".to_owned();
@@ -58,7 +58,7 @@ fn zeros_beyond(precision: usize) -> String {
     "0".repeat(precision.saturating_sub(PLACES))
 }
 
-/// Rust writes `1.5e3`, Go `1.5e+03`.
+/// Converts Rust's `1.5e3` to Go's `1.5e+03`.
 fn go_exponent(text: &str) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -66,7 +66,7 @@ fn go_exponent(text: &str) -> String {
 }
 
 fn general(f: f64, precision: Option<usize>) -> String {
-    // Most floats of records: no exponent, as many digits as are needed.
+    // Most floats of records: no exponent, as many digits as needed.
     if precision.is_none() && (f == 0.0 || (1e-4..1e6).contains(&f.abs())) {
         return f.to_string();
     }
@@ -77,7 +77,7 @@ fn general(f: f64, precision: Option<usize>) -> String {
     };
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Without the zeros that `%g` does not print.
+    // Removes the zeros that `%g` does not print.
     let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
     let significant = digits.bytes().filter(u8::is_ascii_digit).count();
     let threshold = match wanted {
@@ -93,7 +93,7 @@ fn general(f: f64, precision: Option<usize>) -> String {
     format!("{exact:.places$}")
 }
 
-/// Mantissa and power of two of a finite float, as Go's `%b` shows them.
+/// Returns the mantissa and power of two of a finite float, as Go's `%b` shows them.
 fn parts(f: f64) -> (u64, i64) {
     let bits = f.to_bits();
     let fraction = bits & ((1 << 52) - 1);
@@ -154,12 +154,12 @@ impl Printer<'_> {
         if verb.is_uppercase() && verb != 'F' && f.is_finite() {
             number.make_ascii_uppercase();
         }
-        // A sign is always there while padding is decided.
+        // A sign is always present while padding is computed.
         if !number.starts_with(['+', '-']) {
             number.insert(0, if self.flags.space && !self.flags.plus { ' ' } else { '+' });
         }
         if !f.is_finite() {
-            // Go shows the sign of an infinity always, of NaN on demand.
+            // Go always shows the sign of an infinity, and that of NaN only on request.
             let from = usize::from(f.is_nan() && !self.flags.space && !self.flags.plus);
             self.pad_with_spaces(&number.as_bytes()[from..]);
             return Ok(());
@@ -183,7 +183,7 @@ impl Printer<'_> {
     }
 }
 
-/// `%#g`: always a decimal point, and the zeros that the general form drops.
+/// Adds a decimal point and the zeros that the general form drops, for `%#g`.
 fn with_point(number: &str, verb: char, precision: Option<usize>) -> String {
     let mut missing = match verb {
         'v' | 'g' | 'G' | 'x' => precision.unwrap_or(6),

@@ -1,11 +1,11 @@
-//! Integers under the integer verbs.
+//! Integers with the integer verbs.
 
 use super::{Printer, quote};
 use crate::template::functions::CallError;
 use crate::template::val::Val;
 
 impl Printer<'_> {
-    /// The integer with that sign and absolute value; `val` is what a bad verb shows.
+    /// Writes the integer with the given sign and absolute value; a bad verb shows `val`.
     pub(super) fn integer(
         &mut self,
         negative: bool,
@@ -64,7 +64,7 @@ impl Printer<'_> {
             return;
         }
         let least = match (flags.precision, flags.width) {
-            // Value 0 with precision 0 prints nothing but padding.
+            // Value 0 with precision 0 prints only padding.
             (Some(0), _) if digits == "0" => {
                 self.pad_with_spaces(b"");
                 return;

@@ -1,6 +1,6 @@
-//! Go's quoted strings, and runes of strings that may not be UTF-8.
+//! Go's quoted strings, and runes of strings that may be invalid UTF-8.
 
-/// The first character and its length in bytes; `None` inside for a byte that starts none.
+/// Returns the first character and its length in bytes; the inner `None` is a byte that does not start a character.
 pub(super) fn decode_rune(text: &[u8]) -> Option<(Option<char>, usize)> {
     let first = text.first()?;
     if first.is_ascii() {
@@ -14,7 +14,7 @@ pub(super) fn decode_rune(text: &[u8]) -> Option<(Option<char>, usize)> {
     Some(valid.chars().next().map_or((None, 1), |c| (Some(c), c.len_utf8())))
 }
 
-/// Number of characters; each byte that is part of none counts as one.
+/// Returns the number of characters; each byte that is not part of a character counts as one.
 pub(super) fn count_runes(text: &[u8]) -> usize {
     match std::str::from_utf8(text) {
         Ok(text) => text.chars().count(),
@@ -22,12 +22,12 @@ pub(super) fn count_runes(text: &[u8]) -> usize {
     }
 }
 
-/// Offset of the end of the first `count` characters.
+/// Returns the offset of the end of the first `count` characters.
 pub(super) fn rune_offset(text: &[u8], count: usize) -> usize {
     runes(text).take(count).map(|(piece, _)| piece.len()).sum()
 }
 
-/// The characters with their bytes; a byte that is part of none comes alone.
+/// Returns the characters with their bytes; a byte that is not part of a character is returned alone.
 pub(crate) fn runes(mut text: &[u8]) -> impl Iterator<Item = (&[u8], Option<char>)> {
     std::iter::from_fn(move || {
         let (rune, size) = decode_rune(text)?;
@@ -37,25 +37,25 @@ pub(crate) fn runes(mut text: &[u8]) -> impl Iterator<Item = (&[u8], Option<char
     })
 }
 
-/// Whether Go takes the character for printable: letters, marks, numbers, punctuation, symbols, the space.
+/// Returns `true` if Go considers the character printable: letters, marks, numbers, punctuation, symbols, the space.
 pub(crate) fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // After another character, `escape_debug` leaves exactly the printable ones alone.
+    // After another character, `escape_debug` leaves exactly the printable ones unchanged.
     let mut buffer = [b'a'; 5];
     c.encode_utf8(&mut buffer[1..]);
     let pair = std::str::from_utf8(&buffer[..=c.len_utf8()]).unwrap_or_default();
     pair.escape_debug().count() == 2
 }
 
-/// Whether it can stand between backquotes as it is.
+/// Returns `true` if the text can be written unchanged between backquotes.
 pub(super) fn can_backquote(text: &[u8]) -> bool {
     std::str::from_utf8(text)
         .is_ok_and(|text| text.chars().all(|c| c != '`' && c != '\u{feff}' && c != '\u{7f}' && (c >= ' ' || c == '\t')))
 }
 
-/// The text between `mark`s with Go's escapes; with `ascii`, everything outside ASCII is escaped.
+/// Returns the text between `mark`s with Go's escapes; with `ascii`, all characters outside ASCII are escaped.
 pub(crate) fn quote(text: &[u8], mark: char, ascii: bool) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::with_capacity(text.len() + 2);

@@ -1,9 +1,9 @@
-//! Numbers out of anything, as arithmetic in templates takes them: what is no number is 0.
+//! Conversion of any value to a number for arithmetic in templates: other values count as 0.
 
 use crate::template::val::Val;
 
-/// The integer a value stands for. Fractions are cut off; text is read as [`integer`] does; out of range,
-/// `int64` wraps as Go's conversions do.
+/// Converts a value to an integer. Fractions are cut off; text is parsed by [`integer`]; out of range,
+/// `int64` wraps like Go's conversions.
 pub(super) fn to_int64(value: &Val) -> i64 {
     match value {
         Val::Float(f) => truncate(*f),
@@ -14,7 +14,7 @@ pub(super) fn to_int64(value: &Val) -> i64 {
     }
 }
 
-/// The float a value stands for; text is read as [`float`] does.
+/// Converts a value to a float; text is parsed by [`float`].
 #[expect(clippy::cast_precision_loss, reason = "the nearest float is meant")]
 pub(super) fn to_float64(value: &Val) -> f64 {
     match value {
@@ -25,20 +25,19 @@ pub(super) fn to_float64(value: &Val) -> f64 {
     }
 }
 
-/// Whether a text stands for a number, so that it does not count as 0: with `whole` for one that arithmetic with whole
-/// numbers takes.
+/// Returns `true` if a text is a number and so does not count as 0; with `whole`, if integer arithmetic accepts it.
 pub(super) fn is_number(text: &str, whole: bool) -> bool {
     if whole { integer(whole_part(text)).is_some() } else { float(text).is_some() }
 }
 
-/// The integer part of a float; what does not fit is the smallest integer, as on amd64.
+/// Returns the integer part of a float; out of range it is the smallest integer, as on amd64.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn truncate(f: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&f) { f as i64 } else { i64::MIN }
 }
 
-/// The text before the point of a plain decimal number; other text as it is.
+/// Returns the text before the point of a plain decimal number; other text unchanged.
 fn whole_part(text: &str) -> &str {
     let Some((whole, fraction)) = text.split_once('.') else { return text };
     let digits = whole.strip_prefix(['+', '-']).unwrap_or(whole);
@@ -48,7 +47,7 @@ fn whole_part(text: &str) -> &str {
     if digits.is_empty() { "0" } else { whole }
 }
 
-/// An integer as Go source has it: `0x`, `0b`, `0o` and `0` prefixes, underscores between digits.
+/// Parses an integer in the syntax of Go source: `0x`, `0b`, `0o` and `0` prefixes, underscores between digits.
 pub(super) fn integer(text: &str) -> Option<i64> {
     let (negative, rest) = sign(text);
     if rest.contains('_') && !underscores_separate_digits(rest) {
@@ -64,19 +63,19 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     in_radix(negative, digits.bytes().filter(|b| *b != b'_'), radix).ok()
 }
 
-/// Why text is no integer.
+/// Reason why a text is not an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoInteger {
-    /// It is not made of digits.
+    /// The text contains characters other than digits.
     Syntax,
-    /// It does not fit; the nearest that does.
+    /// The number is out of range; the nearest integer in range.
     Range(i64),
 }
 
-/// Digits in the radix, with a sign before them.
+/// Parses digits in the given radix, with an optional sign.
 ///
 /// # Errors
-/// If that is not what the text is, or the number does not fit.
+/// The text has another form, or the number is out of range.
 pub(super) fn plain_integer(text: &str, radix: u32) -> Result<i64, NoInteger> {
     let (negative, digits) = sign(text);
     in_radix(negative, digits.bytes(), radix)
@@ -96,7 +95,7 @@ fn in_radix(negative: bool, digits: impl Iterator<Item = u8>, radix: u32) -> Res
     for digit in digits {
         let digit = char::from(digit).to_digit(radix).ok_or(NoInteger::Syntax)?;
         count += 1;
-        // Counting downwards holds the smallest integer too.
+        // Counting downwards covers the smallest integer too.
         match value.checked_mul(radix.into()).and_then(|v| v.checked_sub(digit.into())) {
             Some(next) => value = next,
             None => overflow = true,
@@ -111,7 +110,7 @@ fn in_radix(negative: bool, digits: impl Iterator<Item = u8>, radix: u32) -> Res
     }
 }
 
-/// Whether each underscore has a digit, or the prefix of a radix, before it and a digit after it.
+/// Returns `true` if each underscore has a digit, or the prefix of a radix, before it and a digit after it.
 fn underscores_separate_digits(text: &str) -> bool {
     let (hex, body) = match text.as_bytes() {
         [b'0', b'x' | b'X', rest @ ..] => (true, rest),
@@ -126,8 +125,8 @@ fn underscores_separate_digits(text: &str) -> bool {
     })
 }
 
-/// A float as Go reads it: decimal or hexadecimal, underscores between digits, `inf` and `nan`; `None` if it is
-/// none or too large.
+/// Parses a float like Go: decimal or hexadecimal, underscores between digits, `inf` and `nan`; `None` if the text
+/// is not a float or the number is too large.
 pub(super) fn float(text: &str) -> Option<f64> {
     let (negative, rest) = sign(text);
     let signed = |f: f64| if negative { -f } else { f };
@@ -151,7 +150,7 @@ pub(super) fn float(text: &str) -> Option<f64> {
     value.is_finite().then(|| signed(value))
 }
 
-/// `1.8p3`: hexadecimal digits and a power of two.
+/// Parses hexadecimal digits with a power of two, such as `1.8p3`.
 #[expect(clippy::cast_precision_loss, reason = "the nearest float is meant")]
 fn hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once('p')?;
@@ -168,12 +167,12 @@ fn hex_float(text: &str) -> Option<f64> {
             value = value << 4 | u64::from(digit);
             exponent = exponent.saturating_sub(if below_point { 4 } else { 0 });
         } else {
-            // Below what 64 bits hold; one bit of it keeps the rounding right.
+            // Beyond the precision of 64 bits; a single sticky bit keeps the rounding correct.
             value |= u64::from(digit != 0);
             exponent = exponent.saturating_add(if below_point { 0 } else { 4 });
         }
     }
-    // Two steps, since the power alone may be out of range where the product is not.
+    // In two steps, because the power alone may be out of range even if the product is not.
     let half = exponent / 2;
     Some(value as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }

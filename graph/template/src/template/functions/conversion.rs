@@ -1,26 +1,26 @@
-//! What functions make of values that they take, but that they are hardly meant for: the one table of it.
+//! Implicit conversions of function arguments, which are probably not intended. All checks use this table.
 
 use super::cast::{is_number, plain_integer};
 use crate::template::format;
 use crate::template::val::{List, Map, Val};
 
-/// A function that takes values of any type for numbers.
+/// Properties of a function that converts values of any type to numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numeric {
-    /// Whether it works with whole numbers.
+    /// True for integer functions.
     pub whole: bool,
-    /// The function that does the same with fractions, if there is one.
+    /// The corresponding function for fractions, if there is one.
     pub fractions: Option<&'static str>,
-    /// The first argument that is one of the numbers.
+    /// Index of the first argument that is converted.
     pub from: usize,
-    /// The argument behind the last one.
+    /// Index after the last argument that is converted.
     pub to: usize,
 }
 
 const WHOLE: Numeric = Numeric { whole: true, fractions: None, from: 0, to: usize::MAX };
 const FLOAT: Numeric = Numeric { whole: false, ..WHOLE };
 
-/// How a function takes values of any type for numbers, if it does.
+/// Returns how a function converts its arguments to numbers; `None` if it does not.
 pub fn numeric(function: &str) -> Option<Numeric> {
     let with = |fractions| Numeric { fractions: Some(fractions), ..WHOLE };
     Some(match function {
@@ -33,17 +33,17 @@ pub fn numeric(function: &str) -> Option<Numeric> {
         "min" => with("minf"),
         "int" | "int64" | "atoi" | "toDecimal" | "duration" | "durationRound" => WHOLE,
         "slice" | "mustSlice" => Numeric { from: 1, ..WHOLE },
-        // What follows the number that is rounded says how.
+        // Only the first argument is rounded.
         "round" => Numeric { to: 1, ..FLOAT },
         "float64" | "add1f" | "addf" | "subf" | "mulf" | "divf" | "maxf" | "minf" | "floor" | "ceil" => FLOAT,
         _ => return None,
     })
 }
 
-/// Whether a value stands for a number where such a function takes it; what does not counts as 0.
+/// Returns `true` if the function converts the value to the number that it contains; otherwise it counts as 0.
 pub(crate) fn stands_for_number(function: &str, val: &Val) -> bool {
     match (function, val) {
-        // It reads the text of its argument, as digits in base 8.
+        // Parses the text of its argument as octal digits.
         ("toDecimal", val) => {
             format::to_text(val).is_ok_and(|text| text.as_str().is_some_and(|text| plain_integer(text, 8).is_ok()))
         }
@@ -56,18 +56,18 @@ pub(crate) fn stands_for_number(function: &str, val: &Val) -> bool {
     }
 }
 
-/// How a function writes values of any type as a text.
+/// The notation in which a function writes values of any type as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
-    /// As Go prints them: a map as `map[name:value]`, bytes as a list of numbers.
+    /// Go's notation: a map as `map[name:value]`, bytes as a list of numbers.
     Go,
-    /// The same, but bytes are taken for text.
+    /// Go's notation, with bytes as text.
     Text,
-    /// As JSON: bytes in base64.
+    /// JSON, with bytes in base64.
     Json,
 }
 
-/// How a function writes values of any type as a text, if it does.
+/// Returns the notation in which a function writes values of any type as text; `None` if it does not.
 pub fn notation(function: &str) -> Option<Notation> {
     Some(match function {
         "print" | "println" | "printf" | "html" | "js" | "urlquery" | "join" => Notation::Go,
@@ -77,12 +77,12 @@ pub fn notation(function: &str) -> Option<Notation> {
     })
 }
 
-/// Functions that give an element of a list: of a text or of raw data, that is the number of a byte.
+/// Returns `true` for functions that return an element of a list: for a text or raw data, that is the number of a byte.
 pub fn gives_element(function: &str) -> bool {
     matches!(function, "index" | "first" | "mustFirst" | "last" | "mustLast")
 }
 
-/// The elements that a function joins, each of which it writes as a text.
+/// Returns the elements that a function joins; it writes each of them as text.
 pub(crate) fn joined(function: &str, values: &[Val]) -> Option<List> {
     match (function, values) {
         ("join", [_, Val::List(list)]) => Some(list.clone()),
@@ -90,7 +90,8 @@ pub(crate) fn joined(function: &str, values: &[Val]) -> Option<List> {
     }
 }
 
-/// Whether raw data are in what a template has put together, as in `dict "key" .Key`. It looks at `depth` levels.
+/// Returns `true` if a value that a template created contains raw data, as in `dict "key" .Key`. Searches `depth`
+/// levels.
 pub(crate) fn holds_raw_text(val: &Val, depth: usize) -> bool {
     match val {
         Val::Raw(bytes) => !bytes.is_empty() && std::str::from_utf8(bytes).is_ok(),

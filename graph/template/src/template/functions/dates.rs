@@ -1,4 +1,4 @@
-//! Dates and durations. The zone of the process is UTC: where a service runs does not change what it writes.
+//! Dates and durations. The local zone is always UTC, so that the output does not depend on the host.
 
 use std::rc::Rc;
 
@@ -53,33 +53,33 @@ pub(super) static TABLE: &[Function] = &[
     .impure(),
 ];
 
-/// The time of the clock, in UTC.
+/// Returns the current time, in UTC.
 fn now() -> Time {
     Time::utc(clock::now().into())
 }
 
-/// As a layout of Go says: what the method `Format` of a time does.
+/// Formats a time with a Go layout, like the method `Format`.
 pub(super) fn format(time: &Time, layout: &str) -> String {
     moment::format(time, layout)
 }
 
-/// Whether a text is a length of time, as `1h30m`.
+/// Returns `true` if a text is a duration, such as `1h30m`.
 pub fn is_duration(text: &str) -> bool {
     duration::parse(text).is_some()
 }
 
-/// Whether a layout writes anything of a time.
+/// Returns `true` if a layout contains an element of a time.
 pub fn has_element(layout: &str) -> bool {
     layout::split(layout).is_some()
 }
 
-/// As JSON has it; `None` for years that RFC 3339 does not have.
+/// Formats a time for JSON; `None` for years that RFC 3339 does not support.
 pub(super) fn rfc3339(time: &Time) -> Option<String> {
     use chrono::Datelike as _;
     (0..10_000).contains(&time.at.year()).then(|| format(time, "2006-01-02T15:04:05.999999999Z07:00"))
 }
 
-/// A time, seconds since 1970, or, for anything else, now.
+/// Converts a time or seconds since 1970 to a time; any other value is the current time.
 fn moment_of(date: &Val) -> Result<Time, CallError> {
     match date {
         Val::Time(time) => Ok((**time).clone()),
@@ -96,10 +96,10 @@ fn in_zone(layout: &Text, date: &Val, zone: &str) -> Result<String, CallError> {
     Ok(format(&time, &layout.lossy()))
 }
 
-/// The offset and the abbreviation of a zone. A name that is no zone stands for UTC.
+/// Returns the offset and the abbreviation of a zone. An unknown name stands for UTC.
 ///
 /// # Errors
-/// For the zones whose offset changes with the seasons: without their rules the result would be wrong.
+/// The offset of the zone changes with the seasons: without its rules the result would be wrong.
 fn zone(name: &str) -> Result<(i32, Option<Str>), CallError> {
     /// First parts of zone names with rules.
     const AREAS: &[&str] = &[
@@ -168,7 +168,7 @@ fn zone(name: &str) -> Result<(i32, Option<Str>), CallError> {
         && let Some(hours) = short.strip_prefix("GMT").and_then(|hours| hours.parse::<i32>().ok())
         && (-14..=12).contains(&hours)
     {
-        // These count westwards.
+        // These zones count westwards.
         return Ok((-hours * 3600, Some(format!("{:+03}", -hours).into())));
     }
     if name.starts_with(['+', '-']) {
@@ -194,7 +194,7 @@ fn to_date(layout: &str, text: &str) -> Result<Val, CallError> {
         .map_err(|reason| format!("{text:?} is no date in the layout {layout:?}: {reason}").into())
 }
 
-/// `None` if `by` is no duration.
+/// Adds a duration to a date; `None` if `by` is not a duration.
 fn modified(by: &Text, date: &Time) -> Result<Option<Val>, CallError> {
     let Some(nanoseconds) = duration::parse(&by.lossy()) else { return Ok(None) };
     let instant = date.at.to_utc().checked_add_signed(chrono::Duration::nanoseconds(nanoseconds));
@@ -208,19 +208,19 @@ fn must_modify(by: &Text, date: &Time) -> Result<Val, CallError> {
     modified(by, date)?.ok_or_else(|| format!("{:?} is no duration", by.lossy()).into())
 }
 
-/// From the second time to the first, as far as it fits.
+/// Returns the time from `other` to `time`, saturating.
 pub(super) fn nanoseconds_between(time: &Time, other: &Time) -> i64 {
     let between = time.at.signed_duration_since(other.at);
     let limit = if between < chrono::Duration::zero() { i64::MIN } else { i64::MAX };
     between.num_nanoseconds().unwrap_or(limit)
 }
 
-/// Whether it is the time that stands for none.
+/// Returns `true` for the zero time.
 pub(super) fn is_zero(time: &Time) -> bool {
     time.at == moment::zero().at
 }
 
-/// How long ago it was, to the second.
+/// Returns the time since `date`, rounded to seconds.
 fn ago(date: &Val) -> Result<String, CallError> {
     const SECOND: i64 = 1_000_000_000;
     let since = nanoseconds_between(&now(), &moment_of(date)?);
@@ -229,7 +229,7 @@ fn ago(date: &Val) -> Result<String, CallError> {
     Ok(duration_text(whole.saturating_add(carry)))
 }
 
-/// Text or an `int64` of seconds; anything else is none.
+/// Formats seconds, given as text or an `int64`; any other value counts as 0.
 fn length_of_seconds(seconds: &Val) -> String {
     let seconds = match seconds {
         Val::Text(text) => match plain_integer(&text.lossy(), 10) {

@@ -1,4 +1,4 @@
-//! What stands in for a value that is empty.
+//! Defaults and conditions on empty values.
 
 use super::Function;
 use super::signature::function;
@@ -15,7 +15,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("fail", (message: Text) => try Err::<Val, _>(message.to_key().as_str().into())),
 ];
 
-/// Whether it is nil, zero, false or has no elements. A struct never is.
+/// Returns `true` for nil, zero, false and values without elements, never for a struct.
 pub(super) fn is_empty(value: &Val) -> bool {
     !value.is_true()
 }

@@ -1,4 +1,4 @@
-//! Dictionaries. Those a template makes are shared and can be changed; a map of the record is copied first.
+//! Dictionaries. Dictionaries of a template are shared and mutable; a map of the record is copied first.
 
 use anabranch_record::text::Str;
 
@@ -50,7 +50,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("mustDeepCopy", |cx| (value: Any) => try deep_copy(cx, value, 0)),
 ];
 
-/// Keys and values in turn; a last key alone has an empty text.
+/// Creates a dictionary from alternating keys and values; a trailing key gets an empty text.
 fn dict(pairs: &[Val]) -> Result<Dict, CallError> {
     let entries: Result<Vec<(Str, Val)>, CallError> = pairs
         .chunks(2)
@@ -77,7 +77,8 @@ fn copied(cx: &mut Context, map: &Map) -> Result<Dict, CallError> {
     Ok(Dict::from_entries(map.entries()))
 }
 
-/// The entries of `from` merged into `into`, map by map; what is there stays unless it is empty or `overwrite`.
+/// Merges the entries of `from` into `into`, recursively; an existing value is kept unless it is empty or `overwrite`
+/// is set.
 fn merged(cx: &mut Context, into: &Map, from: &[Val], overwrite: bool) -> Result<Dict, CallError> {
     let dict = into.to_dict();
     for map in from.iter().filter_map(Val::as_map) {
@@ -114,7 +115,7 @@ fn merge(cx: &mut Context, into: &Dict, from: &Map, overwrite: bool, depth: usiz
     Ok(())
 }
 
-/// Keys, a default, and the map to look them up in.
+/// Looks up a value in nested maps; the arguments are keys, a default and the map.
 fn dig(path: &[Val]) -> Result<Val, CallError> {
     let [keys @ .., default, map] = path else {
         return Err("dig needs at least three arguments".into());
@@ -159,12 +160,12 @@ fn deep_copy(cx: &mut Context, value: &Val, depth: usize) -> Result<Val, CallErr
             let copy = list.iter().map(|v| deep_copy_inner(cx, &v, depth)).collect::<Result<Vec<_>, CallError>>()?;
             Ok(List::of(list.elements(), copy).into())
         }
-        // Nothing else can be changed, so that sharing it is as good.
+        // Other values are immutable, so sharing them is equivalent.
         other => Ok(other.clone()),
     }
 }
 
-/// A nil inside is copied; only the value as a whole may not be one.
+/// Copies an inner value, which may be nil; only the outermost value may not be nil.
 fn deep_copy_inner(cx: &mut Context, value: &Val, depth: usize) -> Result<Val, CallError> {
     if value.is_nil() { Ok(Val::Nil) } else { deep_copy(cx, value, depth + 1) }
 }

@@ -1,4 +1,4 @@
-//! Base64 and base32. What cannot be decoded gives the message instead of the data, as in sprig.
+//! Base64 and base32. If decoding fails, the result is the error message instead of the data, as in sprig.
 
 use super::Function;
 use super::signature::function;
@@ -12,13 +12,13 @@ pub(super) static TABLE: &[Function] = &[
     function!("b32dec", (text: Text) => decoded(text.as_bytes(), &BASE32)),
 ];
 
-/// An alphabet of 2^n digits and how they are grouped.
+/// An alphabet of 2^n digits and their grouping.
 struct Alphabet {
     name: &'static str,
     digits: &'static [u8],
-    /// Bits of a digit.
+    /// Bits per digit.
     bits: u32,
-    /// Digits of a group: as many as make whole bytes.
+    /// Digits per group: as many as represent whole bytes.
     group: usize,
 }
 
@@ -57,7 +57,7 @@ fn decoded(text: &[u8], alphabet: &Alphabet) -> Text {
     }
 }
 
-/// The bytes, or the offset of what is wrong. Line breaks are skipped. O(n).
+/// Decodes a text. An error is the offset of the first invalid byte. Line breaks are skipped. O(n).
 fn decode(text: &[u8], alphabet: &Alphabet) -> Result<Vec<u8>, usize> {
     if alphabet.bits == BASE64.bits { decode_base64(text) } else { decode_base32(text) }
 }
@@ -84,7 +84,7 @@ fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
             let Some((at, byte)) = input.next() else {
                 return match count {
                     0 => Ok(out),
-                    // The group began so many digits before the end.
+                    // The group began `count` digits before the end.
                     _ => Err(text.len() - count),
                 };
             };
@@ -137,7 +137,7 @@ fn decode_base32(text: &[u8]) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-/// The last group, padded from digit `digits` on.
+/// Decodes the last group, which is padded from digit `digits` on.
 fn ending(group: &[u8], start: usize, digits: usize, value: u64, mut out: Vec<u8>) -> Result<Vec<u8>, usize> {
     if group.len() < 8 {
         return Err(start + group.len());
@@ -145,7 +145,7 @@ fn ending(group: &[u8], start: usize, digits: usize, value: u64, mut out: Vec<u8
     if let Some(at) = group[digits..].iter().position(|b| *b != b'=') {
         return Err(start + digits + at - 1);
     }
-    // 2, 4, 5 and 7 digits make whole bytes.
+    // 2, 4, 5 and 7 digits represent whole bytes.
     if matches!(digits, 1 | 3 | 6) {
         return Err(start + digits);
     }

@@ -1,13 +1,13 @@
-//! Deep equality, as `has`, `uniq` and `deepEqual` mean it.
+//! Deep equality for `has`, `uniq` and `deepEqual`.
 
 use super::{CallError, Context};
 use crate::template::val::{Map, Val};
 
-/// Whether both are of one type and equal all the way down. `1` and `1.0` are not; nor are a nil list and an
-/// empty one. Each value looked at is a step.
+/// Returns `true` if both values have the same type and are deeply equal. `1` and `1.0` are not equal, nor are a nil
+/// list and an empty one. Each compared value is a step.
 ///
 /// # Errors
-/// When the steps are used up or the values nest too deep.
+/// The allowance is exhausted or the values nest too deeply.
 pub(super) fn equal(cx: &mut Context, a: &Val, b: &Val) -> Result<bool, CallError> {
     at_depth(cx, a, b, 0)
 }

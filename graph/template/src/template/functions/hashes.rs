@@ -26,7 +26,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
-    // As many bytes as can be summed up before 32 bits overflow.
+    // Maximum number of bytes that can be summed up before 32 bits overflow.
     const RUN: usize = 5_552;
     let (a, b) = bytes.chunks(RUN).fold((1u32, 0u32), |sums, run| {
         let (a, b) = run.iter().fold(sums, |(a, b), byte| {

@@ -1,4 +1,4 @@
-//! JSON, as Go writes and reads it.
+//! JSON in Go's notation.
 
 use super::signature::function;
 use super::{CallError, Context, Function};
@@ -31,7 +31,7 @@ fn strict(cx: &mut Context, value: &Val, style: Style) -> Result<Text, CallError
     write::text(cx, value, style).map_err(CallError::from)
 }
 
-/// The empty text for what JSON does not have: infinities, NaN.
+/// Encodes a value; the empty text for values that JSON cannot represent: infinities, NaN.
 fn lenient(cx: &mut Context, value: &Val, style: Style) -> Result<Text, CallError> {
     match write::text(cx, value, style) {
         Err(write::Problem::Unsupported(_)) => Ok("".into()),

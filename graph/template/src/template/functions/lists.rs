@@ -9,8 +9,8 @@ use super::{CallError, Context, Function};
 use crate::template::functions::cast::to_int64;
 use crate::template::val::{Elements, List, Val};
 
-/// Declares a function under its name and under that of its twin that is said to fail where the first panics in
-/// Go; here both fail alike.
+/// Declares a function under its name and under the name of its `must` twin. In Go, only the first one panics on
+/// errors; here both return the error.
 macro_rules! twins {
     ($($name:literal, $must:literal, $(|$cx:ident|)? ($($params:tt)*) => try $body:expr;)*) => {
         &[$(
@@ -20,7 +20,7 @@ macro_rules! twins {
     };
 }
 
-/// Functions of one name.
+/// Functions without a twin.
 pub(super) static TABLE: &[Function] = &[
     function!("list", (; values: Any) => List::new(values.to_vec())),
     function!("tuple", (; values: Any) => List::new(values.to_vec())),
@@ -48,12 +48,12 @@ pub(super) static TWINS: &[Function] = twins! {
     "chunk", "mustChunk", |cx| (size: Int, list: Any) => try chunk(cx, size, list);
 };
 
-/// The elements of a list.
+/// Returns the elements of a list.
 fn elements(list: &Val) -> Result<List, CallError> {
     list.as_list().ok_or_else(|| format!("it takes a list, not {}", list.in_words()).into())
 }
 
-/// The same, when a list as long will be made.
+/// Returns the elements of a list and subtracts as many steps, for functions that create a list of that length.
 fn paid(cx: &mut Context, list: &Val) -> Result<List, CallError> {
     let list = elements(list)?;
     cx.take_steps(list.len())?;
@@ -66,7 +66,7 @@ fn extended(cx: &mut Context, before: &[&Val], list: &Val, after: &[&Val]) -> Re
     Ok(List::new(ends(before).into_iter().chain(list.iter()).chain(ends(after)).collect()))
 }
 
-/// Without so many elements in front and at the end; nil for an empty list.
+/// Returns a list without `front` elements at the start and `end` elements at the end; nil for an empty list.
 fn part(cx: &mut Context, list: &Val, front: usize, end: usize) -> Result<List, CallError> {
     let list = paid(cx, list)?;
     Ok(match list.len().checked_sub(end).and_then(|to| list.slice(front, to)) {
@@ -94,7 +94,7 @@ fn is_in(cx: &mut Context, value: &Val, list: &[Val]) -> Result<bool, CallError>
     Ok(false)
 }
 
-/// O(n * distinct elements); each comparison is a step.
+/// Removes duplicates. O(n * distinct elements); each comparison is a step.
 fn unique(cx: &mut Context, list: &Val) -> Result<List, CallError> {
     let mut kept = Vec::new();
     for value in paid(cx, list)?.iter() {
@@ -127,7 +127,7 @@ fn has(cx: &mut Context, needle: &Val, list: &Val) -> Result<bool, CallError> {
     Ok(false)
 }
 
-/// A part of a list or of bytes; what is cut out of bytes stays bytes.
+/// Returns a part of a list or of bytes; a part of bytes is bytes.
 fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
     let len = match value {
         Val::List(list) => list.len(),

@@ -57,7 +57,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("seq", |cx| (; bounds: Int) => try seq(cx, bounds)),
 ];
 
-/// Digits in base 10; what does not fit is the nearest integer that does.
+/// Parses decimal digits; out of range, the result is the nearest integer in range.
 fn atoi(text: &str) -> i64 {
     match plain_integer(text, 10) {
         Ok(value) | Err(NoInteger::Range(value)) => value,
@@ -76,7 +76,7 @@ fn largest(first: &Val, rest: &[Val]) -> Val {
     Val::Int64(rest.iter().fold(to_int64(first), |most, v| most.max(to_int64(v))))
 }
 
-/// The larger one; NaN unless one is infinite, and 0 above -0.
+/// Returns the larger number; NaN unless one of them is infinite. 0 is larger than -0.
 fn maximum(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -101,7 +101,7 @@ fn decimals(first: &Val, rest: &[Val], operation: fn(Decimal, Decimal) -> Option
     Ok(result.to_f64())
 }
 
-/// Rounds to so many places behind the point, up from a fraction of `on`.
+/// Rounds to `places` decimal places, up from a fraction of `on`.
 fn round(value: f64, places: i64, on: f64) -> f64 {
     let power = power_of_ten(places);
     let shifted = power * value;
@@ -110,7 +110,8 @@ fn round(value: f64, places: i64, on: f64) -> f64 {
     whole / power
 }
 
-/// By repeated squaring, with the rounding of Go's `Pow`: for large powers the last digit depends on it.
+/// Raises 10 to a power by repeated squaring, with the rounding of Go's `Pow`, which affects the last digit of large
+/// powers.
 fn power_of_ten(exponent: i64) -> f64 {
     let Some(mut bits) = u32::try_from(exponent.unsigned_abs()).ok().filter(|bits| *bits < 4_096) else {
         return if exponent < 0 { 0.0 } else { f64::INFINITY };
@@ -135,12 +136,12 @@ fn power_of_ten(exponent: i64) -> f64 {
         fraction = 1.0 / fraction;
         binary_exponent = -binary_exponent;
     }
-    // Two steps, since the power alone may be out of range where the product is not.
+    // In two steps, because the power alone may be out of range even if the product is not.
     let half = binary_exponent / 2;
     fraction * 2f64.powi(half) * 2f64.powi(binary_exponent - half)
 }
 
-/// How many numbers there are from `start`, before `stop`, by `step`.
+/// Returns the count of numbers from `start`, before `stop`, by `step`.
 fn count(start: i64, stop: i64, step: i64) -> u64 {
     let (distance, step) = (i128::from(stop) - i128::from(start), i128::from(step));
     if distance.signum() * step.signum() != 1 {
@@ -149,7 +150,7 @@ fn count(start: i64, stop: i64, step: i64) -> u64 {
     u64::try_from((distance.abs() + step.abs() - 1) / step.abs()).unwrap_or(u64::MAX)
 }
 
-/// The numbers themselves, paid for.
+/// Returns these numbers and subtracts one step for each.
 fn numbers(cx: &mut Context, start: i64, stop: i64, step: i64) -> Result<impl Iterator<Item = i64>, CallError> {
     let count = count(start, stop, step);
     cx.take_steps(usize::try_from(count).unwrap_or(usize::MAX))?;
@@ -160,7 +161,7 @@ fn steps(cx: &mut Context, start: i64, stop: i64, step: i64) -> Result<List, Cal
     Ok(List::of(Elements::Int, numbers(cx, start, stop, step)?.map(Val::Int).collect()))
 }
 
-/// Numbers with spaces between them, both ends included.
+/// Returns the numbers with spaces between them, both ends included.
 fn seq(cx: &mut Context, bounds: &[Val]) -> Result<String, CallError> {
     let bounds: Vec<i64> = bounds.iter().map(to_int64).collect();
     let direction = |from: i64, to: i64| if to < from { -1 } else { 1 };

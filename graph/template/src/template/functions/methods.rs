@@ -1,4 +1,4 @@
-//! Methods of times, durations and versions, which functions give.
+//! Methods of times, durations and versions, which functions return.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::signature::function;
 use super::{CallError, Function, dates};
 use crate::template::val::{Time, Val, Version, duration_text};
 
-/// Methods of a time. Months and weekdays are their names.
+/// Methods of a time. Months and weekdays are returned as names.
 pub(in crate::template) static TIME: &[Function] = &[
     function!("String", (time: Time) => time.to_string()),
     function!("Format", (time: Time, layout: Text) => dates::format(time, &layout.lossy())),
@@ -63,7 +63,7 @@ fn nanoseconds(length: &Val) -> Result<i64, CallError> {
     length.as_int().ok_or_else(CallError::arguments)
 }
 
-/// Whole units apart from the rest, so that large durations lose nothing before the point.
+/// Converts the whole units and the rest separately, so that large durations stay exact before the point.
 #[expect(clippy::cast_precision_loss, reason = "the nearest float is meant")]
 fn in_units(nanoseconds: i64, unit: i64) -> f64 {
     (nanoseconds / unit) as f64 + (nanoseconds % unit) as f64 / unit as f64

@@ -1,4 +1,4 @@
-//! Paths with slashes. `os` names are the same: records do not depend on where they are processed.
+//! Paths with slashes. The `os` variants behave the same, so that output does not depend on the host.
 
 use super::Function;
 use super::signature::function;
@@ -32,7 +32,7 @@ fn dir(path: &str) -> String {
     clean(path.rfind('/').map_or("", |slash| &path[..=slash]))
 }
 
-/// Without empty parts, `.` and, as far as there is a part before it, `..`.
+/// Removes empty parts, `.` and, if there is a part before it, `..`.
 fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut kept: Vec<&str> = Vec::new();
@@ -54,7 +54,7 @@ fn clean(path: &str) -> String {
     }
 }
 
-/// From the last point of the last part on.
+/// Returns the extension: the last part from its last point on.
 fn extension(path: &str) -> &str {
     let last = path.rfind('/').map_or(path, |slash| &path[slash + 1..]);
     last.rfind('.').map_or("", |point| &last[point..])

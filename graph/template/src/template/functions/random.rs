@@ -1,4 +1,4 @@
-//! Randomness fit for tokens: from the operating system, a buffer at a time.
+//! Cryptographically secure random values, read from the operating system through a buffer.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("uuidv4", () => try uuid()).impure(),
 ];
 
-/// Fills `out`. The operating system is asked once for many calls.
+/// Fills `out`. One read from the operating system serves many calls.
 fn fill(out: &mut [u8]) -> Result<(), CallError> {
     struct Buffer {
         bytes: [u8; 512],
@@ -39,7 +39,7 @@ fn fill(out: &mut [u8]) -> Result<(), CallError> {
                     .map_err(|error| CallError::from(format!("no random bytes from the system: {error}")))?;
                 buffer.used = 0;
             }
-            // A byte that was given away is not kept.
+            // A returned byte is erased from the buffer.
             *byte = std::mem::take(&mut buffer.bytes[buffer.used]);
             buffer.used += 1;
         }
@@ -47,7 +47,7 @@ fn fill(out: &mut [u8]) -> Result<(), CallError> {
     })
 }
 
-/// A number below `limit`, each as likely as any other.
+/// Returns a uniformly distributed number below `limit`.
 fn below(limit: u64) -> Result<u64, CallError> {
     // The numbers above the last whole multiple of `limit` would favour the small ones.
     let surplus = (u64::MAX % limit + 1) % limit;
@@ -61,7 +61,7 @@ fn below(limit: u64) -> Result<u64, CallError> {
     }
 }
 
-/// So many characters of a kind; none for a negative count.
+/// Returns `count` characters of a kind; none for a negative count.
 fn characters(cx: &mut Context, count: i64, is_wanted: fn(u8) -> bool) -> Result<String, CallError> {
     let count = usize::try_from(count).unwrap_or(0);
     cx.take_bytes(count)?;

@@ -1,6 +1,6 @@
 //! Regular expressions in Go's syntax.
 //!
-//! Text that is not UTF-8 is searched with U+FFFD for each byte that is part of no character.
+//! In text that is not valid UTF-8, each byte that is not part of a character is searched as U+FFFD.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use expansion::Expansion;
 /// The table.
 pub(super) static TABLE: &[Function] = &[
     function!("regexMatch", (pattern: Text, text: Text) => {
-        // Go's function says nothing of a pattern that is none.
+        // Go's function ignores an invalid pattern.
         pattern_of(pattern).is_ok_and(|pattern| pattern.regex.is_match(&text.lossy()))
     }),
     function!("mustRegexMatch", (pattern: Text, text: Text) => try {
@@ -42,7 +42,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("regexQuoteMeta", (text: Text) => quoted(&text.lossy())),
 ];
 
-/// A compiled pattern. Its groups have no names of their own, since Go allows some that the `regex` crate does not.
+/// A compiled pattern. Its groups are nameless, because Go allows names that the `regex` crate does not.
 #[derive(Debug)]
 struct Pattern {
     regex: ::regex::Regex,
@@ -50,14 +50,14 @@ struct Pattern {
     names: Vec<Option<String>>,
 }
 
-/// Patterns that were used last, most recent first: a template uses a few, the same for each record.
+/// Number of recently used patterns that a thread keeps: a template uses a few, the same for each record.
 const KEPT: usize = 32;
-/// Bytes a compiled pattern may take.
+/// Maximum size of a compiled pattern in bytes.
 const SIZE_LIMIT: usize = 2 << 20;
 
 type Compiled = Result<Rc<Pattern>, CallError>;
 
-/// The compiled pattern, from the thread's recent ones if it is there.
+/// Returns the compiled pattern, from the thread's recent ones if possible.
 fn pattern_of(text: &Text) -> Compiled {
     thread_local! {
         static RECENT: RefCell<Vec<(Text, Compiled)>> = const { RefCell::new(Vec::new()) };
@@ -84,12 +84,12 @@ fn compile(text: &str) -> Compiled {
     Ok(Rc::new(Pattern { regex, names }))
 }
 
-/// Why a pattern is none.
+/// Returns the error of an invalid pattern; `None` if it is valid.
 pub fn invalid_pattern(text: &str) -> Option<String> {
     compile(text).err().map(|error| error.0.to_string())
 }
 
-/// The last line of the message, without the picture of the translated pattern above it.
+/// Returns the last line of the message, without the excerpt of the translated pattern above it.
 fn reason(error: &::regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
@@ -101,7 +101,7 @@ fn find(pattern: &Text, text: &Text) -> Result<String, CallError> {
     Ok(pattern_of(pattern)?.regex.find(&text).map_or_else(String::new, |found| found.as_str().to_owned()))
 }
 
-/// How many matches are wanted: all if negative.
+/// Converts the maximum number of matches; a negative number means all.
 fn limit(most: i64) -> usize {
     usize::try_from(most).unwrap_or(usize::MAX)
 }
@@ -155,7 +155,7 @@ fn replaced(cx: &mut Context, pattern: &Text, text: &Text, by: &str) -> Result<S
     Ok(out)
 }
 
-/// At most `most` parts, all if it is negative. An empty match at the front separates nothing.
+/// Splits into at most `most` parts, all if it is negative. An empty match at the front does not separate.
 fn split(cx: &mut Context, pattern: &Text, text: &Text, most: i64) -> Result<List, CallError> {
     let (pattern, whole) = (pattern_of(pattern)?, text.lossy());
     let most = limit(most);

@@ -1,4 +1,4 @@
-//! Semantic versions and the ranges they are compared with.
+//! Semantic versions and version ranges.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn compare(range: &str, version: &str) -> Result<bool, CallError> {
     Ok(range.holds(&parse(version)?))
 }
 
-/// A version with up to three numbers and an optional `v`; missing numbers are 0, leading zeros are dropped.
+/// Parses a version with up to three numbers and an optional `v`; missing numbers are 0, leading zeros are dropped.
 fn parse(text: &str) -> Result<Semantic, CallError> {
     let wrong = || CallError::from(format!("{text:?} is no semantic version"));
     let (parts, rest) =
@@ -41,7 +41,7 @@ fn parse(text: &str) -> Result<Semantic, CallError> {
     })
 }
 
-/// A version as it is written.
+/// The parts of a version as text.
 struct Parts<'a> {
     numbers: [Option<&'a str>; 3],
     pre: &'a str,
@@ -49,7 +49,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads from the front: numbers of `digit`s, then what stands behind `-` and `+`. And what is left.
+    /// Parses from the front: numbers of `digit`s, then the labels after `-` and `+`. Also returns the rest.
     fn read(text: &'a str, digit: fn(u8) -> bool) -> Option<(Parts<'a>, &'a str)> {
         let run =
             |text: &'a str, belongs: fn(u8) -> bool| text.split_at(text.bytes().take_while(|b| belongs(*b)).count());
@@ -69,7 +69,7 @@ impl<'a> Parts<'a> {
             let found = rest
                 .strip_prefix(mark)
                 .map(|after| run(after, |b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.'));
-            // A label ends before points that have nothing between or behind them.
+            // A label ends before a point without text after it.
             let Some((label, _)) = found else { return "" };
             let len = label.split('.').take_while(|part| !part.is_empty()).map(|part| part.len() + 1).sum::<usize>();
             let label = &label[..len.saturating_sub(1)];
@@ -84,19 +84,19 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// How a version is compared with that of a condition.
+/// The comparison of a version with the version of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
-    /// Equal, or within the numbers that are given.
+    /// Equal, or equal in the given numbers.
     Equal,
     NotEqual,
     Greater,
     GreaterOrEqual,
     Less,
     LessOrEqual,
-    /// The same minor version, or major where only that is given.
+    /// The same minor version, or the same major version if only that is given.
     Tilde,
-    /// Nothing that may break.
+    /// Compatible versions only.
     Caret,
 }
 
@@ -122,7 +122,7 @@ impl Operator {
     }
 }
 
-/// How many numbers of a condition's version are given; `1.x` gives one.
+/// Number of given numbers in a condition's version; `1.x` has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Given {
     None,
@@ -137,11 +137,12 @@ struct Condition {
     given: Given,
 }
 
-/// Any of several groups of conditions that must all hold.
+/// A version range: at least one of its groups of conditions must hold completely.
 struct Range(Vec<Vec<Condition>>);
 
 impl Range {
-    /// Groups with `||` between them; conditions with spaces or commas between them, `1.2 - 1.4` for both ends.
+    /// Parses groups separated by `||`; conditions in a group are separated by spaces or commas, `1.2 - 1.4` is an
+    /// inclusive range.
     fn parse(text: &str) -> Result<Range, CallError> {
         let wrong = || CallError::from(format!("{text:?} is no range of versions"));
         text.split("||").map(|group| Self::group(group).ok_or_else(wrong)).collect::<Result<_, _>>().map(Range)
@@ -183,7 +184,7 @@ impl Range {
     }
 }
 
-/// What stands behind a hyphen with spaces around it.
+/// Returns the text after a hyphen that is surrounded by spaces.
 fn hyphen(text: &str) -> Option<&str> {
     let after = text.trim_start();
     let upper = after.strip_prefix('-')?;
@@ -267,7 +268,7 @@ impl Condition {
         if wanted.minor > 0 || *given == Given::Minor {
             return version.minor == wanted.minor;
         }
-        // The first number that is not 0 may not change; of `^*` there is none.
+        // The first number that is not 0 may not change; `^*` has none.
         version.minor == 0 && version.patch == wanted.patch
     }
 }

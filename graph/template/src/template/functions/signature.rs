@@ -1,6 +1,6 @@
-//! How a table declares a function together with its parameters.
+//! Macros that declare a function together with its parameters.
 
-/// The pattern that takes an argument of the given parameter type out of its value.
+/// The pattern that extracts an argument of the given parameter type from its value.
 macro_rules! argument {
     (Any $name:pat) => {
         $name
@@ -22,7 +22,7 @@ macro_rules! argument {
     };
 }
 
-/// What the expression sees of an argument: the number itself, a reference to anything else.
+/// The form of an argument in the expression: the number itself, a reference to anything else.
 macro_rules! seen {
     (Int $name:ident) => {
         *$name
@@ -36,8 +36,8 @@ macro_rules! seen {
 }
 
 /// `function!("name", (a: Text, b: Int) => expression)` is a [`Function`](super::Function) whose expression
-/// gives anything a value can be made of. `|cx|` before the parameters names the allowance, `; rest: Any`
-/// after them the further arguments, and `=> try` marks an expression that may fail.
+/// returns any type that converts to a value. `|cx|` before the parameters names the allowance, `; rest: Any`
+/// after them the additional arguments, and `=> try` marks an expression that may fail.
 macro_rules! function {
     ($name:literal, $(|$cx:ident|)? (; $rest:ident: $type:ident) => try $body:expr) => {
         $crate::template::functions::Function::new($name, &[], |_context, $rest| {

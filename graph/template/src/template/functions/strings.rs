@@ -74,7 +74,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("splitList", (separator: Text, text: Text) => List::texts(split(text, separator.as_bytes(), -1))),
 ];
 
-/// The text of a value where functions want text: bytes are taken for text.
+/// Converts a value to text for text functions: bytes are treated as text.
 pub(super) fn to_text(value: &Val) -> Result<Text, CallError> {
     match value {
         Val::Text(text) => Ok(text.clone()),
@@ -102,17 +102,17 @@ fn trim_all(set: &Text, text: &Text) -> Text {
     }
 }
 
-/// A part of a text, which is often the whole.
+/// Returns a part of a text, without a copy if it is the whole text.
 fn kept(text: &Text, part: &str) -> Text {
     if part.len() == text.as_bytes().len() { text.clone() } else { part.into() }
 }
 
-/// White space as it is told from single bytes, which takes two bytes of some letters for it.
+/// Returns `true` for white space by single bytes, which also matches two bytes of some letters.
 fn is_space_byte(b: u8) -> bool {
     matches!(b, b'\t'..=b'\r' | b' ' | 0x85 | 0xa0)
 }
 
-/// Without white space. As in Go, where there is some, each remaining byte above ASCII becomes a character.
+/// Removes white space. As in Go, if there is any, each remaining byte above ASCII becomes a character.
 fn without_spaces(text: &Text) -> Text {
     if !text.as_bytes().iter().any(|b| is_space_byte(*b)) {
         return text.clone();
@@ -120,7 +120,7 @@ fn without_spaces(text: &Text) -> Text {
     text.as_bytes().iter().filter(|b| !is_space_byte(**b)).map(|b| char::from(*b)).collect::<String>().into()
 }
 
-/// The first byte of each word, as a character.
+/// Returns the first byte of each word, as a character.
 fn initials(text: &Text) -> String {
     let mut after_space = true;
     text.as_bytes()
@@ -145,7 +145,7 @@ fn truncated(limit: i64, text: &Text) -> Text {
     }
 }
 
-/// Bytes `start..end`: from the front if `start` is negative, to the end if `end` is negative or beyond.
+/// Returns the bytes `start..end`: from the front if `start` is negative, to the end if `end` is negative or too large.
 fn substring(start: i64, end: i64, text: &Text) -> Result<Text, CallError> {
     let bytes = text.as_bytes();
     let from = usize::try_from(start).unwrap_or(0);
@@ -198,7 +198,7 @@ fn replace(cx: &mut Context, old: &[u8], new: &[u8], text: &Text) -> Result<Text
     if parts.len() == 1 && !old.is_empty() {
         return Ok(text.clone());
     }
-    // An empty text to be replaced stands before each character and at the end.
+    // An empty text to be replaced matches before each character and at the end.
     let ending = if old.is_empty() && parts.len() > 1 { new } else { b"" };
     if old.is_empty() && parts.len() == 1 {
         return Ok(Text::from_bytes(new));
@@ -207,7 +207,7 @@ fn replace(cx: &mut Context, old: &[u8], new: &[u8], text: &Text) -> Result<Text
     Ok([&parts.join(new), ending].concat().into())
 }
 
-/// The characters; each byte that is part of none is one by itself.
+/// Returns the characters; each byte that is not part of a character is one by itself.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let valid = chunk.valid();
@@ -216,7 +216,7 @@ fn characters(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What is between the separators, in at most `most` pieces.
+/// Splits at the separators, into at most `most` pieces.
 fn pieces<'a>(bytes: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a [u8]> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -228,7 +228,7 @@ fn pieces<'a>(bytes: &'a [u8], separator: &[u8], most: usize) -> Vec<&'a [u8]> {
     found
 }
 
-/// At most `most` pieces, all if it is negative; single characters for an empty separator.
+/// Splits into at most `most` pieces, all if it is negative; into single characters for an empty separator.
 fn split(text: &Text, separator: &[u8], most: i64) -> Vec<Text> {
     let bytes = text.as_bytes();
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -284,7 +284,7 @@ fn joined(texts: &[Text], separator: &[u8]) -> Text {
     parts.join(separator).into()
 }
 
-/// The elements as text, without the nils; of anything else its text.
+/// Returns the elements as text, without nils; for other values their text.
 fn texts(value: &Val) -> Result<Vec<Text>, CallError> {
     match value.as_list() {
         Some(list) if list.elements() == Elements::Text => list.iter().map(|v| to_text(&v)).collect(),

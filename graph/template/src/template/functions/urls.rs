@@ -1,4 +1,4 @@
-//! URLs taken apart and put together.
+//! Parsing and composition of URLs.
 
 use std::net::Ipv6Addr;
 
@@ -14,11 +14,11 @@ pub(super) static TABLE: &[Function] = &[
     function!("urlJoin", (parts: Map) => try joined(parts)),
 ];
 
-/// A URL, its parts unescaped except for the query.
+/// A URL. Its parts are unescaped except for the query.
 #[derive(Debug, Default)]
 struct Url {
     scheme: String,
-    /// What stands behind the scheme where no slash does.
+    /// The text after the scheme if it does not begin with a slash.
     opaque: String,
     userinfo: Option<UserInfo>,
     host: Vec<u8>,
@@ -33,7 +33,7 @@ struct UserInfo {
     password: Option<Vec<u8>>,
 }
 
-/// Where a text stands in a URL: which characters are escaped there.
+/// A part of a URL, which determines the characters that are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Path,
@@ -87,7 +87,7 @@ impl Place {
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
             let value = digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
             let allowed = match self {
-                // Only what is not ASCII may be escaped, and the percent sign before a zone.
+                // Only bytes outside ASCII may be escaped, and the percent sign before a zone.
                 Place::Host => value >= 0x80 || value == b'%',
                 Place::Zone => value == b'%' || value == b' ' || Place::Host.is_plain(value),
                 Place::Path | Place::User | Place::Fragment => true,
@@ -139,7 +139,7 @@ impl Url {
         Ok(url)
     }
 
-    /// All but the fragment.
+    /// Parses all parts except the fragment.
     fn read(&mut self, text: &str) -> Result<(), String> {
         let (scheme, rest) = scheme(text)?;
         self.scheme = scheme.to_ascii_lowercase();
@@ -172,7 +172,7 @@ impl Url {
         Ok(())
     }
 
-    /// The host without port and brackets.
+    /// Returns the host without port and brackets.
     fn host_name(&self) -> &[u8] {
         let host = match self.host.iter().rposition(|b| *b == b':') {
             Some(colon) if is_port(&self.host[colon..]) => &self.host[..colon],
@@ -208,7 +208,7 @@ impl std::fmt::Display for Url {
             } else {
                 Place::Path.escape(&self.path, &mut path);
             }
-            // A colon in front would be taken for the end of a scheme.
+            // A colon in the first segment would end a scheme.
             if out.is_empty() && path.split('/').next().is_some_and(|segment| segment.contains(':')) {
                 out.push_str("./");
             }
@@ -228,7 +228,7 @@ impl std::fmt::Display for Url {
     }
 }
 
-/// The scheme and what stands behind its colon; empty if there is none.
+/// Returns the scheme and the text after its colon; the scheme is empty if there is none.
 fn scheme(text: &str) -> Result<(&str, &str), String> {
     match text.find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c))) {
         Some(0) if text.starts_with(':') => Err("the scheme is missing".to_owned()),
@@ -239,7 +239,7 @@ fn scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-/// Nothing, or a colon and digits.
+/// Returns `true` for an empty text, and for a colon followed by digits.
 fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None => true,
@@ -253,7 +253,7 @@ fn parsed_host(scheme: &str, text: &str) -> Result<Vec<u8>, String> {
         Some(0) => {}
         Some(_) => return Err("brackets stand around an address only".to_owned()),
         None => {
-            // Lists of hosts have several colons, but not behind these schemes.
+            // Lists of hosts have several colons, but not in these schemes.
             let strict = matches!(scheme, "http" | "https");
             let colon = if strict { text.find(':') } else { text.rfind(':') };
             if let Some(port) = colon.map(|colon| &text[colon..])
@@ -309,7 +309,7 @@ fn joined(parts: &Map) -> Result<String, CallError> {
     let userinfo = if userinfo.is_empty() {
         None
     } else {
-        // As it would be read in a URL: nothing in it may end it.
+        // Parsed as part of a URL, so that it cannot contain a character that ends it.
         let url = Url::parse(&format!("proto://{userinfo}@host"))
             .map_err(|reason| CallError::from(format!("unable to parse userinfo: {reason}")))?;
         url.userinfo

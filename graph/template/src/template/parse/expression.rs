@@ -11,10 +11,10 @@ use crate::template::functions::{self, Function};
 use crate::template::lex::{Kind, Token, error};
 use crate::template::tree::{Command, Fields, Operand, Part, Pipeline, Term};
 
-/// Variables alive at one place.
+/// Maximum number of variables alive at one place.
 const MOST_VARIABLES: usize = 1000;
 
-/// The variables a pipeline begins with.
+/// The variables at the beginning of a pipeline.
 pub(super) struct Declared {
     names: Vec<(Str, Range<usize>)>,
     assigns: bool,
@@ -30,7 +30,7 @@ impl Parser<'_> {
         Ok(Pipeline { variable, commands, at })
     }
 
-    /// `$x :=`, `$x =`, and in a range `$k, $v :=`.
+    /// Parses `$x :=`, `$x =`, and in a range `$k, $v :=`.
     pub(super) fn declarations(&mut self, context: &str) -> Parsed<Declared> {
         let mut declared = Declared { names: Vec::new(), assigns: false };
         loop {
@@ -71,7 +71,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The slots of declared or assigned variables. They are alive only behind their pipeline.
+    /// Returns the slots of declared or assigned variables. Declared ones are alive only after their pipeline.
     pub(super) fn assign(&mut self, declared: &Declared) -> Parsed<Vec<usize>> {
         let mut slots = Vec::new();
         for (name, at) in &declared.names {
@@ -164,7 +164,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A term and the fields behind it.
+    /// Parses a term and the fields after it.
     fn operand(&mut self) -> Parsed<Option<Operand>> {
         let Some(mut operand) = self.term()? else { return Ok(None) };
         let mut names = Vec::new();
@@ -242,7 +242,7 @@ impl Parser<'_> {
         if matches!(name, "Position" | "Operation" | "Metadata" | "Key" | "Payload") {
             return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
         }
-        // Between short names, two letters of difference are chance.
+        // For short names, a difference of two letters may be coincidence.
         const LONG: usize = 6;
         let meant = slip(name, functions::names());
         let near = meant.or_else(|| did_you_mean(name, functions::names().filter(|name| name.len() >= LONG)));

@@ -1,4 +1,4 @@
-//! Strings, characters and numbers as Go writes them.
+//! Strings, characters and numbers in Go syntax.
 
 use super::{Parsed, Parser};
 use crate::template::lex::{Kind, Token, error};
@@ -66,7 +66,7 @@ enum Piece {
     Byte(u8),
 }
 
-/// Takes one character or escape from the front of `rest`, which is left alone when it is no good.
+/// Takes one character or escape from the front of `rest`, which is unchanged if it is invalid.
 fn unescape(rest: &mut &str, mark: char) -> Option<Piece> {
     let mut chars = rest.chars();
     let first = chars.next()?;
@@ -128,7 +128,7 @@ fn number(text: &str) -> Result<Number, String> {
     Ok(Number { int: int.then_some(float as i64), float, is_float: true })
 }
 
-/// The integer, `None` for what is none, an error for one that does not fit.
+/// Parses an integer: `None` for other text, an error if it is out of range.
 fn integer(text: &str) -> Option<Result<i64, ()>> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -155,7 +155,7 @@ fn integer(text: &str) -> Option<Result<i64, ()>> {
     Some(parsed.and_then(|n| i64::try_from(if negative { -n } else { n }).map_err(|_| ())))
 }
 
-/// Underscores stand between digits, or between the prefix and a digit.
+/// Returns `true` if underscores are only between digits, or between the prefix and a digit.
 fn underscores_are_fine(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.iter().enumerate().all(|(i, byte)| {
@@ -165,7 +165,7 @@ fn underscores_are_fine(text: &str) -> bool {
     })
 }
 
-/// `0x1.8p-2`.
+/// Parses a hexadecimal float such as `0x1.8p-2`.
 fn hex_float(lower: &str) -> Option<f64> {
     let negative = lower.starts_with('-');
     let body = lower.trim_start_matches(['+', '-']).strip_prefix("0x")?;

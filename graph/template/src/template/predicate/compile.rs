@@ -1,4 +1,4 @@
-//! Finding the predicate in a template's tree.
+//! Compilation of a template's tree to a predicate.
 
 use anabranch_record::metadata::own_key;
 use anabranch_record::text::Str;
@@ -8,12 +8,12 @@ use super::{Predicate, TextTest, verdict};
 use crate::template::functions::Function;
 use crate::template::tree::{Branches, Command, Fields, Literal, Node, Operand, Part, Pipeline, Term, Tree};
 
-/// The template is one action with nothing but blanks around it.
+/// Returns the predicate of a template that consists of one action, optionally surrounded by white space.
 pub(super) fn template(tree: &Tree) -> Option<Predicate> {
     body(tree, &tree.templates.first()?.body)
 }
 
-/// What a body prints, as a verdict.
+/// Returns the predicate for the printed output of a body.
 fn body(tree: &Tree, nodes: &[Node]) -> Option<Predicate> {
     let text = |node: &Node| match node {
         Node::Text(at) => Some(&tree.source[at.start as usize..at.end as usize]),
@@ -41,7 +41,7 @@ fn choose(tree: &Tree, branches: &Branches) -> Option<Predicate> {
     Some(Predicate::Choose(arms.into(), Box::new(body(tree, &branches.otherwise)?)))
 }
 
-/// A pipeline as nested calls.
+/// A pipeline in the form of nested calls.
 enum Expression<'t> {
     Call(&'static Function, Vec<Expression<'t>>),
     /// Fields of the record.
@@ -74,7 +74,7 @@ impl<'t> Expression<'t> {
             Term::Nil => Some(Expression::Nil),
             Term::Literal(literal) => Some(Expression::Literal(literal)),
             Term::Field(fields) => Some(Expression::Field(fields)),
-            // A condition declares no variable that a predicate could read, so slot 0 is the record.
+            // Predicates do not support declared variables, so slot 0 is the record.
             Term::Variable { slot: 0, fields } if !fields.names.is_empty() => Some(Expression::Field(fields)),
             Term::Pipeline(pipeline) => Expression::of(pipeline),
             _ => None,
@@ -82,12 +82,12 @@ impl<'t> Expression<'t> {
     }
 }
 
-/// Of an expression whose value is printed.
+/// Returns the predicate of an expression whose value is printed.
 fn printed(expression: &Expression<'_>) -> Option<Predicate> {
     boolean(expression).or_else(|| source(expression).map(Predicate::Printed))
 }
 
-/// Of an expression of which only the truth matters.
+/// Returns the predicate of an expression of which only the truth matters.
 fn truth(expression: &Expression<'_>) -> Option<Predicate> {
     if let Expression::Call(function, args) = expression {
         match function.name {
@@ -99,7 +99,7 @@ fn truth(expression: &Expression<'_>) -> Option<Predicate> {
     boolean(expression).or_else(|| source(expression).map(Predicate::Truth))
 }
 
-/// Of an expression whose value is a bool.
+/// Returns the predicate of an expression whose value is a bool.
 fn boolean(expression: &Expression<'_>) -> Option<Predicate> {
     let (name, args) = match expression {
         Expression::Literal(Literal::Bool(b)) => return Some(Predicate::Constant(*b)),
@@ -138,7 +138,8 @@ fn equal(left: &Expression<'_>, others: &[Expression<'_>]) -> Option<Predicate> 
     Some(Predicate::Equal(left, others.into()))
 }
 
-/// `printf "%v" x`, `printf "%s" x`, `print x`, `toString x`.
+/// Returns the value that an expression prints, and whether only text prints unchanged: `printf "%v" x`,
+/// `printf "%s" x`, `print x`, `toString x`.
 fn shown(expression: &Expression<'_>) -> Option<(Source, bool)> {
     let Expression::Call(function, args) = expression else { return None };
     match (function.name, &args[..]) {
@@ -146,7 +147,7 @@ fn shown(expression: &Expression<'_>) -> Option<(Source, bool)> {
             Some((source(value)?, &**format == "%s"))
         }
         ("print", [value]) => Some((source(value)?, false)),
-        // What `toString` makes of a nil is its own affair.
+        // `toString` prints nil in its own way.
         ("toString", [value]) => Some((source(value)?, true)),
         _ => None,
     }

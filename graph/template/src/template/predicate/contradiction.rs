@@ -1,13 +1,13 @@
-//! Predicates that decide the same whatever the record holds: `and (gt x 10) (lt x 5)`.
+//! Predicates with the same result for every record: `and (gt x 10) (lt x 5)`.
 
 use super::Predicate;
 use super::source::Source;
 
-/// Comparisons of one `and` that are looked at.
+/// Maximum number of analysed comparisons of one `and`.
 const MOST: usize = 64;
 
-/// The verdict on every record that gets one, where it is the same because its parts contradict each other or leave
-/// nothing out.
+/// Returns the result for all records on which the condition does not fail, if its parts contradict each other or cover
+/// all cases.
 pub(super) fn settled(predicate: &Predicate) -> Option<bool> {
     match predicate {
         Predicate::Constant(verdict) => Some(*verdict),
@@ -18,7 +18,7 @@ pub(super) fn settled(predicate: &Predicate) -> Option<bool> {
     }
 }
 
-/// Of `and` and, with every verdict turned round, of `or`.
+/// Returns the result of `and`, or, with all results negated, of `or`.
 fn joined(parts: &[Predicate], all: bool) -> Option<bool> {
     let verdicts: Vec<Option<bool>> = parts.iter().map(settled).collect();
     if verdicts.contains(&Some(!all)) {
@@ -34,12 +34,12 @@ fn joined(parts: &[Predicate], all: bool) -> Option<bool> {
     limits.iter().any(Limits::allow_nothing).then_some(!all)
 }
 
-/// What one value must be for all comparisons to hold.
+/// Constraints on one value under which all comparisons hold.
 struct Limits<'p> {
     of: &'p Source,
     low: Option<(f64, bool)>,
     high: Option<(f64, bool)>,
-    /// One of each list.
+    /// The value must equal an element of each list.
     among: Vec<&'p [Source]>,
     but: Vec<&'p [Source]>,
     mixed: bool,
@@ -70,7 +70,7 @@ fn gather<'p>(predicate: &'p Predicate, holds: bool, limits: &mut Vec<Limits<'p>
     }
 }
 
-/// `less` is below `more`, or equal to it.
+/// Adds the constraint that `less` is below `more`, or equal to it.
 fn order<'p>(less: &'p Source, more: &'p Source, or_equal: bool, limits: &mut Vec<Limits<'p>>) {
     match (number(less), number(more)) {
         (None, Some(bound)) => {
@@ -132,7 +132,7 @@ impl Limits<'_> {
                 && others.iter().all(|others| others.iter().any(equals))
                 && !self.but.iter().any(|but| but.iter().any(|other| literal(other) == Some(value)))
         };
-        // A text and a number for the same value: one of the comparisons fails, and there is no verdict.
+        // If a value is compared with a text and a number, one of the comparisons fails, and there is no result.
         let kinds = |value: &Source| literal(value).map(Literal::kind);
         let kind = first.first().and_then(kinds);
         let alike =
@@ -165,7 +165,7 @@ impl Literal<'_> {
 fn literal(source: &Source) -> Option<Literal<'_>> {
     Some(match source {
         Source::Bool(value) => Literal::Bool(*value),
-        // What a float holds exactly.
+        // Only integers that a float represents exactly.
         Source::Int(value) if value.unsigned_abs() < 1 << 53 => Literal::Number(*value as f64),
         Source::Float(value) => Literal::Number(*value),
         Source::Text(text) => Literal::Text(text),

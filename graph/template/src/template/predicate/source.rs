@@ -1,4 +1,4 @@
-//! What predicates compare, read in place.
+//! The operands of predicates, read without a copy.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::template::builtins::with_float;
 use crate::template::format::{Notation, format_float};
 use crate::template::tree::Part;
 
-/// Where a value comes from.
+/// The origin of an operand.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Source {
     Nil,
@@ -23,26 +23,26 @@ pub(crate) enum Source {
     Operation,
     /// `.Operation.String`.
     OperationName,
-    /// `.Metadata.key`, or with `index` where an absent one is empty text.
+    /// `.Metadata.key`, or with `index`, where an absent entry is the empty text.
     Metadata {
         key: Str,
         indexed: bool,
     },
-    /// A key or payload side itself.
+    /// A key or payload side as a whole.
     Data(Part),
-    /// Below a key or payload side. The names from `indexed` on are arguments of `index`.
+    /// A field of a key or payload side. The names from `indexed` on are arguments of `index`.
     Field {
         part: Part,
         names: Box<[Str]>,
         indexed: usize,
     },
-    /// `len` of it.
+    /// `len` of the operand.
     Len(Box<Source>),
-    /// `int` of it, where it is a number.
+    /// `int` of the operand, if it is a number.
     Truncated(Box<Source>),
 }
 
-/// A value where it lies.
+/// A borrowed value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen<'r> {
     /// No value: an absent entry, a null, absent data.
@@ -50,7 +50,7 @@ pub(crate) enum Seen<'r> {
     Bool(bool),
     /// A literal or a length.
     Int(i64),
-    /// An integer of the record, which compares with floats, too.
+    /// An integer of the record, which also compares with floats.
     Long(i128),
     Float(f64),
     Text(&'r str),
@@ -58,12 +58,12 @@ pub(crate) enum Seen<'r> {
     Operation(&'static str, i64),
     /// A list, map or bytes of this length.
     Sized(usize),
-    /// A value that only the template can deal with.
+    /// A value that requires the template.
     Other,
 }
 
 impl Source {
-    /// Reads it; `None` where the template fails.
+    /// Reads the operand; `None` if the template must evaluate it, for example because it fails.
     #[inline]
     pub(super) fn read<'r>(&'r self, record: &'r Record) -> Option<Seen<'r>> {
         Some(match self {
@@ -93,7 +93,7 @@ impl Source {
             Source::Truncated(inner) => match inner.read(record)? {
                 Seen::Int(n) => Seen::Int(n),
                 Seen::Long(n) => Seen::Int(i64::try_from(n).ok()?),
-                // Exact below 2^53; what is above is rare and left to the template.
+                // Exact below 2^53; larger values are rare and left to the template.
                 Seen::Float(f) if f.abs() < 9_007_199_254_740_992.0 => Seen::Int(f as i64),
                 _ => return None,
             },
@@ -118,7 +118,7 @@ fn field<'r>(data: &'r Data, names: &[Str], indexed: usize) -> Option<Seen<'r>> 
     for (i, name) in path.iter().enumerate() {
         match object.get(name) {
             Some(Value::Map(inner)) => object = inner,
-            // Fields of what is absent are absent; an index into it is an error, like one into a scalar.
+            // A field of absent data is absent; an index into it is an error, like an index into a scalar.
             None if i < indexed && indexed >= names.len() => return Some(Seen::Nil),
             _ => return None,
         }
@@ -138,7 +138,7 @@ fn field<'r>(data: &'r Data, names: &[Str], indexed: usize) -> Option<Seen<'r>> 
 }
 
 impl<'r> Seen<'r> {
-    /// What `eq` says; `None` where it fails.
+    /// Returns the result of `eq`; `None` if the template must decide.
     #[inline]
     pub(super) fn equals(self, other: Seen<'_>) -> Option<bool> {
         match (self, other) {
@@ -155,7 +155,7 @@ impl<'r> Seen<'r> {
         }
     }
 
-    /// The order of two values, for floats none where one is no number; `None` where comparing fails.
+    /// Compares two values; the inner `None` is the result for NaN. `None` if the template must decide.
     #[inline]
     pub(super) fn compare(self, other: Seen<'_>) -> Option<Option<Ordering>> {
         match (self, other) {
@@ -195,7 +195,7 @@ impl<'r> Seen<'r> {
         }
     }
 
-    /// The verdict that printing it gives; `None` where that is none.
+    /// Returns the result of the condition if it prints this value; `None` if the output is not a boolean.
     pub(super) fn printed(self) -> Option<bool> {
         match self {
             Seen::Bool(b) => Some(b),
@@ -207,15 +207,15 @@ impl<'r> Seen<'r> {
     }
 }
 
-/// A text that a printed value is compared with, taken apart so that no value need be printed.
+/// A text that is compared with a printed value, in all forms that avoid printing.
 #[derive(Debug)]
 pub(crate) struct Shown {
     text: Str,
-    /// The number that prints as this text, if one does.
+    /// The number that prints as this text, if there is one.
     int: Option<i128>,
-    /// The bits of the float that does.
+    /// The bits of the float that prints as this text, if there is one.
     float: Option<u64>,
-    /// Under `%s` only text prints as itself.
+    /// True for `%s`, where only text prints unchanged.
     only_text: bool,
 }
 
@@ -230,7 +230,7 @@ impl Shown {
         Shown { text, int, float, only_text }
     }
 
-    /// Whether the value prints as the text.
+    /// Returns `true` if the value prints as the text; `None` if the template must decide.
     pub(super) fn is_of(&self, seen: Seen<'_>) -> Option<bool> {
         match seen {
             Seen::Text(text) => Some(text == &*self.text),

@@ -1,4 +1,4 @@
-//! Expressions as other languages write them, written as templates.
+//! Translation of expressions in the syntax of other languages to templates.
 
 use std::ops::Range;
 
@@ -8,36 +8,36 @@ use super::names;
 use super::split::{self, Foreign, Split, Token};
 use crate::template::functions;
 
-/// How deep parentheses may nest.
+/// Maximum nesting of parentheses.
 const MOST_DEPTH: usize = 40;
 
-/// An expression as templates have it.
+/// An expression translated to template syntax.
 #[derive(Debug)]
 pub(super) struct Rewritten {
-    /// The expression.
+    /// The translated expression.
     pub(super) text: String,
-    /// The first thing in it that templates do not have.
+    /// The first part of the original that is not template syntax.
     pub(super) foreign: Foreign,
-    /// Another reading, where it is not sure: a word without quotes may be a text or a field.
+    /// An alternative translation, if the meaning is ambiguous: a word without quotes may be a text or a field.
     pub(super) or: Option<String>,
-    /// Why it may be meant otherwise, as it follows the text that is suggested; nothing is corrected then.
+    /// Reason for doubt, worded as a continuation of the suggestion. If it is set, no correction is applied.
     pub(super) doubt: Option<String>,
-    /// Whether all that is foreign in it are names of fields.
+    /// True if only names of fields are foreign.
     pub(super) only_names: bool,
 }
 
 impl Rewritten {
-    /// Whether nothing else can be meant.
+    /// Returns `true` if the translation is unambiguous.
     pub(super) fn is_sure(&self) -> bool {
         self.or.is_none() && self.doubt.is_none()
     }
 }
 
-/// A part of an expression, and whether it needs parentheses as an argument.
+/// A part of an expression. An argument that is a call needs parentheses.
 struct Part {
     text: String,
     call: bool,
-    /// The name, where it is a single one and may as well be a text without quotes.
+    /// The name, if the part is a single name that could also be a text without quotes.
     word: Option<(String, Range<usize>)>,
 }
 
@@ -63,7 +63,7 @@ impl Part {
     }
 }
 
-/// Reads an expression as other languages write it.
+/// A parser of expressions in the syntax of other languages.
 struct Reader {
     tokens: Vec<(Token, Range<usize>)>,
     next: usize,
@@ -73,13 +73,13 @@ struct Reader {
     name: Option<Foreign>,
     or: Option<String>,
     doubt: Option<String>,
-    /// Whether a comma separates the arguments of a call around this one.
+    /// True inside the arguments of a call, where a comma is a separator.
     in_call: bool,
-    /// Whether the calls that `and` or `or` takes follow each other without parentheses.
+    /// True if the calls in the arguments of `and` or `or` follow each other without parentheses.
     in_joined: bool,
 }
 
-/// The expression as templates have it. `None` where it has nothing foreign in it, or is not understood.
+/// Translates an expression to template syntax. `None` if nothing in it is foreign, or if it cannot be parsed.
 pub(super) fn rewritten(text: &str) -> Option<Rewritten> {
     let Split { tokens, foreign, doubt } = split::tokens(text)?;
     let mut reader =
@@ -91,7 +91,7 @@ pub(super) fn rewritten(text: &str) -> Option<Rewritten> {
     Some(Rewritten { text: part.text, foreign, or: reader.or, doubt: reader.doubt, only_names })
 }
 
-/// A call in the order that its arguments have here, where they stand as in other languages: `substr .a 0 1`.
+/// Reorders the arguments of a call that follows the order of other languages: `substr .a 0 1`.
 pub(super) fn in_order(call: &str) -> Option<String> {
     let Split { tokens, foreign: None, doubt } = split::tokens(call)? else { return None };
     let mut reader = Reader {
@@ -139,7 +139,7 @@ impl Reader {
         matches!(self.peek(), Some(Token::Operator(operator)) if *operator == sign)
     }
 
-    /// Takes one of these operators, words or signs.
+    /// Takes one of these operators, which may be words or signs.
     fn operator(&mut self, operators: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let (token, at) = self.tokens.get(self.next)?;
         let written = match token {
@@ -160,7 +160,7 @@ impl Reader {
         Some(function)
     }
 
-    /// `a | b`.
+    /// Parses `a | b`.
     fn piped(&mut self) -> Option<Part> {
         let mut part = self.chosen()?;
         while self.at_sign("|") {
@@ -171,7 +171,7 @@ impl Reader {
         Some(part)
     }
 
-    /// `a ? b : c`.
+    /// Parses `a ? b : c`.
     fn chosen(&mut self) -> Option<Part> {
         let choice = self.either()?;
         if !self.at_sign("?") {
@@ -241,7 +241,7 @@ impl Reader {
             let right = self.quoted(right);
             return Some(Part::call(format!("{function} {} {}", left.argument(), right.argument())));
         }
-        // What is looked for stands first here.
+        // In templates, the text to search for is the first argument.
         let word = match self.peek() {
             Some(Token::Name(name)) => name.clone(),
             _ => String::new(),
@@ -266,7 +266,7 @@ impl Reader {
         Some(left)
     }
 
-    /// `a is b`, `a is not b`, from its second part on.
+    /// Parses `a is b` and `a is not b`, from the word after `is` on.
     fn is(&mut self, left: Part) -> Option<Part> {
         let not = matches!(self.peek(), Some(Token::Name(name)) if name == "not");
         self.next += usize::from(not);
@@ -293,10 +293,10 @@ impl Reader {
         }))
     }
 
-    /// The right side of a comparison: a word is a text without its quotes, rather than a field.
+    /// Converts the right side of a comparison: a word is more likely a text without quotes than a field.
     fn quoted(&mut self, part: Part) -> Part {
         let Some((word, at)) = part.word else { return part };
-        // It was taken for a field before.
+        // The word was first parsed as a field.
         if self.name.as_ref().is_some_and(|first| first.at == at) {
             self.name = None;
         }
@@ -341,7 +341,7 @@ impl Reader {
         Some(left)
     }
 
-    /// A value, or a function with its arguments.
+    /// Parses a value, or a function with its arguments.
     fn sequence(&mut self) -> Option<Part> {
         if self.at_sign("!") {
             let at = self.tokens[self.next].1.clone();
@@ -354,11 +354,11 @@ impl Reader {
         }
         let Some(Token::Name(name)) = self.peek().cloned() else {
             let first = self.atom()?;
-            // A value is no function.
+            // A value cannot be called.
             return (!self.at_atom() || self.at_infix()).then_some(first);
         };
         let at = self.tokens[self.next].1.clone();
-        // It holds for the whole comparison behind it.
+        // The negation covers the whole comparison after it.
         if matches!(name.as_str(), "not" | "NOT") && !self.at_infix_behind() {
             let behind = self.tokens.get(self.next + 1).map(|(token, _)| token.clone());
             let call = matches!(behind, Some(Token::Open { call: true }));
@@ -371,7 +371,7 @@ impl Reader {
             }
             return None;
         }
-        // By itself it is the name of a field, as `count`.
+        // A single name is a field, such as `count`.
         let is_called = !self.at_infix_behind()
             && matches!(
                 self.tokens.get(self.next + 1).map(|(token, _)| token),
@@ -407,7 +407,8 @@ impl Reader {
         Some(Part::call(shape.call(function, arguments)?))
     }
 
-    /// `.a.startsWith("x")`, and more of them behind it; the inner `None` where such a call is not understood.
+    /// Parses a call such as `.a.startsWith("x")`, and chained ones; the inner `None` is a call that cannot be
+    /// translated.
     fn methods(&mut self) -> Option<Option<Part>> {
         let (Token::Value(path) | Token::Name(path), at) = self.tokens.get(self.next)?.clone() else { return None };
         let (subject, method) = path.rsplit_once('.')?;
@@ -428,7 +429,7 @@ impl Reader {
         Some(part)
     }
 
-    /// Whether a parenthesis stands directly behind a token.
+    /// Returns `true` if a parenthesis directly follows a token.
     fn opens_behind(&self, token: usize) -> bool {
         match self.tokens.get(token..token + 2) {
             Some([(_, at), (Token::Open { .. }, open)]) => at.end == open.start,
@@ -436,7 +437,7 @@ impl Reader {
         }
     }
 
-    /// A call of a method, from its name on.
+    /// Parses a method call, from its name on.
     fn method(&mut self, subject: Part, method: &str) -> Option<Part> {
         let (function, shape) = names::method(method)?;
         self.next += 2;
@@ -460,7 +461,8 @@ impl Reader {
         Some(Part::call(shape.call(function, arguments)?))
     }
 
-    /// What is denied, up to the end of a comparison. `doubt` says why only a part of it may be.
+    /// Parses a negated expression, up to the end of a comparison. `doubt` is the reason why only a part of it may be
+    /// meant.
     fn negated(&mut self, doubt: &'static str) -> Option<Part> {
         let start = self.next;
         let part = self.nested(Reader::sequence)?;
@@ -482,7 +484,7 @@ impl Reader {
         }
     }
 
-    /// The arguments of a function, behind its name.
+    /// Parses the arguments of a function, after its name.
     fn arguments(&mut self, function: &str) -> Option<Vec<String>> {
         let compares = matches!(function, "eq" | "ne" | "lt" | "le" | "gt" | "ge");
         let mut arguments: Vec<String> = Vec::new();
@@ -525,7 +527,7 @@ impl Reader {
             while let (Some((Token::Comma, at)), false) = (self.tokens.get(self.next).cloned(), self.in_call) {
                 self.note(at, "arguments are separated by blanks here");
                 self.next += 1;
-                // Behind a comma, a function comes with its own arguments.
+                // After a comma, a function has its own arguments.
                 let calls = matches!(self.peek(), Some(Token::Name(name)) if functions::find(name).is_some_and(
                     |function| !function.params.is_empty() || function.rest.is_some()));
                 if calls {
@@ -536,13 +538,13 @@ impl Reader {
         Some(arguments)
     }
 
-    /// Whether a function is next that takes arguments.
+    /// Returns `true` if the next token is a function that takes arguments.
     fn at_function(&self) -> bool {
         let of = |name: &str| functions::find(name).is_some_and(|it| !it.params.is_empty() || it.rest.is_some());
         matches!(self.peek(), Some(Token::Name(name)) if of(name))
     }
 
-    /// Whether a parenthesis is next that holds a comma of its own: `and (.a, .b)`.
+    /// Returns `true` if the next token is a parenthesis with a comma of its own: `and (.a, .b)`.
     fn at_list(&self) -> bool {
         let mut depth = 0;
         for (token, _) in &self.tokens[self.next.min(self.tokens.len())..] {
@@ -558,7 +560,7 @@ impl Reader {
         false
     }
 
-    /// A name by itself is a field.
+    /// Parses a single name as a field.
     fn field(&mut self, name: &str, at: Range<usize>) -> Option<Part> {
         let own = names::own_path(name);
         let is_plain = !name.contains('.');
@@ -580,7 +582,7 @@ impl Reader {
         if is_keyword || name.split('.').any(str::is_empty) {
             return None;
         }
-        // A function with a letter more or less.
+        // A name that differs from a function by one letter is not a field.
         if own.is_none() && slip(name, functions::names()).is_some() {
             return None;
         }
@@ -600,12 +602,12 @@ impl Reader {
         }
     }
 
-    /// Whether the next token is a word between two values.
+    /// Returns `true` if the next token is an infix word.
     fn at_infix(&self) -> bool {
         matches!(self.peek(), Some(Token::Name(name)) if is_infix(name))
     }
 
-    /// Whether the token behind the next one is.
+    /// Returns `true` if the token after the next one is an infix word.
     fn at_infix_behind(&self) -> bool {
         matches!(self.tokens.get(self.next + 1), Some((Token::Name(name), _)) if is_infix(name))
     }
@@ -641,7 +643,7 @@ impl Reader {
     }
 }
 
-/// A word that other languages write between two values.
+/// Returns `true` for a word that other languages use as an infix operator.
 fn is_infix(name: &str) -> bool {
     matches!(name, "is" | "eq" | "ne" | "lt" | "le" | "gt" | "ge")
         || names::SEARCHES.iter().any(|(word, _)| *word == name)

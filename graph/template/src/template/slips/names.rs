@@ -2,7 +2,7 @@
 
 use crate::template::functions;
 
-/// Words and signs between two values that look for one in the other, and the function that does so here.
+/// Infix search operators of other languages, with the corresponding template function.
 pub(super) const SEARCHES: &[(&str, &str)] = &[
     ("contains", "contains"),
     ("includes", "contains"),
@@ -13,25 +13,25 @@ pub(super) const SEARCHES: &[(&str, &str)] = &[
     ("in", "has"),
 ];
 
-/// Names that a record has where scripts and other templates are given one.
+/// Names of the record in scripts and other template languages.
 const RECORDS: [&str; 11] =
     ["rec", "record", "Record", "r", "msg", "message", "event", "this", "self", "it", "$record"];
 
 const ROOTS: [&str; 5] = ["Payload", "Metadata", "Key", "Operation", "Position"];
 
-/// How the arguments of a function stand here, from the order that they have elsewhere.
+/// Order of the arguments of a function, relative to the order in other languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Same,
     Reversed,
-    /// The first becomes the last.
+    /// The first argument becomes the last.
     Rotated,
-    /// It compares its one argument with `nil`.
+    /// Compares its only argument with `nil`.
     Nil,
 }
 
 impl Shape {
-    /// The call, whose arguments are in order; `None` where the function does not take so many.
+    /// Returns the call with its arguments in order; `None` if the function does not take so many.
     pub(super) fn call(self, function: &str, mut arguments: Vec<String>) -> Option<String> {
         if self == Shape::Nil {
             (arguments.len() == 1).then_some(())?;
@@ -41,7 +41,7 @@ impl Shape {
     }
 }
 
-/// Functions that take what they work on as their last argument, where other languages have it first.
+/// Functions whose subject is the last argument, but the first one in other languages.
 const SUBJECT_LAST: [&str; 22] = [
     "contains",
     "hasPrefix",
@@ -67,47 +67,47 @@ const SUBJECT_LAST: [&str; 22] = [
     "abbrev",
 ];
 
-/// How many arguments a function takes before any others, its subject among them.
+/// Returns the number of fixed arguments of a function, including its subject.
 pub(super) fn arity(function: &str) -> usize {
     match function {
-        // Its subject may be left out.
+        // The subject is optional.
         "default" => 2,
         _ => functions::find(function).map_or(0, |function| function.params.len()),
     }
 }
 
-/// What is said of a calculation, where it depends on the numbers which function is meant.
+/// Remark on a calculation for which the right function depends on the numbers.
 pub(super) const CALCULATES: &str = "which works with whole numbers; addf, subf, mulf and divf take others";
 
-/// Puts the arguments of a call that is written as in other languages in the order that they have here. Says what may be
-/// meant instead, where the order that is meant cannot be told from the arguments.
+/// Reorders the arguments of a call that follows the order of other languages. Returns a remark if the intended order
+/// is ambiguous.
 pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wanted: usize) -> Option<String> {
     const FIRST: &str = "what it works on comes last";
     let is_literal = |text: &String| {
         text.starts_with(['"', '`']) || text.parse::<f64>().is_ok() || matches!(text.as_str(), "true" | "false" | "nil")
     };
     let elsewhere = matches!(shape, Shape::Reversed | Shape::Rotated);
-    // With fewer, the last one comes out of a pipe.
+    // If there are fewer, the last one comes from a pipe.
     if arguments.len() != wanted || wanted < 2 || !(elsewhere || SUBJECT_LAST.contains(&function)) {
-        // Of a function that takes its subject in the middle, or more arguments here than elsewhere, nothing is known.
+        // The order is unknown if the subject is in the middle, or if there are more arguments than in other languages.
         let is_unknown = function.starts_with("regexReplace") || elsewhere && arguments.len() > wanted;
         return is_unknown.then(|| "if the arguments stand in this order".to_owned());
     }
     let (first, last) = (is_literal(&arguments[0]), is_literal(&arguments[wanted - 1]));
     let others = arguments[1..].iter().all(is_literal);
     match (first, last) {
-        // As it is here already; by a foreign name, it may be meant the other way round.
+        // Already in the right order; with a foreign name, the other order may be intended.
         (true, false) => elsewhere.then(|| FIRST.to_owned()),
         _ => {
             arguments.rotate_left(1);
-            // The second number of `substr` is a length elsewhere, and an end here.
+            // The second number of `substr` is a length in other languages, and an end here.
             let is_sure = !first && (elsewhere || others && function != "substr");
             (!is_sure).then(|| FIRST.to_owned())
         }
     }
 }
 
-/// The function for a method of texts in other languages; its subject is the first argument.
+/// Returns the function for a text method of other languages; its subject is the first argument.
 pub(super) fn method(name: &str) -> Option<(&'static str, Shape)> {
     const OWN: [&str; 5] = ["contains", "hasPrefix", "hasSuffix", "trim", "lower"];
     const OTHERS: [&str; 12] = [
@@ -128,7 +128,7 @@ pub(super) fn method(name: &str) -> Option<(&'static str, Shape)> {
     own.or_else(|| OTHERS.contains(&name).then(|| elsewhere(name)).flatten())
 }
 
-/// The function that has this name in other languages.
+/// Returns the function with this name in other languages.
 pub(super) fn elsewhere(name: &str) -> Option<(&'static str, Shape)> {
     use Shape::{Nil, Reversed, Rotated, Same};
     const NAMES: &[(&str, Shape, &[&str])] = &[
@@ -171,7 +171,7 @@ pub(super) fn elsewhere(name: &str) -> Option<(&'static str, Shape)> {
     Some((function, *shape))
 }
 
-/// What is said of a name that stands for one of several functions here, or for none.
+/// Returns a hint for a name that matches several functions or none.
 pub(super) fn unsure(name: &str) -> Option<&'static str> {
     Some(match name {
         "in" => "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list",
@@ -185,11 +185,11 @@ pub(super) fn unsure(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Names of functions elsewhere that make a random id.
+/// Names of functions of other languages that create a random id.
 const UUIDS: [&str; 9] =
     ["uuid", "uuid4", "uuidV4", "uuid_v4", "newUuid", "newUUID", "randomUUID", "generateUUID", "guid"];
 
-/// What a name by itself may stand for besides a field: a function that takes nothing.
+/// Returns a remark for a name that may also stand for a function without arguments.
 pub(super) fn alone(name: &str) -> Option<&'static str> {
     Some(match name {
         _ if UUIDS.contains(&name) => "or uuidv4 for a random id",
@@ -198,14 +198,14 @@ pub(super) fn alone(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The path of a name that begins with a part of a record, as `rec.Payload.After.id`, `payload.after.id`.
+/// Returns the path for a name that begins with a part of a record, such as `rec.Payload.After.id`, `payload.after.id`.
 pub(super) fn own_path(name: &str) -> Option<String> {
     let mut parts: Vec<&str> = name.trim_start_matches('.').split('.').collect();
     let root = |part: &str| ROOTS.into_iter().find(|root| root.eq_ignore_ascii_case(part));
     if RECORDS.contains(&parts[0]) && parts.get(1).is_some_and(|part| root(part).is_some()) {
         parts.remove(0);
     }
-    // What scripts have for the record, with the name of a field behind it.
+    // A script's name for the record, followed by the name of a field.
     if matches!(parts[0], "this" | "self" | "it" | "$record" | "record" | "Record" | "rec") && parts.len() > 1 {
         return Some(format!(".Payload.After.{}", parts[1..].join(".")));
     }

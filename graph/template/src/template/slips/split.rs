@@ -13,13 +13,13 @@ pub(super) struct Foreign {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
-    /// A value, as it is written here.
+    /// A value, translated to template syntax.
     Value(String),
     /// A name that could be a function or a field.
     Name(String),
-    /// A sign.
+    /// An operator.
     Operator(&'static str),
-    /// A parenthesis, which begins the arguments of a call where it stands directly behind a name.
+    /// A parenthesis. `call` is true if it directly follows a name and so begins the arguments of a call.
     Open {
         call: bool,
     },
@@ -27,25 +27,25 @@ pub(super) enum Token {
     Comma,
 }
 
-/// The tokens of an expression, and the first thing in them that templates do not have.
+/// The tokens of an expression, and the first part that is not template syntax.
 pub(super) struct Split {
     pub(super) tokens: Vec<(Token, Range<usize>)>,
     pub(super) foreign: Option<Foreign>,
-    /// Why a part of it may be meant otherwise.
+    /// Reason why a part of the expression is ambiguous.
     pub(super) doubt: Option<String>,
 }
 
-/// Longer signs stand before those that they begin with.
+/// Longer operators come before their prefixes.
 const OPERATORS: [&str; 25] = [
     "===", "!==", "==", "!=", "<=", ">=", "<>", "=~", "&&", "||", "≠", "≤", "≥", "<", ">", "!", "=", "|", "?", ":",
     "+", "-", "*", "/", "%",
 ];
 
-/// Quotes, those of word processors among them, and what closes each.
+/// Quotes, including typographic ones, with their closing quotes.
 const QUOTES: [(char, &[char]); 6] =
     [('"', &['"']), ('`', &['`']), ('\'', &['\'']), ('“', &['”', '“']), ('„', &['“', '”']), ('‘', &['’', '‘'])];
 
-/// Splits an expression. `None` where there is something in it that no language means as here.
+/// Splits an expression. `None` if a part of it cannot be translated.
 pub(super) fn tokens(text: &str) -> Option<Split> {
     let mut splitting = Splitting { text, tokens: Vec::new(), foreign: None, doubt: None };
     let mut at = 0;
@@ -73,7 +73,7 @@ impl Splitting<'_> {
         }
     }
 
-    /// Takes the token at a byte; gives the byte behind it.
+    /// Reads the token at a byte offset; returns the offset after it.
     fn token(&mut self, start: usize) -> Option<usize> {
         let rest = &self.text[start..];
         let c = rest.chars().next()?;
@@ -93,7 +93,7 @@ impl Splitting<'_> {
             self.tokens.push((Token::Value(rest[..1 + digits].to_owned()), start..end));
             return Some(end);
         }
-        // A name with a dash by itself could be a field, or two of them.
+        // A bare name with a dash could be one field, or the difference of two.
         let in_name = |(token, at): &(Token, Range<usize>)| matches!(token, Token::Name(_)) && at.end == start;
         if c == '-' && rest[1..].starts_with(is_word) && self.tokens.last().is_some_and(in_name) {
             return None;
@@ -122,7 +122,7 @@ impl Splitting<'_> {
         Some(start + len)
     }
 
-    /// Whether a sign stands between two values, and not before a number.
+    /// Returns `true` if a sign is an infix operator and not the sign of a number.
     fn is_calculated(&self, start: usize, sign: char) -> bool {
         let behind = &self.text[start + 1..];
         match self.tokens.last() {
@@ -156,7 +156,7 @@ impl Splitting<'_> {
         Some(behind)
     }
 
-    /// `.a.b-c["d"].0`, and how many bytes it takes.
+    /// Parses a path such as `.a.b-c["d"].0`; also returns its length in bytes.
     fn path(&mut self, rest: &str, start: usize) -> Option<(String, usize)> {
         let mut plain = String::new();
         let mut keys: Vec<String> = Vec::new();
@@ -172,7 +172,7 @@ impl Splitting<'_> {
             let tail = &rest[at..];
             if let Some(name) = tail.strip_prefix('.') {
                 let mut len = name.find(|c: char| !is_word(c) && c != '-').unwrap_or(name.len());
-                // A dash ends no name.
+                // A name does not end with a dash.
                 len = name[..len].trim_end_matches('-').len();
                 let part = &name[..len];
                 let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -204,10 +204,10 @@ impl Splitting<'_> {
                     let from = if from.is_empty() { "0" } else { from };
                     self.doubt = Some(format!("or slice {plain} {from} {to} for a list").replace("  ", " "));
                     let to = if to.is_empty() { "-1" } else { to };
-                    // Nothing can be read of a part of a text.
+                    // A part of a text has no fields or elements.
                     return Some((format!("(substr {from} {to} {plain})"), at + end + 2));
                 }
-                // A name may be a field, or a key without its quotes.
+                // A name may be a field, or a key without quotes.
                 if quoted == key && key.starts_with(|c: char| c.is_alphabetic() || c == '_') {
                     self.doubt = Some("if the key is a text".to_owned());
                 }
@@ -224,7 +224,7 @@ impl Splitting<'_> {
         Some((value, at))
     }
 
-    /// A name, perhaps with parts behind it, and how many bytes it takes.
+    /// Parses a name, which may have several parts; also returns its length in bytes.
     fn name(&mut self, rest: &str, start: usize) -> Option<(Token, usize)> {
         let len = rest.find(|c: char| !is_word(c) && c != '.').unwrap_or(rest.len());
         let name = &rest[..len];

@@ -1,4 +1,4 @@
-//! Lists and maps: the record's own, shared, and those a template makes.
+//! Lists and maps: shared ones of the record, and those that a template creates.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use anabranch_record::value::{Object, Value};
 use super::Val;
 use crate::template::functions::CallError;
 
-/// Go's element type of a list; decides only its type name and what `null` means for it.
+/// Go's element type of a list; affects only its type name and the meaning of `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elements {
     /// `[]interface {}`.
@@ -42,7 +42,7 @@ enum Items {
     Own(Rc<Own>),
 }
 
-/// The elements of a list that a template made.
+/// The elements of a list that a template created.
 #[derive(Debug)]
 struct Own(Vec<Val>);
 
@@ -53,47 +53,47 @@ impl Drop for Own {
 }
 
 impl List {
-    /// A list of the record.
+    /// Creates a list from a list of the record.
     pub(crate) fn record(values: Arc<Vec<Value>>) -> List {
         List { start: 0, end: values.len(), items: Items::Record(values), elements: Elements::Any }
     }
 
-    /// `[]interface {}`.
+    /// Creates a list of type `[]interface {}`.
     pub(crate) fn new(items: Vec<Val>) -> List {
         List::of(Elements::Any, items)
     }
 
-    /// A list with the given type of elements.
+    /// Creates a list with the given type of elements.
     pub(crate) fn of(elements: Elements, items: Vec<Val>) -> List {
         List { start: 0, end: items.len(), items: Items::Own(Rc::new(Own(items))), elements }
     }
 
-    /// `[]string`.
+    /// Creates a list of type `[]string`.
     pub(crate) fn texts<T: Into<super::Text>>(texts: impl IntoIterator<Item = T>) -> List {
         List::of(Elements::Text, texts.into_iter().map(Val::text).collect())
     }
 
-    /// A nil slice: empty, and `null` in JSON.
+    /// Creates a nil slice: empty, and `null` in JSON.
     pub(crate) fn nil(elements: Elements) -> List {
         List { items: Items::None, start: 0, end: 0, elements }
     }
 
-    /// Whether it is a nil slice.
+    /// Returns `true` for a nil slice.
     pub(crate) fn is_nil(&self) -> bool {
         matches!(self.items, Items::None)
     }
 
-    /// Whether a template has made it: a list of the record is not.
+    /// Returns `true` if a template created the list, `false` for a list of the record.
     pub(crate) fn is_made(&self) -> bool {
         matches!(self.items, Items::Own(_))
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// The element at `index`.
+    /// Returns the element at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<Val> {
         let at = self.start.checked_add(index).filter(|at| *at < self.end)?;
         match &self.items {
@@ -103,12 +103,12 @@ impl List {
         }
     }
 
-    /// The elements in order.
+    /// Returns the elements in order.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = Val> + '_ {
         (0..self.len()).filter_map(|i| self.get(i))
     }
 
-    /// Elements `from..to`; `None` when out of bounds.
+    /// Returns the elements `from..to`; `None` if out of bounds.
     pub(crate) fn slice(&self, from: usize, to: usize) -> Option<List> {
         (from <= to && to <= self.len()).then(|| List {
             items: self.items.clone(),
@@ -118,12 +118,12 @@ impl List {
         })
     }
 
-    /// The type of its elements.
+    /// Returns the type of its elements.
     pub(crate) fn elements(&self) -> Elements {
         self.elements
     }
 
-    /// Go's name of its type.
+    /// Returns Go's name of its type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.elements {
             Elements::Any => "[]interface {}",
@@ -134,8 +134,8 @@ impl List {
     }
 }
 
-/// A map with text keys. Cloning is O(1). Only [`Map::Dict`] can be changed; a function that changes
-/// another one works on [`Map::to_dict`], since a template must never change its record.
+/// A map with text keys. Cloning is O(1). Only [`Map::Dict`] is mutable; a function that changes
+/// another one works on [`Map::to_dict`], because a template must never change its record.
 #[derive(Clone, Debug)]
 pub(crate) enum Map {
     /// A nil map: empty, read-only, `null` in JSON.
@@ -146,19 +146,19 @@ pub(crate) enum Map {
     Object(Arc<Object>),
     /// The metadata: `map[string]string`.
     Metadata(Metadata),
-    /// `map[string]string` that a function made.
+    /// A `map[string]string` that a function created.
     Texts(Rc<BTreeMap<Str, Val>>),
-    /// `map[string]interface {}` that a template made.
+    /// A `map[string]interface {}` that a template created.
     Dict(Dict),
 }
 
 impl Map {
-    /// The entry of `key`.
+    /// Returns the value of `key`.
     pub(crate) fn get(&self, key: &str) -> Option<Val> {
         match self {
             Map::Nil => None,
             Map::Structured(object) | Map::Object(object) => object.get(key).map(Val::from),
-            // Files from elsewhere name metadata as they are named there.
+            // Files of other systems use their own names for metadata.
             Map::Metadata(metadata) => {
                 let own = own_key(key);
                 metadata.get(own.as_deref().unwrap_or(key)).map(|text| Val::text(text.clone()))
@@ -168,7 +168,7 @@ impl Map {
         }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         match self {
             Map::Nil => 0,
@@ -179,7 +179,7 @@ impl Map {
         }
     }
 
-    /// The entries in key order, O(n).
+    /// Returns the entries in key order, O(n).
     pub(crate) fn entries(&self) -> Vec<(Str, Val)> {
         match self {
             Map::Nil => Vec::new(),
@@ -196,13 +196,13 @@ impl Map {
         }
     }
 
-    /// Whether its values are text: `map[string]string`. Such a map is not taken for a parameter of
-    /// type `map[string]interface {}`, as in Go.
+    /// Returns `true` if the values are text: `map[string]string`. As in Go, a parameter of type
+    /// `map[string]interface {}` does not accept such a map.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self, Map::Metadata(_) | Map::Texts(_))
     }
 
-    /// Whether it is nil in Go: prints `map[]`, is `null` in JSON. Metadata without entries are.
+    /// Returns `true` if the map is nil in Go: prints `map[]`, is `null` in JSON. Empty metadata is nil.
     pub(crate) fn is_nil(&self) -> bool {
         match self {
             Map::Nil => true,
@@ -211,7 +211,7 @@ impl Map {
         }
     }
 
-    /// The dictionary itself, shared, if it is one; otherwise a changeable copy, O(n).
+    /// Returns the dictionary itself, shared, if it is one; otherwise a mutable copy, O(n).
     pub(crate) fn to_dict(&self) -> Dict {
         match self {
             Map::Dict(dict) => dict.clone(),
@@ -219,7 +219,7 @@ impl Map {
         }
     }
 
-    /// Go's name of its type.
+    /// Returns Go's name of its type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Map::Structured(_) => "StructuredData",
@@ -229,7 +229,7 @@ impl Map {
     }
 }
 
-/// A map that a template makes and may change; clones share it.
+/// A mutable map of a template; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dict(Rc<RefCell<Entries>>);
 
@@ -243,22 +243,22 @@ impl Drop for Entries {
 }
 
 impl Dict {
-    /// From entries in any order; the last of equal keys wins.
+    /// Creates a dictionary from entries in any order; the last of equal keys wins.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (Str, Val)>) -> Dict {
         Dict(Rc::new(RefCell::new(Entries(entries.into_iter().collect()))))
     }
 
-    /// The entry of `key`.
+    /// Returns the value of `key`.
     pub(crate) fn get(&self, key: &str) -> Option<Val> {
         self.0.borrow().0.get(key).cloned()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().0.len()
     }
 
-    /// The entries in key order, O(n).
+    /// Returns the entries in key order, O(n).
     pub(crate) fn entries(&self) -> Vec<(Str, Val)> {
         self.0.borrow().0.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
     }
@@ -266,7 +266,7 @@ impl Dict {
     /// Sets an entry.
     ///
     /// # Errors
-    /// If the value contains this very dictionary: what contains itself can be neither printed nor freed.
+    /// The value contains this dictionary: a cyclic value could be neither printed nor freed.
     pub(crate) fn insert(&self, key: impl Into<Str>, value: Val) -> Result<(), CallError> {
         if value.is_own() {
             self.check_outside(&value)?;
@@ -276,17 +276,17 @@ impl Dict {
         Ok(())
     }
 
-    /// Removes an entry.
+    /// Removes an entry and returns its value.
     pub(crate) fn remove(&self, key: &str) -> Option<Val> {
         self.0.borrow_mut().0.remove(key)
     }
 
-    /// Whether both are the same dictionary, not only equal.
+    /// Returns `true` if both are the same dictionary, not only equal.
     pub(crate) fn is_same(&self, other: &Dict) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Refuses a `value` that is or holds this dictionary. Data of the record never do, so they are not walked.
+    /// Rejects a `value` that is or contains this dictionary. Data of the record never does, so it is not searched.
     fn check_outside(&self, value: &Val) -> Result<(), CallError> {
         const MOST: usize = 100_000;
         let mut seen = 0;
@@ -310,13 +310,13 @@ impl Dict {
 }
 
 impl Val {
-    /// Whether a template made it and other such values may be inside.
+    /// Returns `true` if a template created the value and it may contain other such values.
     fn is_own(&self) -> bool {
         matches!(self, Val::Map(Map::Dict(_)) | Val::List(List { items: Items::Own(_), .. }))
     }
 }
 
-/// Frees values without recursion: a template can nest lists as deep as it has steps.
+/// Frees values without recursion: a template can nest lists as deeply as its steps allow.
 fn release(values: impl IntoIterator<Item = Val>) {
     let mut rest: Vec<Val> = values.into_iter().filter(Val::is_own).collect();
     while let Some(value) = rest.pop() {

@@ -1,4 +1,4 @@
-//! Strings of any bytes.
+//! Strings of arbitrary bytes.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -13,12 +13,12 @@ pub(crate) struct Text(Repr);
 #[derive(Clone, Debug)]
 enum Repr {
     Valid(Str),
-    /// Not valid UTF-8.
+    /// Invalid UTF-8.
     Broken(Rc<[u8]>),
 }
 
 impl Text {
-    /// From bytes, valid UTF-8 or not.
+    /// Creates a text from bytes, which may be invalid UTF-8.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Text {
         match std::str::from_utf8(bytes) {
             Ok(text) => Text(Repr::Valid(text.into())),
@@ -26,7 +26,7 @@ impl Text {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Valid(text) => text.as_bytes(),
@@ -34,7 +34,7 @@ impl Text {
         }
     }
 
-    /// The text, where it is valid UTF-8.
+    /// Returns the text, if it is valid UTF-8.
     pub(crate) fn as_str(&self) -> Option<&str> {
         match &self.0 {
             Repr::Valid(text) => Some(text),
@@ -42,7 +42,7 @@ impl Text {
         }
     }
 
-    /// The text with U+FFFD for what is not UTF-8. For functions that work on characters.
+    /// Returns the text with U+FFFD for invalid UTF-8, for functions that work on characters.
     pub(crate) fn lossy(&self) -> Cow<'_, str> {
         match &self.0 {
             Repr::Valid(text) => Cow::Borrowed(text),
@@ -50,7 +50,7 @@ impl Text {
         }
     }
 
-    /// The same as a map key.
+    /// Returns the text as a map key, with U+FFFD for invalid UTF-8.
     pub(crate) fn to_key(&self) -> Str {
         match &self.0 {
             Repr::Valid(text) => text.clone(),

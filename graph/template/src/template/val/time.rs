@@ -6,8 +6,7 @@ use chrono::{DateTime, FixedOffset, Offset, SubsecRound, Timelike, Utc};
 
 use anabranch_record::text::Str;
 
-/// A point in time and the zone it is shown in. `Display` is the form Go prints:
-/// `2006-01-02 15:04:05.5 +0100 CET`.
+/// A point in time with a zone. `Display` prints it like Go: `2006-01-02 15:04:05.5 +0100 CET`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Time {
     /// The time, at the offset of its zone.
@@ -17,7 +16,7 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// In UTC.
+    /// Creates a time in UTC.
     pub(crate) fn utc(at: DateTime<Utc>) -> Time {
         Time { at: at.with_timezone(&Utc.fix()), zone: Str::from_static("UTC") }
     }
@@ -35,7 +34,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A duration as Go prints it: `1h30m0s`, `1.5s`, `20ms`, `3µs`.
+/// Formats a duration like Go: `1h30m0s`, `1.5s`, `20ms`, `3µs`.
 pub(crate) fn duration_text(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();

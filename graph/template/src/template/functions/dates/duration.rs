@@ -1,10 +1,10 @@
-//! Lengths of time as text: `1h30m`, `-1.5s`.
+//! Durations as text: `1h30m`, `-1.5s`.
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Reads nanoseconds from text such as `-1.5h` or `1h30m`; `None` if it is no duration or does not fit. O(n).
+/// Parses nanoseconds from text such as `-1.5h` or `1h30m`; `None` if it is not a duration or out of range. O(n).
 pub(super) fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(total) } else { i64::try_from(total).ok() }
 }
 
-/// One number and its unit.
+/// Parses one number with its unit.
 fn part(text: &str) -> Option<(u64, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole_len = digits(text);
@@ -51,7 +51,7 @@ fn part(text: &str) -> Option<(u64, &str)> {
     };
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let mut value = whole.checked_mul(unit)?;
-    // Digits beyond what 63 bits hold are below a nanosecond.
+    // Digits beyond the precision of 63 bits are below a nanosecond.
     let (mut numerator, mut scale) = (0u64, 1f64);
     for digit in fraction.bytes() {
         let Some(next) = numerator
@@ -76,7 +76,7 @@ fn part(text: &str) -> Option<(u64, &str)> {
     (value <= 1 << 63).then_some((value, rest))
 }
 
-/// The largest unit that fits more than once, from years of 365 days down to seconds.
+/// Formats a duration in the largest unit that it exceeds, from years of 365 days down to seconds.
 pub(super) fn rounded(nanoseconds: i64) -> String {
     const UNITS: [(u64, &str); 6] =
         [(365 * 24 * HOUR, "y"), (30 * 24 * HOUR, "mo"), (24 * HOUR, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s")];

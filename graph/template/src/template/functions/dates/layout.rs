@@ -1,13 +1,13 @@
 //! Reference-time layouts: `2006-01-02T15:04:05Z07:00` as a sequence of elements.
 
-/// How a zone offset is written.
+/// Notation of a zone offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OffsetStyle {
-    /// `Z` stands for UTC.
+    /// True if `Z` stands for UTC.
     pub(super) z: bool,
-    /// Colons between the parts.
+    /// True if there are colons between the parts.
     pub(super) colon: bool,
-    /// How many of hours, minutes and seconds are written.
+    /// Number of parts: hours, minutes and seconds.
     pub(super) parts: u8,
 }
 
@@ -20,17 +20,17 @@ pub(super) enum Element {
     YearOfCentury,
     /// `January` (long) or `Jan`
     MonthName {
-        /// In full.
+        /// True for full names.
         long: bool,
     },
     /// `1` or `01`
     Month {
-        /// Two digits.
+        /// True for two digits.
         padded: bool,
     },
     /// `Monday` (long) or `Mon`
     Weekday {
-        /// In full.
+        /// True for full names.
         long: bool,
     },
     /// `2`
@@ -41,42 +41,42 @@ pub(super) enum Element {
     SpacedDay,
     /// `002` or `__2`
     YearDay {
-        /// Padded with spaces, not zeros.
+        /// True if padded with spaces instead of zeros.
         spaced: bool,
     },
     /// `15`
     Hour,
     /// `3` or `03`
     Hour12 {
-        /// Two digits.
+        /// True for two digits.
         padded: bool,
     },
     /// `4` or `04`
     Minute {
-        /// Two digits.
+        /// True for two digits.
         padded: bool,
     },
     /// `5` or `05`
     Second {
-        /// Two digits.
+        /// True for two digits.
         padded: bool,
     },
     /// `PM` or `pm`
     Half {
-        /// Capital letters.
+        /// True for capital letters.
         upper: bool,
     },
     /// `MST`
     ZoneName,
-    /// `-0700`, `Z07:00` and their kin
+    /// `-0700`, `Z07:00` and similar
     Offset(OffsetStyle),
     /// `.000` or `,999`
     Fraction {
         /// `.` or `,`
         separator: u8,
-        /// As many as the layout has.
+        /// Number of digits in the layout.
         digits: usize,
-        /// `9`: trailing zeros are left out.
+        /// True for `9`: trailing zeros are omitted.
         trimmed: bool,
     },
 }
@@ -91,7 +91,7 @@ pub(super) fn split(layout: &str) -> Option<(&str, Element, &str)> {
     })
 }
 
-/// The element that starts here: itself, how many bytes before it are literal, and its length.
+/// Returns the element that starts here, the number of literal bytes before it, and its length.
 fn element_at(rest: &[u8]) -> Option<(Element, usize, usize)> {
     use Element::{
         Day, Half, Hour, Hour12, Minute, Month, MonthName, PaddedDay, Second, SpacedDay, Weekday, Year, YearDay,
@@ -152,7 +152,7 @@ fn fraction_at(rest: &[u8]) -> Option<(Element, usize, usize)> {
         return None;
     }
     let digits = rest[1..].iter().take_while(|&&b| b == digit).count();
-    // A run of one digit only is a fraction: `.09` is text.
+    // A run of a single repeated digit is a fraction; `.09` is text.
     if rest.get(1 + digits).is_some_and(u8::is_ascii_digit) {
         return None;
     }

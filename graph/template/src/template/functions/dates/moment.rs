@@ -1,4 +1,4 @@
-//! Times seen in a zone, and how they are written.
+//! Times in a zone, and their formatting.
 
 use std::fmt::Write as _;
 
@@ -34,38 +34,38 @@ pub(super) fn weekdays() -> &'static [&'static str] {
     &WEEKDAYS
 }
 
-/// The wall clock `local`, read in a zone `offset` seconds east of UTC; `None` if there is no such time or zone.
+/// Converts a local time in a zone `offset` seconds east of UTC; `None` if the time or offset is out of range.
 pub(super) fn from_local(local: NaiveDateTime, offset: i32, zone: Option<Str>) -> Option<Time> {
     let east = FixedOffset::east_opt(offset)?;
     let instant = local.checked_sub_offset(east)?;
     seen_at(instant.and_utc(), offset, zone)
 }
 
-/// An instant, seen in a zone `offset` seconds east of UTC.
+/// Converts an instant to a zone `offset` seconds east of UTC.
 pub(super) fn seen_at(instant: DateTime<Utc>, offset: i32, zone: Option<Str>) -> Option<Time> {
     let east = FixedOffset::east_opt(offset)?;
     instant.naive_utc().checked_add_offset(east)?;
     Some(Time { at: instant.with_timezone(&east), zone: zone.unwrap_or_else(|| nameless(offset)) })
 }
 
-/// Seconds since 1970, in UTC; `None` if no calendar reaches there.
+/// Converts seconds since 1970 to a UTC time; `None` if out of range.
 pub(super) fn from_unix(seconds: i64) -> Option<Time> {
     DateTime::from_timestamp(seconds, 0).map(Time::utc)
 }
 
-/// The year 1, which stands for no date at all.
+/// Returns the zero time: the beginning of the year 1.
 pub(super) fn zero() -> Time {
     from_unix(-62_135_596_800).unwrap_or_else(|| Time::utc(DateTime::UNIX_EPOCH))
 }
 
-/// What stands for the abbreviation of a zone that has none.
+/// Returns the text that replaces the abbreviation of a zone without one.
 fn nameless(offset: i32) -> Str {
     let mut name = String::new();
     write_offset(&mut name, offset, OffsetStyle { z: false, colon: false, parts: 2 });
     name.into()
 }
 
-/// Writes a time as `layout` says. O(length of the layout).
+/// Formats a time with `layout`. O(length of the layout).
 pub(super) fn format(time: &Time, layout: &str) -> String {
     let clock = time.at.naive_local();
     let mut out = String::with_capacity(layout.len() + 10);
@@ -133,7 +133,7 @@ fn write_offset(out: &mut String, offset: i32, style: OffsetStyle) {
         out.push('Z');
         return;
     }
-    // The sign is that of whole minutes, so that an offset of less than one has none.
+    // The sign is that of the whole minutes, so an offset of less than a minute has none.
     out.push(if offset / 60 < 0 { '-' } else { '+' });
     let seconds = offset.unsigned_abs();
     let parts = [seconds / 3600, seconds / 60 % 60, seconds % 60];

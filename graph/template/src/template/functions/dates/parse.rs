@@ -1,4 +1,4 @@
-//! Reads dates as a reference-time layout says.
+//! Parsing of dates with a reference-time layout.
 
 use anabranch_record::text::Str;
 use chrono::{Datelike as _, NaiveDate, NaiveTime};
@@ -7,14 +7,14 @@ use super::layout::{self, Element, OffsetStyle};
 use super::moment::{self, months, weekdays};
 use crate::template::val::Time;
 
-/// Why a text is no date.
+/// Reason why a text is not a date.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// It does not look as the layout says.
+    /// The text does not match the layout.
     Mismatch,
-    /// This part has a value no calendar or clock has.
+    /// This part is out of range.
     OutOfRange(&'static str),
-    /// Something is left over.
+    /// Text remains after the date.
     Extra,
 }
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// What has been read so far.
+/// The elements parsed so far.
 #[derive(Default)]
 struct Fields {
     year: i32,
@@ -43,7 +43,7 @@ struct Fields {
     zone: Zone,
 }
 
-/// What the text says about the zone: an abbreviation does not tell the offset, and both may be given.
+/// The zone in the text. An abbreviation does not determine the offset, and a text may contain both.
 #[derive(Default)]
 struct Zone {
     utc: bool,
@@ -51,10 +51,10 @@ struct Zone {
     name: Option<Str>,
 }
 
-/// Reads `text` as `layout` says; UTC unless the text names a zone. O(length of both).
+/// Parses `text` with `layout`; UTC unless the text names a zone. O(length of both).
 ///
 /// # Errors
-/// The first part that does not fit.
+/// The first part that does not match.
 pub(super) fn parse(layout: &str, text: &str) -> Result<Time, Reason> {
     let mut fields = Fields::default();
     let (mut layout, mut text) = (layout, text.as_bytes());
@@ -69,7 +69,7 @@ pub(super) fn parse(layout: &str, text: &str) -> Result<Time, Reason> {
     }
 }
 
-/// Drops `literal` from the front; a space in it stands for any number of spaces.
+/// Removes `literal` from the front; a space in it stands for any number of spaces.
 fn skip<'a>(mut text: &'a [u8], mut literal: &[u8]) -> Result<&'a [u8], Reason> {
     while let Some(&first) = literal.first() {
         match text.first() {
@@ -88,7 +88,7 @@ fn without_spaces(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|b| **b == b' ').count()..]
 }
 
-/// One to `most` digits; exactly `most` if `fixed`.
+/// Parses one to `most` digits; exactly `most` if `fixed`.
 fn number(text: &[u8], most: usize, fixed: bool) -> Result<(u32, &[u8]), Reason> {
     let digits = text.iter().take(most).take_while(|b| b.is_ascii_digit()).count();
     if digits == 0 || fixed && digits < most {
@@ -102,7 +102,7 @@ fn in_range(value: u32, below: u32, part: &'static str) -> Result<u32, Reason> {
     if value < below { Ok(value) } else { Err(Reason::OutOfRange(part)) }
 }
 
-/// The index of the name that `text` begins with, in any case of letters.
+/// Returns the index of the name at the front of `text`, ignoring case.
 fn name<'a>(text: &'a [u8], names: &[&str], long: bool) -> Result<(u32, &'a [u8]), Reason> {
     (0u32..)
         .zip(names)
@@ -114,7 +114,7 @@ fn name<'a>(text: &'a [u8], names: &[&str], long: bool) -> Result<(u32, &'a [u8]
         .ok_or(Reason::Mismatch)
 }
 
-/// A separator and digits, as nanoseconds; digits after the ninth are dropped.
+/// Parses a separator and digits as nanoseconds; digits after the ninth are dropped.
 fn fraction(text: &[u8]) -> Result<u32, Reason> {
     if !matches!(text.first(), Some(b'.' | b',')) {
         return Err(Reason::Mismatch);
@@ -126,7 +126,7 @@ fn fraction(text: &[u8]) -> Result<u32, Reason> {
     Ok((0..9).fold(0, |sum, i| sum * 10 + digits.get(i).map_or(0, |b| u32::from(b - b'0'))))
 }
 
-/// How long the separator and the digits at the front are; 0 if there is no such thing.
+/// Returns the length of the separator and digits at the front; 0 if there are none.
 fn fraction_len(text: &[u8]) -> usize {
     match text {
         [b'.' | b',', digits @ ..] => match digits.iter().take_while(|b| b.is_ascii_digit()).count() {
@@ -197,7 +197,7 @@ impl Fields {
                 let after;
                 (self.second, after) = number(text, 2, padded)?;
                 in_range(self.second, 60, "second")?;
-                // A fraction is read even where the layout has none.
+                // A fraction is accepted even if the layout does not contain one.
                 let in_layout =
                     layout::split(layout_after).is_some_and(|(_, e, _)| matches!(e, Element::Fraction { .. }));
                 let len = if in_layout { 0 } else { fraction_len(after) };
@@ -212,7 +212,7 @@ impl Fields {
                 if half == pm {
                     self.afternoon = Some(true);
                 } else if half == am {
-                    // Noon and midnight in one text: the afternoon decides.
+                    // If a text contains both AM and PM, PM applies.
                     self.afternoon.get_or_insert(false);
                 } else {
                     return Err(Reason::Mismatch);
@@ -265,7 +265,7 @@ impl Fields {
             Zone { utc: true, .. } => utc(),
             Zone { offset: Some(0), name: None, .. } => utc(),
             Zone { offset: Some(offset), name, .. } => moment::from_local(clock, offset, name),
-            // Which offset an abbreviation stands for cannot be known; the clock is taken as UTC.
+            // The offset of an abbreviation is unknown; the local time is treated as UTC.
             Zone { name: Some(name), .. } => {
                 let hours = name.strip_prefix("GMT").and_then(|h| h.parse::<i32>().ok()).unwrap_or(0);
                 moment::seen_at(clock.and_utc(), hours.saturating_mul(3600), Some(name))
@@ -314,7 +314,7 @@ impl Zone {
     }
 }
 
-/// How long the zone abbreviation at the front is.
+/// Returns the length of the zone abbreviation at the front.
 fn name_len(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;
@@ -336,7 +336,7 @@ fn name_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long the sign and the hours below 24 at the front are; 0 if there is no such thing.
+/// Returns the length of the sign and hours below 24 at the front; 0 if there are none.
 fn signed_hours_len(text: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = text else { return 0 };
     let count = digits.iter().take_while(|b| b.is_ascii_digit()).count();

@@ -1,19 +1,19 @@
-//! Values out of JSON text. Integers stay integers; text may name half a surrogate pair, which becomes U+FFFD.
+//! Parsing of JSON text. Integers stay integers; an unpaired surrogate escape becomes U+FFFD.
 
 use anabranch_record::text::Str;
 
 use crate::template::functions::{CallError, Context};
 use crate::template::val::{Dict, List, Text, Val};
 
-/// Why there is no value.
+/// Reason why parsing fails.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// The text is no JSON.
+    /// The text is not JSON.
     Json {
-        /// Byte offset of what is wrong.
+        /// Byte offset of the error.
         at: usize,
     },
-    /// The allowance is used up.
+    /// The allowance is exhausted.
     Call(CallError),
 }
 
@@ -32,7 +32,7 @@ impl From<Problem> for CallError {
     }
 }
 
-/// The value of a whole text. O(n); each list element and map entry is a step.
+/// Parses a complete text. O(n); each list element and map entry is a step.
 pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, Problem> {
     let mut reader = Reader { cx, text, at: 0 };
     let value = reader.value(0)?;

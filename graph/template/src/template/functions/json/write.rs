@@ -8,21 +8,21 @@ use crate::template::functions::dates;
 use crate::template::functions::{CallError, Context};
 use crate::template::val::{List, Map, Text, Val};
 
-/// How the text looks.
+/// Style of JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
-    /// One element a line, two spaces a level.
+    /// One element per line, two spaces per level.
     pub(super) pretty: bool,
-    /// `<`, `>` and `&` as escapes.
+    /// Escapes `<`, `>` and `&`.
     pub(super) escape_html: bool,
 }
 
-/// Why there is no JSON text.
+/// Reason why a value cannot be encoded.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// JSON has no such value.
+    /// JSON cannot represent the value.
     Unsupported(&'static str),
-    /// The allowance is used up.
+    /// The allowance is exhausted.
     Call(CallError),
 }
 
@@ -41,8 +41,8 @@ impl From<Problem> for CallError {
     }
 }
 
-/// The JSON text of a value. O(size of the text), which is taken from the allowance as it grows: a value that a
-/// template made may hold the same list many times.
+/// Encodes a value as JSON. O(size of the text), which is subtracted from the allowance as it grows: a value that a
+/// template created may contain the same list many times.
 pub(super) fn text(cx: &mut Context, value: &Val, style: Style) -> Result<Text, Problem> {
     let mut writer = Writer { cx, style, out: String::new(), taken: 0 };
     writer.value(value, 0)?;
@@ -54,7 +54,7 @@ struct Writer<'a> {
     cx: &'a mut Context,
     style: Style,
     out: String,
-    /// Bytes of `out` that are taken from the allowance.
+    /// Bytes of `out` already subtracted from the allowance.
     taken: usize,
 }
 
@@ -90,7 +90,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Ten digits before or after the point more than a float needs are written without an exponent.
+    /// Writes a float, without an exponent from 1e-6 up to 1e21 like Go.
     fn float(&mut self, f: f64) -> Result<(), Problem> {
         if !f.is_finite() {
             return Err(Problem::Unsupported(if f.is_nan() { "NaN" } else { "an infinite number" }));
@@ -111,7 +111,7 @@ impl Writer<'_> {
         self.out.push('"');
     }
 
-    /// A record without a position has none.
+    /// Writes a position; `null` for a record without one.
     fn position(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             self.out.push_str("null");
@@ -130,7 +130,7 @@ impl Writer<'_> {
         self.out.push('"');
         for chunk in text.utf8_chunks() {
             self.valid(chunk.valid());
-            // Each byte that is part of no character is written as the character that stands for such.
+            // Each byte that is not part of a character is written as the replacement character.
             for _ in chunk.invalid() {
                 self.out.push_str("\\ufffd");
             }
@@ -232,7 +232,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What stands before the element at `index` of a list or map whose elements are at `depth`.
+    /// Writes the separator and indentation before the element at `index` of a list or map whose elements are at
+    /// `depth`.
     fn next_line(&mut self, index: usize, depth: usize) {
         if index > 0 {
             self.out.push(',');

@@ -9,11 +9,11 @@ pub(super) struct Decimal {
     exponent: i32,
 }
 
-/// Places behind the point of a quotient.
+/// Decimal places of a quotient.
 const QUOTIENT_PLACES: i32 = 16;
 
 impl Decimal {
-    /// The shortest decimal that reads as `f`; `None` for infinities and NaN.
+    /// Returns the shortest decimal that reads back as `f`; `None` for infinities and NaN.
     pub(super) fn new(f: f64) -> Option<Decimal> {
         if !f.is_finite() {
             return None;
@@ -27,25 +27,25 @@ impl Decimal {
         Some(Decimal { coefficient, exponent })
     }
 
-    /// The nearest float.
+    /// Returns the nearest float.
     pub(super) fn to_f64(self) -> f64 {
         let Decimal { coefficient, exponent } = self;
         format!("{coefficient}e{exponent}").parse().unwrap_or(f64::NAN)
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(super) fn plus(self, other: Decimal) -> Option<Decimal> {
         self.aligned(other)
             .and_then(|(a, b, exponent)| Some(Decimal { coefficient: a.checked_add(b)?, exponent }))
             .or_else(|| Decimal::new(self.to_f64() + other.to_f64()))
     }
 
-    /// The difference.
+    /// Returns the difference.
     pub(super) fn minus(self, other: Decimal) -> Option<Decimal> {
         self.plus(Decimal { coefficient: other.coefficient.checked_neg()?, ..other })
     }
 
-    /// The product.
+    /// Returns the product.
     pub(super) fn times(self, other: Decimal) -> Option<Decimal> {
         self.coefficient
             .checked_mul(other.coefficient)
@@ -53,7 +53,7 @@ impl Decimal {
             .or_else(|| Decimal::new(self.to_f64() * other.to_f64()))
     }
 
-    /// The quotient, rounded to 16 places, halves away from zero; `None` for a division by zero.
+    /// Returns the quotient, rounded to 16 places, halves away from zero; `None` for a division by zero.
     pub(super) fn divided_by(self, other: Decimal) -> Option<Decimal> {
         if other.coefficient == 0 {
             return None;
@@ -73,14 +73,14 @@ impl Decimal {
                 let coefficient = if up { quotient.checked_add(away)? } else { quotient };
                 Some(Decimal { coefficient, exponent: -QUOTIENT_PLACES })
             }
-            // Too large for exact digits, and so with none behind the sixteenth place that count.
+            // Too large for exact digits, so the float has no significant digits after the sixteenth place.
             (None, _) => Decimal::new(self.to_f64() / other.to_f64()),
-            // The divisor is so much larger that nothing is left.
+            // The divisor is so much larger that the quotient rounds to 0.
             (_, None) => Some(Decimal { coefficient: 0, exponent: 0 }),
         }
     }
 
-    /// Both coefficients at the smaller exponent.
+    /// Returns both coefficients at the smaller exponent.
     fn aligned(self, other: Decimal) -> Option<(i128, i128, i32)> {
         match self.exponent.cmp(&other.exponent) {
             Ordering::Greater => {
@@ -94,7 +94,7 @@ impl Decimal {
     }
 }
 
-/// `coefficient * 10^digits`.
+/// Returns `coefficient * 10^digits`.
 fn scaled(coefficient: i128, digits: i32) -> Option<i128> {
     if coefficient == 0 {
         return Some(0);

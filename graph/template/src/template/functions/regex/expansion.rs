@@ -1,20 +1,20 @@
-//! Replacements that name what was matched: `$1`, `${name}`.
+//! Replacement texts with references to groups: `$1`, `${name}`.
 
 use ::regex::Captures;
 
-/// A replacement taken apart.
+/// A parsed replacement text.
 #[derive(Debug)]
 pub(super) struct Expansion<'a>(Vec<Piece<'a>>);
 
 #[derive(Debug)]
 enum Piece<'a> {
     Text(&'a str),
-    /// What one of these groups has matched, the first that has.
+    /// The match of the first of these groups that has one.
     Groups(Vec<usize>),
 }
 
 impl<'a> Expansion<'a> {
-    /// `names` are those of the groups, from 1. O(n), times the number of groups for each name.
+    /// Parses a replacement; `names` are those of the groups, from 1. O(n), times the number of groups for each name.
     pub(super) fn parse(text: &'a str, names: &[Option<String>]) -> Expansion<'a> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -27,7 +27,7 @@ impl<'a> Expansion<'a> {
                 pieces.push(Piece::Groups(groups(name, names)));
                 rest = after;
             } else {
-                // No reference: the sign itself.
+                // Not a reference: the sign itself.
                 pieces.push(Piece::Text("$"));
                 rest = after;
             }
@@ -36,7 +36,7 @@ impl<'a> Expansion<'a> {
         Expansion(pieces)
     }
 
-    /// Appends the replacement of a match.
+    /// Appends the replacement for a match.
     pub(super) fn write(&self, captures: &Captures<'_>, out: &mut String) {
         for piece in &self.0 {
             match piece {
@@ -49,7 +49,7 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// The name behind a `$`, as long as it can be, and the rest.
+/// Returns the longest name after a `$`, and the rest.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let len = |text: &str| text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     let braced = text.strip_prefix('{');

@@ -1,14 +1,14 @@
-//! Go's syntax of regular expressions in that of the `regex` crate.
+//! Translation of Go's regular expressions to the syntax of the `regex` crate.
 //!
-//! Go's `\d`, `\w`, `\s` and `\b` mean ASCII; brackets do not nest and have no set operations; braces that are no
-//! repetition are text; `\Q..\E` quotes. What the crate has beyond Go is refused, as Go does.
+//! Go's `\d`, `\w`, `\s` and `\b` mean ASCII; brackets do not nest and have no set operations; braces that are not a
+//! repetition are text; `\Q..\E` quotes. Syntax of the crate that Go does not have is rejected, as Go does.
 
 use std::fmt::Write as _;
 
-/// Most repetitions Go allows.
+/// Maximum number of repetitions in Go.
 const MOST_REPEATS: u32 = 1000;
 
-/// The pattern for the crate, all groups nameless, and the names of the groups from 1. O(n).
+/// Returns the pattern for the crate, with all groups nameless, and the names of the groups from 1. O(n).
 pub(super) fn translate(pattern: &str) -> Result<(String, Vec<Option<String>>), &'static str> {
     let mut translator = Translator { rest: pattern, out: String::with_capacity(pattern.len()), names: Vec::new() };
     translator.pattern()?;
@@ -21,12 +21,12 @@ struct Translator<'a> {
     names: Vec<Option<String>>,
 }
 
-/// What stands before a repetition operator.
+/// The item before a repetition operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// Nothing that can be repeated.
     Nothing,
-    /// Something that can.
+    /// An item that can be repeated.
     Item,
     /// A repetition, which cannot be repeated again.
     Repetition,
@@ -109,7 +109,7 @@ impl Translator<'_> {
         }
     }
 
-    /// `n}`, `n,}` or `n,m}`; `None` if the brace is text.
+    /// Parses `n}`, `n,}` or `n,m}`; `None` if the brace is text.
     fn count(&mut self) -> Result<Option<String>, &'static str> {
         let Some((inner, after)) = self.rest.split_once('}') else { return Ok(None) };
         let (least, most) = inner.split_once(',').map_or((inner, None), |(least, most)| (least, Some(most)));
@@ -133,7 +133,7 @@ impl Translator<'_> {
         Ok(Some(count))
     }
 
-    /// What stands behind an opening parenthesis.
+    /// Translates the text after an opening parenthesis.
     fn group(&mut self) -> Result<Before, &'static str> {
         if !self.take("?") {
             self.names.push(None);
@@ -157,7 +157,7 @@ impl Translator<'_> {
             return Err("invalid or unsupported Perl syntax");
         }
         let scoped = self.rest.as_bytes()[end] == b':';
-        // The crate wants a flag where there is no group.
+        // The crate requires a flag if there is no group.
         if scoped || !flags.is_empty() {
             self.out.push_str("(?");
             self.out.push_str(flags);
@@ -167,7 +167,7 @@ impl Translator<'_> {
         Ok(Before::Nothing)
     }
 
-    /// What stands behind a backslash, outside brackets.
+    /// Translates the text after a backslash, outside brackets.
     fn escape(&mut self, before: Before) -> Result<Before, &'static str> {
         let Some(c) = self.rest.chars().next() else { return Err("trailing backslash at end of expression") };
         match c {
@@ -179,7 +179,7 @@ impl Translator<'_> {
                 return Ok(if quoted.is_empty() { before } else { Before::Item });
             }
             'E' => {
-                // The end of a quotation that did not begin.
+                // The end of a quotation that has no beginning.
                 return Err("invalid escape sequence");
             }
             'A' => self.out.push_str("\\A"),
@@ -201,7 +201,7 @@ impl Translator<'_> {
         Ok(Before::Item)
     }
 
-    /// An escape that stands for a set of characters; works inside brackets too.
+    /// Translates an escape that stands for a set of characters; also used inside brackets.
     fn set_escape(&mut self) -> Result<Option<String>, &'static str> {
         let set = match self.rest.chars().next() {
             Some('d') => "[0-9]",
@@ -220,7 +220,7 @@ impl Translator<'_> {
         Ok(Some(set.to_owned()))
     }
 
-    /// A set of Unicode, by its name.
+    /// Translates a Unicode class by its name.
     fn property(&mut self, mut negated: bool) -> Result<String, &'static str> {
         const WRONG: &str = "invalid character class range";
         let name = if self.take("{") {
@@ -238,7 +238,7 @@ impl Translator<'_> {
         Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
     }
 
-    /// An escape that stands for one character.
+    /// Translates an escape that stands for one character.
     fn char_escape(&mut self) -> Result<char, &'static str> {
         const WRONG: &str = "invalid escape sequence";
         let c = self.next().ok_or("trailing backslash at end of expression")?;
@@ -251,7 +251,7 @@ impl Translator<'_> {
             'v' => '\u{b}',
             'x' => return self.hexadecimal().ok_or(WRONG),
             '0'..='7' => {
-                // A single digit would be a reference to a group, which there are none of.
+                // A single digit would be a back-reference, which is not supported.
                 if c != '0' && !self.rest.starts_with(|c: char| ('0'..='7').contains(&c)) {
                     return Err(WRONG);
                 }
@@ -282,7 +282,7 @@ impl Translator<'_> {
         char::from_u32(valid.then(|| u32::from_str_radix(digits, 16).ok())??)
     }
 
-    /// What stands behind an opening bracket.
+    /// Translates the text after an opening bracket.
     fn class(&mut self) -> Result<(), &'static str> {
         const MISSING: &str = "missing closing ]";
         self.out.push('[');
@@ -341,7 +341,7 @@ impl Translator<'_> {
     }
 }
 
-/// The length of `[:alpha:]` and the like at the front; `None` if the bracket is text.
+/// Returns the length of a class such as `[:alpha:]` at the front; `None` if the bracket is text.
 fn posix_len(text: &str) -> Result<Option<usize>, &'static str> {
     const NAMES: &[&str] = &[
         "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",

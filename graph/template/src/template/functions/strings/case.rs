@@ -4,12 +4,12 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// The capital letter, where it is a single one; `ß` stays.
+/// Returns the capital letter if it is a single character; `ß` stays unchanged.
 pub(super) fn upper(c: char) -> char {
     let mut capitals = c.to_uppercase();
     match (capitals.next(), capitals.next()) {
         (Some(capital), None) => capital,
-        // Greek letters with an iota below have a capital letter with an iota beside it.
+        // Greek letters with iota subscript have a capital letter with iota adscript.
         _ => match c {
             '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => shifted(c, 8),
             '\u{1fb3}' | '\u{1fc3}' | '\u{1ff3}' => shifted(c, 9),
@@ -18,12 +18,12 @@ pub(super) fn upper(c: char) -> char {
     }
 }
 
-/// The small letter; `İ` becomes `i`.
+/// Returns the small letter; `İ` becomes `i`.
 pub(super) fn lower(c: char) -> char {
     c.to_lowercase().next().unwrap_or(c)
 }
 
-/// The letter at the front of a word: a capital, except for letters made of two, as `ǆ`.
+/// Returns the title-case letter: a capital, except for digraphs such as `ǆ`.
 pub(super) fn title(c: char) -> char {
     match c {
         '\u{1c4}' | '\u{1c5}' | '\u{1c6}' => '\u{1c5}',
@@ -44,7 +44,7 @@ fn is_title(c: char) -> bool {
         || matches!(c, '\u{1fa8}'..='\u{1faf}' | '\u{1fbc}' | '\u{1fcc}' | '\u{1ffc}')
 }
 
-/// Letters after anything but letters, digits, `_` and marks in title case.
+/// Converts letters to title case unless they follow letters, digits, `_` or marks.
 pub(super) fn title_words(text: &str) -> String {
     let mut after = ' ';
     text.chars()
@@ -56,7 +56,7 @@ pub(super) fn title_words(text: &str) -> String {
         .collect()
 }
 
-/// The first letter of each word small.
+/// Converts the first letter of each word to lower case.
 pub(super) fn untitle_words(text: &str) -> String {
     let mut starts = true;
     text.chars()
@@ -73,7 +73,7 @@ pub(super) fn untitle_words(text: &str) -> String {
         .collect()
 }
 
-/// Capitals small, small letters capital, those at the front of a word in title case.
+/// Swaps the case of letters; small letters at the beginning of a word become title case.
 pub(super) fn swap(text: &str) -> String {
     let mut word_starts = true;
     text.chars()
@@ -95,14 +95,14 @@ fn is_connector(c: char) -> bool {
     c == '-' || c == '_' || c.is_whitespace()
 }
 
-/// `some_words` as `SomeWords`: single connectors between words are dropped, those at the front stay.
+/// Converts `some_words` to `SomeWords`: single connectors between words are dropped, those at the front stay.
 pub(super) fn pascal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let front = text.len() - text.trim_start_matches(is_connector).len();
     out.push_str(&text[..front]);
     let mut chars = text[front..].chars();
     let Some(first) = chars.next() else {
-        // Nothing but connectors: the last one is there twice.
+        // Only connectors: the last one is doubled.
         out.extend(text.chars().next_back());
         return out;
     };
@@ -131,7 +131,7 @@ pub(super) fn pascal(text: &str) -> String {
     out
 }
 
-/// What a run of characters is made of.
+/// The kind of a run of characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     Connectors,
@@ -142,7 +142,7 @@ enum Run {
     Digits,
     /// Ideographs, symbols.
     Other,
-    /// Nothing is left.
+    /// The end of the text.
     End,
 }
 
@@ -163,7 +163,7 @@ fn is_punctuation(c: char) -> bool {
     }
 }
 
-/// The run that `text` begins with and its length in bytes.
+/// Returns the run at the front of `text` and its length in bytes.
 fn run(text: &str) -> (Run, usize) {
     let Some(first) = text.chars().next() else { return (Run::End, 0) };
     let len = |belongs: fn(char) -> bool| text.len() - text.trim_start_matches(belongs).len();
@@ -196,7 +196,7 @@ fn run(text: &str) -> (Run, usize) {
     }
 }
 
-/// Takes a text apart into runs.
+/// Splits a text into runs.
 struct Runs<'a> {
     rest: &'a str,
     kind: Run,
@@ -222,7 +222,7 @@ impl<'a> Runs<'a> {
         !matches!(self.kind, Run::Connectors | Run::Punctuation)
     }
 
-    /// Writes words and numbers while they follow each other, and a connector if anything but one is next.
+    /// Writes consecutive words and numbers, and a connector unless one follows.
     fn write_with_digits(&mut self, out: &mut String, connector: char) {
         while matches!(self.kind, Run::Letters | Run::Digits) {
             let (kind, text) = self.advance();
@@ -242,7 +242,7 @@ fn write_run(out: &mut String, kind: Run, text: &str, connector: char) {
     }
 }
 
-/// `FirstName` as `first_name`: words, and numbers before small letters, with `connector` between them.
+/// Converts `FirstName` to `first_name`: words, and numbers before small letters, with `connector` between them.
 pub(super) fn joined_words(text: &str, connector: char) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut runs = Runs::new(text);

@@ -1,7 +1,7 @@
-//! Cutting, wrapping and indenting of lines.
+//! Cutting, wrapping and indentation of lines.
 
-/// Shortens to `width` bytes, with `...` for what is missing behind, and in front if `offset` is beyond the
-/// fourth byte. Widths too small for that give an empty text.
+/// Shortens a text to `width` bytes, with `...` for omitted text at the end, and at the front if `offset` is beyond the
+/// fourth byte. If `width` is too small for that, the result is empty.
 pub(super) fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
     const MARK: &[u8] = b"...";
     let Some(width) = usize::try_from(width).ok().filter(|width| *width >= 4) else { return Vec::new() };
