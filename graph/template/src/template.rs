@@ -133,8 +133,8 @@ impl Template {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
-    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as `<no
-    /// value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on the
+    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as
+    /// `<no value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on the
     /// record.
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
         let (context, mut output) = (Context::new().with_doubts(), String::new());
