@@ -190,7 +190,7 @@ impl LetterBounds {
     /// No limits.
     pub const NONE: LetterBounds = LetterBounds { count: u64::MAX, bytes: u64::MAX, age: None, full: WhenFull::Stop };
 
-    /// Returns the limit that a queue with `count` dead letters and `bytes` bytes exceeds. A single one never exceeds it.
+    /// Returns the limit that a queue with `count` dead letters and `bytes` bytes exceeds. A single one exceeds none.
     pub fn exceeded(&self, count: u64, bytes: u64) -> Option<LetterBound> {
         if count <= 1 {
             None

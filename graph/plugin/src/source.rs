@@ -152,8 +152,8 @@ pub struct Backlog {
     pub bytes: Option<u64>,
     /// Objects, such as those of a bucket.
     pub objects: Option<u64>,
-    /// Time since which the next record has been waiting at the latest; it may have arrived earlier. `None` if no
-    /// record is waiting or the time is unknown.
+    /// Upper bound of the time at which the next unread record arrived. `None` if no record is waiting or the time is
+    /// unknown.
     pub since: Option<SystemTime>,
     /// Files or objects that were removed or truncated before they could be read, since the source was opened.
     pub missed: u64,

@@ -22,8 +22,8 @@ pub trait Condition: Send {
     fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>);
 }
 
-/// A compiled condition: a template whose output, without surrounding white space, is one of `1 t T TRUE true True 0 f
-/// F FALSE false False`. Cloning is O(1).
+/// A compiled condition: a template whose output, without surrounding white space, is one of
+/// `1 t T TRUE true True 0 f F FALSE false False`. Cloning is O(1).
 #[derive(Clone, Debug)]
 pub struct CompiledCondition {
     template: Template,

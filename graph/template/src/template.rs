@@ -133,17 +133,18 @@ impl Template {
         eval::render(&self.tree, self.missing, record, Context::within(allowance), out).0
     }
 
-    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as `<no
-    /// value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on the
-    /// record.
+    /// Returns the parts of the output for `record` that are probably not intended: a missing field prints as
+    /// `<no value>`, an unsuitable format as `%!f(…)`. Costs as much as two renderings. Empty if the template fails on
+    /// the record.
     pub fn doubts(&self, record: &Record) -> Vec<Doubt> {
         let (context, mut output) = (Context::new().with_doubts(), String::new());
         let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut output);
         result.map_or_else(|_| Vec::new(), |()| context.into_doubts().into_found(&output))
     }
 
-    /// Describes the first comparisons for `record`, with the values: `.Payload.After.kind is "order", compared with
-    /// "Order"`. Costs as much as two renderings. Empty if the template fails on the record.
+    /// Describes the first comparisons for `record`, with their values, such as
+    /// `.Payload.After.kind is "order", compared with "Order"`. Costs as much as two renderings. Empty if the template
+    /// fails on the record.
     pub fn compared(&self, record: &Record) -> Vec<String> {
         let context = Context::new().with_doubts();
         let (result, context) = eval::render(&self.tree, self.missing, record, context, &mut String::new());
