@@ -1,8 +1,10 @@
 //! Hand-written plans and pipelines in a one-line-per-part notation, for tests of the compiler, the executor and the
 //! code built on them. The scripted connectors are in [`anabranch_plugin::testing`].
 
+#[allow(clippy::unwrap_used, reason = "a text that is not in the notation fails the test that has it")]
 pub mod notation;
 mod plan;
+#[allow(clippy::unwrap_used, reason = "a wrong script fails the test that has it")]
 pub mod scripted;
 
 pub use plan::{Pipeline, services};

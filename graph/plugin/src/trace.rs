@@ -303,7 +303,7 @@ pub struct Ids {
 
 impl Ids {
     /// Creates a generator with a random seed.
-    pub fn new() -> Self {
+    pub fn random() -> Self {
         // Falls back to the time if the system has no random numbers.
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
         let random = || getrandom::u64().unwrap_or_else(|_| clock());
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn no_two_names_are_the_same() {
-        let (one, other) = (Ids::new(), Ids::new());
+        let (one, other) = (Ids::random(), Ids::random());
         let traces: HashSet<TraceId> = (0..1000).flat_map(|_| [one.trace(), other.trace()]).collect();
         let spans: HashSet<SpanId> = (0..1000).flat_map(|_| [one.span(), other.span()]).collect();
         assert_eq!((traces.len(), spans.len()), (2000, 2000));

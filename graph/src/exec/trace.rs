@@ -120,7 +120,7 @@ impl LaneTraces {
 
 impl Traces {
     pub(super) fn new(pipeline: &Str, tracing: Tracing, secrets: Arc<[Str]>) -> Self {
-        Traces { pipeline: pipeline.clone(), tracing, secrets, ids: Ids::new(), lanes: Mutex::default() }
+        Traces { pipeline: pipeline.clone(), tracing, secrets, ids: Ids::random(), lanes: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Option<LaneTraces>>> {

@@ -340,7 +340,7 @@ async fn a_replay_refers_to_where_it_failed() {
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);
     let sink = Arc::new(Gathered::default());
-    let ids = Ids::new();
+    let ids = Ids::random();
     let before = SpanContext { trace: ids.trace(), span: ids.span() };
     let traces = Tracing { sink: sink.clone(), share: Share::NONE, past: Some(Arc::new(Before(before))) };
     let options = RunOptions { traces: Some(traces), ..RunOptions::default() };
