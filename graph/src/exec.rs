@@ -27,6 +27,7 @@ mod deliver;
 mod drain;
 mod failures;
 mod fan_out;
+mod idle;
 mod isolate;
 mod lanes;
 mod live;
@@ -34,9 +35,11 @@ mod live;
 mod loom;
 mod meter;
 mod open;
+mod panic;
 mod parallel;
 mod progress;
 mod queue;
+mod rate;
 mod read;
 mod receipt;
 mod resume;
@@ -161,7 +164,7 @@ impl Running {
             let ending = task.await.unwrap_or_else(|error| {
                 Ending::Faulted(Fault::fatal(
                     "engine_panicked",
-                    format!("the executor panicked: {}", chain::said(error)),
+                    format!("the executor panicked: {}", panic::of_task(error)),
                 ))
             });
             self.task = None;

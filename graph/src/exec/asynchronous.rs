@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use super::Interrupt;
 use super::chain::select;
-use super::fan_out::{Output, overdrawn};
+use super::fan_out::Output;
 use super::meter::{Before, timed};
+use super::panic;
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
@@ -196,7 +197,7 @@ impl Asynchronous {
             // The rows fail with their original content, since the call has copies of them.
             Err(error) => {
                 let what = match error.try_into_panic() {
-                    Ok(panic) => format!("the processor panicked: {}", super::chain::text(&*panic)),
+                    Ok(panic) => format!("the processor panicked: {}", panic::message(&*panic)),
                     Err(_) => "the call was aborted".to_owned(),
                 };
                 let fault = Fault::record("operator_panicked", what).at(node);
@@ -215,7 +216,7 @@ impl Asynchronous {
         }
         let mut left = output.leftover();
         let before = Before::of(batch.rows(), &left);
-        batch.apply(&mut decisions, &mut left, &mut output.lend()).map_err(overdrawn)?;
+        batch.apply(&mut decisions, &mut left, &mut output.lend())?;
         let meters = output.meters();
         meters.step(0).leave(before.passed(batch.rows(), &left), meters.now());
         output.count(&mut batch)?;

@@ -1,6 +1,5 @@
 //! A chain: steps fused into one future.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +10,13 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
 use anabranch_record::text::Str;
 use anabranch_template::condition::Condition;
-use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::Interrupt;
 use super::context::Context;
-use super::fan_out::{Output, overdrawn};
+use super::fan_out::Output;
 use super::meter::{Before, StageMeters};
+use super::panic;
 use super::queue::Receiver;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
@@ -253,7 +252,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         }
         let before = Before::of(batch.rows(), left);
         if unfolds {
-            let parts = batch.take().unfold(decisions, left, lend).map_err(overdrawn)?;
+            let parts = batch.take().unfold(decisions, left, lend)?;
             let out = parts.iter().map(Part::rows).sum();
             meter.leave(before.passed(out, left), meters.at(ended));
             if let Some(watchers) = &watchers {
@@ -265,7 +264,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             }
             return Ok(Some(parts));
         }
-        batch.apply(decisions, left, lend).map_err(overdrawn)?;
+        batch.apply(decisions, left, lend)?;
         meter.leave(before.passed(batch.rows(), left), meters.at(ended));
         if let Some(watchers) = &watchers {
             watchers.show(Side::After, batch.records());
@@ -277,8 +276,8 @@ impl<O: Operator + ?Sized> Steps<O> {
     pub(super) fn close(&mut self, context: &Context) {
         for step in &mut self.steps {
             let closed = catch_unwind(AssertUnwindSafe(|| step.operator.close()));
-            let closed =
-                closed.unwrap_or_else(|panic| Err(Fault::record("operator_panicked", text(&*panic).to_owned())));
+            let closed = closed
+                .unwrap_or_else(|panic| Err(Fault::record("operator_panicked", panic::message(&*panic).to_owned())));
             if let Err(fault) = closed {
                 context.warn(&step.node, "could not close the processor", &fault);
             }
@@ -305,7 +304,7 @@ fn call<O: Operator + ?Sized>(
         let current = view.current();
         let Err(panic) = result else { break };
         let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
-        let message = format!("the processor panicked{at}: {}", text(&*panic));
+        let message = format!("the processor panicked{at}: {}", panic::message(&*panic));
         if step.panicked && !repairable {
             return Err(Fault::fatal("operator_panicked", format!("{message}; it is the second time")).at(&step.node));
         }
@@ -369,23 +368,9 @@ pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Ma
     if let Err(panic) = selected {
         mask.reset(batch.rows());
         failed.clear();
-        let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic)));
+        let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", panic::message(&*panic)));
         failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
     }
-}
-
-/// Returns the panic message of a task, without the task number, which differs between runs.
-pub(super) fn said(error: JoinError) -> String {
-    match error.try_into_panic() {
-        Ok(panic) => text(&*panic).to_owned(),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// Returns the message of a panic.
-pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Runs a chain as one future until its input ends.

@@ -21,6 +21,7 @@ use super::receipt::Confirmed;
 use super::signal::Signal;
 use super::trace::Traces;
 use super::{RunOptions, Services};
+use crate::ack::Overdrawn;
 use crate::batch::Alarm;
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
 
@@ -38,6 +39,18 @@ pub(super) enum Interrupt {
 impl From<Fault> for Interrupt {
     fn from(fault: Fault) -> Self {
         Interrupt::Fault(fault)
+    }
+}
+
+impl From<Overdrawn> for Fault {
+    fn from(cause: Overdrawn) -> Self {
+        Fault::fatal("credit_overdrawn", cause)
+    }
+}
+
+impl From<Overdrawn> for Interrupt {
+    fn from(cause: Overdrawn) -> Self {
+        Interrupt::Fault(cause.into())
     }
 }
 

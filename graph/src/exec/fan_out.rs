@@ -82,7 +82,7 @@ impl Output {
                 continue;
             }
             let rows = strip.rows();
-            let copies = strip.fan_out(self.next.len(), &mut self.lend()).map_err(overdrawn)?;
+            let copies = strip.fan_out(self.next.len(), &mut self.lend())?;
             self.context.progress.add_born(rows * (copies.len() - 1));
             for (copy, next) in copies.into_iter().zip(&self.next) {
                 next.send(copy).await?;
@@ -116,8 +116,4 @@ impl Output {
         self.context.progress.add_failed(self.stage, &failed.faults);
         self.dead.send(failed).await.map_err(|_| Interrupt::Gone)
     }
-}
-
-pub(super) fn overdrawn(cause: Overdrawn) -> Fault {
-    Fault::fatal("credit_overdrawn", cause)
 }

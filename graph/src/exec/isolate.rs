@@ -10,10 +10,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::ambient::work_for;
-use super::chain::{Steps, text};
+use super::chain::Steps;
 use super::context::Context;
 use super::fan_out::Output;
 use super::open::{build, check_conditions, wrong_class};
+use super::panic;
 use super::parallel::{Desk, Reply, Worker, advance, worker};
 use crate::plan::stage::StepSpec;
 
@@ -80,7 +81,7 @@ impl Isolate {
         let runtime = self.runtime.clone();
         let _entered = runtime.enter();
         let built = catch_unwind(AssertUnwindSafe(|| self.build())).unwrap_or_else(|panic| {
-            Err(Fault::fatal("operator_panicked", format!("opening a processor panicked: {}", text(&*panic))))
+            Err(Fault::fatal("operator_panicked", format!("opening a processor panicked: {}", panic::message(&*panic))))
         });
         let mut steps = match (built, said) {
             (Ok(steps), None) => steps,

@@ -201,10 +201,6 @@ impl State {
     }
 }
 
-fn overdrawn(cause: Overdrawn) -> Fault {
-    Fault::fatal("credit_overdrawn", cause)
-}
-
 impl Lanes {
     pub(super) fn new(replay_rows: usize, held_bytes: usize, landing: bool, progress: Arc<Progress>) -> Self {
         let state = State { lanes: Vec::new(), free: Vec::new(), opened: 0, held: 0, due: Due::Never };
@@ -305,7 +301,7 @@ impl Lanes {
         for run in lineage.runs() {
             let share = left / rows.max(1) * run.rows() + left % rows.max(1);
             let ledger = &mut state.lanes[usize::from(run.lane().0)].ledger;
-            ledger.grow(run, share).map_err(overdrawn)?;
+            ledger.grow(run, share)?;
             state.held += share;
             (rows, left) = (rows - run.rows(), left - share);
         }
@@ -332,7 +328,7 @@ impl Lanes {
         for run in lineage.settle_runs() {
             let index = run.lane();
             let lane = &mut state.lanes[usize::from(index.0)];
-            let settlement = settle(&mut lane.ledger, run).map_err(overdrawn)?;
+            let settlement = settle(&mut lane.ledger, run)?;
             state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);

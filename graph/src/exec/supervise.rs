@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
-use super::chain::{said, text};
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
+use super::panic;
 use crate::plan::stage::StagePlan;
 
 /// Maximum wait of a failed run for a commit in progress, so that the positions it stores are acknowledged.
@@ -30,7 +30,7 @@ pub(super) async fn run(
         () = context.halt.wait() => return Ending::Killed,
         () = context.stopping.wait() => return Ending::Stopped,
         result = AssertUnwindSafe(open(&context, &plan)).catch_unwind() => result.unwrap_or_else(|panic| {
-            let what = format!("a panic while the pipeline was opened: {}", text(&*panic));
+            let what = format!("a panic while the pipeline was opened: {}", panic::message(&*panic));
             Err(Fault::fatal("engine_panicked", what))
         }),
     };
@@ -74,7 +74,7 @@ pub(super) async fn run(
                 Some(Ok(())) => {}
                 Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
-                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {}", said(error))));
+                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {}", panic::of_task(error))));
                 }
                 None => {
                     stages_ended = true;
@@ -85,7 +85,7 @@ pub(super) async fn run(
             ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
-                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {}", said(error))));
+                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {}", panic::of_task(error))));
                 }
             }
             () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),

@@ -4,7 +4,6 @@ pub(super) mod gate;
 mod transaction;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Retry, WritePolicy, Writer};
 use anabranch_plugin::operator::Decision;
@@ -15,56 +14,17 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
 use super::deliver::{Delivery, Known, Outcome};
-use super::fan_out::{Output, overdrawn};
+use super::fan_out::Output;
 use super::meter::{Passed, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
+use super::rate::Bucket;
 use super::tap::{Side, Station, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Failed, Lineage};
 use crate::plan::stage::WriteSpec;
 
 use gate::{FlushGate, Open};
-
-/// A token bucket that counts rows.
-struct Bucket {
-    rate: f64,
-    burst: f64,
-    tokens: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    fn new(rate: f64, burst: usize) -> Self {
-        let burst = if burst == 0 { rate.ceil().max(1.0) } else { burst as f64 };
-        Bucket { rate, burst, tokens: burst, at: Instant::now() }
-    }
-
-    /// Waits until `rows` rows may pass. If there are more rows than the burst, they pass in several steps.
-    async fn take(&mut self, rows: usize) {
-        let burst = (self.burst as usize).max(1);
-        for from in (0..rows).step_by(burst) {
-            self.turn((rows - from).min(burst)).await;
-        }
-    }
-
-    /// Waits until `rows` rows, at most the burst, may pass.
-    async fn turn(&mut self, rows: usize) {
-        loop {
-            let now = Instant::now();
-            self.tokens = (self.tokens + (now - self.at).as_secs_f64() * self.rate).min(self.burst);
-            self.at = now;
-            let missing = rows as f64 - self.tokens;
-            if missing <= 1e-9 {
-                self.tokens -= rows as f64;
-                return;
-            }
-            // One nanosecond more, so that rounding does not wake it slightly too early.
-            let wait = Duration::try_from_secs_f64(missing / self.rate).unwrap_or(Duration::from_secs(3600));
-            sleep_until(now + wait + Duration::from_nanos(1)).await;
-        }
-    }
-}
 
 pub(super) struct Writing {
     connector: Str,
@@ -92,7 +52,7 @@ impl Writing {
         policy.linger = spec.batch_delay.unwrap_or(policy.linger);
         let bucket = spec.rate.filter(|rate| *rate > 0.0).map(|rate| Bucket::new(rate, spec.burst));
         if let Some(bucket) = &bucket {
-            policy.rows = policy.rows.min(bucket.burst as usize).max(1);
+            policy.rows = policy.rows.min(bucket.burst()).max(1);
         }
         let accepted = Lineage::none(&output.context.alarm);
         let delivery =
@@ -251,7 +211,7 @@ impl Writing {
                     .filter_map(decide)
                     .collect();
                 let mut left = self.output.leftover();
-                batch.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
+                batch.apply(&mut decisions, &mut left, &mut self.output.lend())?;
                 self.delivered(left.filtered)?;
                 self.accept(batch.into_parts().1);
                 self.fail(left.failed).await?;

@@ -12,7 +12,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use smallvec::SmallVec;
 
-use super::{Hold, Lanes, overdrawn};
+use super::{Hold, Lanes};
 use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
 use crate::sync::Notified;
@@ -48,7 +48,7 @@ impl Lanes {
         }
         let mut state = self.lock();
         for run in lineage.runs() {
-            state.lanes[usize::from(run.lane().0)].ledger.land(run).map_err(overdrawn)?;
+            state.lanes[usize::from(run.lane().0)].ledger.land(run)?;
         }
         drop(state);
         self.gathered.notify_waiters();
@@ -62,7 +62,7 @@ impl Lanes {
         }
         let mut state = self.lock();
         for run in lineage.runs() {
-            state.lanes[usize::from(run.lane().0)].ledger.take_off(run).map_err(overdrawn)?;
+            state.lanes[usize::from(run.lane().0)].ledger.take_off(run)?;
         }
         Ok(())
     }

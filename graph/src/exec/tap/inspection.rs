@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Place, Side, Tap, Watcher};
-use crate::exec::chain::text;
+use crate::exec::panic;
 
 const SECOND: u64 = 1_000_000_000;
 /// Maximum number of records held for an inspection that does not fetch them.
@@ -198,7 +198,9 @@ impl Session {
         let fault = match judged {
             Ok(Judgement::Verdict(verdict)) => return verdict,
             Ok(Judgement::Failed(fault) | Judgement::TooCostly(fault)) => fault,
-            Err(panic) => Fault::record("condition_panicked", format!("the condition panicked: {}", text(&*panic))),
+            Err(panic) => {
+                Fault::record("condition_panicked", format!("the condition panicked: {}", panic::message(&*panic)))
+            }
         };
         let mut unjudged = self.unjudged.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = unjudged.as_ref().map_or(0, |unjudged| unjudged.rows) + 1;

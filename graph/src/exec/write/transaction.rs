@@ -16,7 +16,6 @@ use super::Writing;
 use crate::batch::Batch;
 use crate::exec::Interrupt;
 use crate::exec::deliver::Transacted;
-use crate::exec::fan_out::overdrawn;
 use crate::exec::lanes::Place;
 use crate::exec::meter::timed;
 use crate::exec::parallel::receive;
@@ -219,7 +218,7 @@ impl Writing {
         let fail = |(row, fault): (usize, Fault)| (row, Decision::Fail(fault.at(&self.connector)));
         let mut decisions = refused.into_iter().map(fail).collect();
         let mut left = self.output.leftover();
-        part.apply(&mut decisions, &mut left, &mut self.output.lend()).map_err(overdrawn)?;
+        part.apply(&mut decisions, &mut left, &mut self.output.lend())?;
         self.fail(left.failed).await
     }
 }
