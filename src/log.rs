@@ -79,7 +79,7 @@ impl Log {
         let lost = self.output.take_lost();
         if lost > 0 {
             let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-            let message = format!("{lines} of this log were lost: whoever reads it did not take them");
+            let message = format!("{lines} of this log were lost: the reader of the log was too slow");
             self.write_event(LogLevel::Warn, &Fields::of(message, Vec::new()));
         }
     }
@@ -334,7 +334,7 @@ mod tests {
         let text = reading.join().unwrap();
         let whole = text.lines().filter(|line| line.len() > 1000).count();
         let last = text.lines().last().unwrap();
-        assert!(whole > 4000 && last.ends_with("whoever reads it did not take them"), "{whole}: {last}");
+        assert!(whole > 4000 && last.ends_with("the reader of the log was too slow"), "{whole}: {last}");
         assert!(last.contains(&format!("{} lines of this log were lost", 10_000 - whole)), "{whole}: {last}");
     }
 

@@ -157,7 +157,7 @@ fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'st
     is_store.then_some("a state store")
 }
 
-/// Reports dead letters that go to the file of a destination, where they cannot be told apart from its records.
+/// Reports dead letters that go to the file of a destination, where they cannot be distinguished from its records.
 fn letters_beside_records<'a>(
     queue: &Node,
     written: &str,

@@ -269,7 +269,7 @@ impl Acker for SimAcker {
         }
         world.may_panic();
         if troubled && hits(4, call, spec.ack_fails) {
-            return Err(passing("the source cannot be told"));
+            return Err(passing("the source is not reachable"));
         }
         world.acked(self.source.index, partition, positions);
         world.tick().await;

@@ -140,7 +140,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for the end of a run and carries out the orders of the scenario. Returns whether the run was told to stop.
+/// Waits for the end of a run and carries out the orders of the scenario. Returns whether the run was ordered to stop.
 async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
     let mut stopped = false;
     let mut since = Instant::now();

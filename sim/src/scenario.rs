@@ -220,7 +220,7 @@ pub enum Interruption {
     None,
     /// The process crashes at the event with this number.
     Crash(u64),
-    /// The run is told to stop at this event, within this many milliseconds or without a limit.
+    /// The run is ordered to stop at this event, within this many milliseconds or without a limit.
     Stop(u64, Option<u64>),
     /// Another run claims the pipeline at this event.
     Fence(u64),

@@ -241,7 +241,7 @@ impl Plan {
             hash,
             warnings,
             note: from_file.then_some(
-                "a file declares this pipeline: what is applied holds until the service is started anew; change the \
+                "a file declares this pipeline: the change is lost when the service restarts; change the \
                  file too",
             ),
         }

@@ -54,7 +54,7 @@ pub enum ControlError {
     #[error("the plugins of pipeline {0} are still being loaded; it is started then")]
     Loading(Str),
     /// Another request is changing the pipeline.
-    #[error("pipeline {0} is being changed by somebody else")]
+    #[error("pipeline {0} is being changed by another request")]
     Busy(Str),
     /// The service is stopping.
     #[error("the service is stopping")]

@@ -60,7 +60,7 @@ impl Control {
             let failed = self.tell(pipeline, leaving).await.err();
             let warning = failed.map(|reason| {
                 let reason = self.shared().log.masked(&reason);
-                format!("the plugin of connector {pipeline}:{id} was not told that it is deleted: {reason}")
+                format!("the plugin of connector {pipeline}:{id} was not notified of the deletion: {reason}")
             });
             Told { connector: id, warning }
         }));

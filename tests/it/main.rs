@@ -64,6 +64,7 @@ mod outage;
 mod outcome;
 mod packages;
 mod pipeline_tests;
+mod plain_words;
 mod plan;
 mod positions;
 #[cfg(feature = "postgres")]

@@ -215,7 +215,7 @@ impl Acknowledging {
                 Err(_) if mutant!(AckDropped) => break,
                 Err(fault) if fault.class() != FaultClass::Transient || attempt == ACK_ATTEMPTS => return Err(fault),
                 Err(fault) => {
-                    context.note("the source could not be told, will try again", &fault);
+                    context.note("the acknowledgement failed and is retried", &fault);
                     tokio::select! {
                         () = sleep(wait) => {}
                         // The position is stored, and the source reads it on the next start. Nothing after it is

@@ -259,7 +259,7 @@ impl Reading {
             return Ok(*lane);
         }
         if self.revoked.contains_key(partition) {
-            return Err(self.misused(partition, "read", "somebody else's"));
+            return Err(self.misused(partition, "read", "assigned to another consumer"));
         }
         let id = Lanes::lane_id(&self.connector, partition);
         let lane = self.context().lanes.add(self.source, id, self.resume.get(partition), self.exact)?;
@@ -347,7 +347,7 @@ impl Reading {
             }
             task.lanes.abandon(lane);
             if let Some(traces) = &task.traces {
-                traces.abandoned(lane, "its partition was given to somebody else");
+                traces.abandoned(lane, "its partition was assigned to another consumer");
             }
         });
         self.revoked.insert(partition, Revoked { lane, given_up });

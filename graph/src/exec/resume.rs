@@ -181,7 +181,7 @@ fn remedy(
         return Ok(Remedy::Rewound);
     }
     let why = match same {
-        Some(_) => "the source cannot read records again that it was told are delivered",
+        Some(_) => "the source cannot read acknowledged records again",
         None => "it holds no position from which the source could resume",
     };
     Err(went_back(&write.connector, lane, confirmed, left, why))

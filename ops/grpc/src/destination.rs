@@ -185,7 +185,7 @@ fn encode(row: &Record, out: &mut Vec<u8>) {
 fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
     (bytes + FRAME > limit).then(|| {
         let what = format!(
-            "the record has {bytes} bytes, and connectors are told to take {limit}: see \
+            "the record has {bytes} bytes, and connectors accept {limit}: see \
              connectors.max-receive-record-size"
         );
         Fault::record("record_too_large", what)

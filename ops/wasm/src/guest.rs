@@ -138,7 +138,7 @@ pub(crate) struct Setting<'a> {
     pub(crate) limits: Limits,
 }
 
-/// A guest that accepts commands. On drop, the guest is told that there are no more; if it does not end then, it is
+/// A guest that accepts commands. On drop, the guest learns that there are no more; if it does not end then, it is
 /// stopped.
 pub(crate) struct Guest {
     /// Channel of commands; `None` after the last one.

@@ -99,7 +99,7 @@ impl World {
     /// Revokes a partition.
     pub fn revoked(&self, lane: usize) -> Partition {
         let mut state = self.lock();
-        state.note(|| format!("lane {lane} is somebody else's"));
+        state.note(|| format!("lane {lane} is assigned to another consumer"));
         let lane = &mut state.lanes[lane];
         lane.revoked = Some(Instant::now());
         let partition = lane.id.partition.clone();
@@ -201,7 +201,7 @@ impl World {
         // With threads, the paused clock advances independently of the work, so its times mean nothing.
         let late = lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) && !self.scenario.has_threads();
         if late && !lane.returning {
-            return self.broken(&mut state, || format!("{positions:?} are somebody else's for long"));
+            return self.broken(&mut state, || format!("{positions:?} are assigned to another consumer for long"));
         }
         for position in positions {
             let expected = lane.unacked.pop_front();

@@ -209,7 +209,7 @@ impl World {
             let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
             let rows = (lane.stored as usize).min(upto)..upto;
             if rows.clone().any(|row| !state.is_complete_at(shelf, &lane.fates[row], &given)) {
-                return self.broken(state, || format!("d{shelf} is told {mark:?}, and rows before are not safe"));
+                return self.broken(state, || format!("d{shelf} receives {mark:?}, and rows before are not safe"));
             }
         }
     }

@@ -81,7 +81,7 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
         }
     }
     text.push_str(&format!(
-        "\nNext: mend the cause, then\n  anabranch dlq replay {pipeline} {number}\nor mend the record:\n  \
+        "\nNext: fix the cause, then\n  anabranch dlq replay {pipeline} {number}\nor edit the record:\n  \
          anabranch dlq replay {pipeline} {number} --edit\nor let it go:\n  anabranch dlq purge {pipeline} {number}\n"
     ));
     text

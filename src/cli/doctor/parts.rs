@@ -138,7 +138,7 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
     let more = held_up.len().saturating_sub(TOLD);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Found::warning(format!("{}{more}", told.join("; ")))
-        .advise("mend what the message names; `anabranch pipelines describe ID` says more")
+        .advise("fix what the message names; `anabranch pipelines describe ID` says more")
 }
 
 /// Maximum number of pipelines that a message names.

@@ -46,8 +46,8 @@ impl Checking<'_> {
         if self.bool("api.enabled") && open && !self.bool("api.http.allow-unauthenticated") {
             let what =
                 format!("api.http.address: {} can be reached from other machines, and no token is set", api.shown());
-            let hint = "give a token with api.http.token-file or ANABRANCH_API_HTTP_TOKEN; without one, whoever reaches \
-                        the address may do everything: api.http.allow-unauthenticated allows that";
+            let hint = "give a token with api.http.token-file or ANABRANCH_API_HTTP_TOKEN; without one, everyone who \
+                        reaches the address may do everything: api.http.allow-unauthenticated allows that";
             self.report(self.entry("api.http.address"), refuse(&what), Some(hint.to_owned()));
         }
         if api.origins.iter().any(|origin| **origin == *"*") && !api.is_local() {

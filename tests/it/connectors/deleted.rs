@@ -67,7 +67,7 @@ fn a_plugin_that_is_gone_keeps_nobody_from_deleting() {
     let service = Service::start(&workspace);
     let output = delete(&workspace, &service).expect_code(0);
     for connector in ["p:in", "p:out"] {
-        let line = format!("warning: the plugin of connector {connector} was not told that it is deleted: \"helper\"");
+        let line = format!("warning: the plugin of connector {connector} was not notified of the deletion: \"helper\"");
         assert!(output.stderr.contains(&line), "{}", output.both());
     }
     service.end();

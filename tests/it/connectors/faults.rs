@@ -76,9 +76,9 @@ fn a_source_that_fails_before_it_reads_says_why() {
         &|| check("configure-hang", "does not take its settings: no answer within 30.0 s"),
         &|| check("open-hang", "cannot be opened: no answer within 30.0 s"),
         &|| check("configure-error", "does not take its settings: config invalid: error validating \"greeting\": rude"),
-        &|| check("configure-die", "its process ended (exit code 2); it said: panic: told to die"),
+        &|| check("configure-die", "its process ended (exit code 2); it said: panic: ordered to die"),
         &|| check("open-error", "cannot be opened: cannot reach the database"),
-        &|| check("open-die", "its process ended (exit code 2); it said: panic: told to die"),
+        &|| check("open-die", "its process ended (exit code 2); it said: panic: ordered to die"),
     ]);
 }
 #[test]
@@ -111,7 +111,7 @@ fn a_source_that_dies_is_started_again() {
     wait_for(&mut process, &workspace, LINES);
     process.signal("INT");
     let output = process.finish().expect_code(0);
-    said(&output, "it said: panic: told to die", "die-after");
+    said(&output, "it said: panic: ordered to die", "die-after");
     nothing_is_lost(&workspace, LINES, "die-after");
     no_plugin_is_left(&workspace);
 }

@@ -68,7 +68,7 @@ impl Plugin {
 
 /// Ends the process like a panic of a Go program.
 pub(crate) fn die() -> ! {
-    eprintln!("panic: told to die\n\ngoroutine 1 [running]:\nmain.main()");
+    eprintln!("panic: ordered to die\n\ngoroutine 1 [running]:\nmain.main()");
     std::process::exit(2)
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn specification() -> wire::Specification {
     wire::Specification {
         name: variable("HELPER_NAME", "helper"),
         summary: "A connector for tests.".to_owned(),
-        description: "Does what it is told.".to_owned(),
+        description: "Does what its settings order.".to_owned(),
         version: variable("HELPER_VERSION", "v1.2.3"),
         author: "Nobody".to_owned(),
         destination_params: only("destination", destination_params),

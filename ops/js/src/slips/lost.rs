@@ -327,7 +327,7 @@ impl<'ast> Visitor<'ast> for Empty<'_, '_> {
                 fails: false,
                 start: start(target),
                 end: call.span().end().into(),
-                message: format!("this is always {always}: each call of the function makes `{name}` anew, and empty"),
+                message: format!("this is always {always}: each call of the function creates an empty `{name}`"),
                 hint: format!(
                     "to keep it from record to record, declare it outside: const {name} = new {}()",
                     open.kind
