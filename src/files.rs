@@ -1,5 +1,7 @@
 //! Reading files that users wrote: bounded, and with errors that say what to do.
 
+pub mod output;
+
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 

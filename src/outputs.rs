@@ -238,7 +238,7 @@ pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
 }
 
 /// The names of standard output among files.
-const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+pub(crate) const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// The circle that a pipeline closes with others that are there, as [`circles`] says it. The places of the others are
 /// not in the text of this one.

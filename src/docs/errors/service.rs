@@ -60,6 +60,11 @@ pub(super) const CODES: &[Entry] = &[
         "Back up a store in PostgreSQL with `pg_dump`.",
     ),
     entry("cli.not_confirmed", "A command that changes something was not confirmed.", "Answer y, or give --yes."),
+    entry(
+        "cli.output_taken",
+        "The file that a command is to write is a directory, or exists and holds something that this command did not write.",
+        "Name another file.",
+    ),
     entry("cli.system", "The system refused something that every command needs.", "The message is the system's."),
     entry("cli.usage", "The command line is not understood.", "`--help` shows what there is."),
     entry(
