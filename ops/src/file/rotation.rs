@@ -108,10 +108,7 @@ impl Sibling {
     /// Whether its name is that of a path and numbers: `app.log.1`, `app-20260102.log`. One with other words may be
     /// another log, or be compressed.
     pub(super) fn is_numbered(&self, path: &Path) -> bool {
-        let (before, after) = &self.form;
-        let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
-        let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
-        before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
+        is_numbered(&self.form, path)
     }
 
     /// The file, unless it has another name by now.
@@ -123,6 +120,13 @@ impl Sibling {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Whether names of a form are that of a path and numbers.
+pub(super) fn is_numbered((before, after): &Form, path: &Path) -> bool {
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
+    before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
 }
 
 /// Most pairs of files that are compared to find the one that was read; one more is read once too often.
@@ -263,7 +267,7 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
 
 /// How the numbers of a newer file compare with those of an older one, among files of one form: as most of those tell
 /// that were written at different times, or else as the form does. `None` where neither does.
-fn newer(alike: &[&Sibling]) -> Option<Ordering> {
+pub(super) fn newer(alike: &[&Sibling]) -> Option<Ordering> {
     let mut by_time = alike.to_vec();
     by_time.sort_by_key(|sibling| sibling.written);
     let pairs = by_time.windows(2).filter(|pair| pair[0].written < pair[1].written);
@@ -283,12 +287,17 @@ fn newer(alike: &[&Sibling]) -> Option<Ordering> {
 
 impl Sibling {
     fn compare_numbers(&self, other: &Sibling) -> Ordering {
-        fn values(sibling: &Sibling) -> impl Iterator<Item = (usize, &str)> {
-            let significant = sibling.numbers.iter().map(|number| number.trim_start_matches('0'));
-            significant.map(|number| (number.len(), number))
-        }
-        values(self).cmp(values(other))
+        compare(&self.numbers, &other.numbers)
     }
+}
+
+/// Compares the numbers of two names, the first ones first.
+pub(super) fn compare(one: &[String], other: &[String]) -> Ordering {
+    fn values(numbers: &[String]) -> impl Iterator<Item = (usize, &str)> {
+        let significant = numbers.iter().map(|number| number.trim_start_matches('0'));
+        significant.map(|number| (number.len(), number))
+    }
+    values(one).cmp(values(other))
 }
 
 /// The form of a name in which `stem` stands as a word of its own, and its numbers.

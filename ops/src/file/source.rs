@@ -63,11 +63,18 @@ pub fn kind() -> Arc<dyn SourceKind> {
              that the source had seen in it. If a copy of that is beside it, not compressed and named so that the name \
              holds that of the path as a word, the source reads the copy for it. A restart does not find deleted files; it reads, in the order in which \
              they were written, files that took the place of the one it read and were renamed too, to the same name \
-             but for its numbers: `app.log.2`, then `app.log.1`. Compressed ones are not read. Where the file that it \
+             but for its numbers: `app.log.2`, then `app.log.1`. Where the file that it \
              read is gone, it reads those that were made after it, also while no file is at the path, if the file \
              system keeps when a file is made; their names must be that of the path and numbers. If you change `path`, \
              the source reads on where it was if the file there begins with what it has read, and otherwise reads that \
              file from its start.\n\n\
+             A restart does not read compressed files, and it logs and counts, in the same metric, the files that it can tell are \
+             missing between the one that it read and the next: numbers that no uncompressed file has, where names count up to 999 \
+             (`app.log.3` and `app.log.1` without `app.log.2`; `app.log.2` and a new file at the path without `app.log.1`), \
+             and compressed files where names hold dates. It cannot tell files that were moved to another directory, that \
+             were renamed to a name of another form (`app.log.save`; a date where the others have a number) or deleted where \
+             names hold dates, and those that were deleted after a file that is gone itself: these are neither read nor \
+             counted.\n\n\
              A renamed file whose name holds that of the path as a word is recognised by its content too, as in a \
              directory that was restored from a backup or copied from another host, and where a rotation copies \
              the file and truncates it. A copy must keep the times of the files (`cp -a`, `rsync -a`): they tell the \
