@@ -1,5 +1,7 @@
 //! Reading files of users: with size limits, and with errors that contain the remedy.
 
+pub mod output;
+
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 

@@ -239,7 +239,7 @@ pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
 }
 
 /// File names of standard output.
-const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+pub(crate) const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Returns the finding of [`circles`] for a pipeline, if it forms a cycle with others. Places in the text of the other
 /// pipelines are removed.
@@ -267,9 +267,9 @@ pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Optio
     joining.iter().map(join).collect()
 }
 
-/// Finds pipelines that feed each other in a cycle, so that each of their records would come again endlessly. Returns
-/// one finding per pipeline in a cycle, with its index in `pipelines`.
-pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
+/// Which pipelines each one feeds through the nodes for which `is_writer` holds: its index, the node, and the source there.
+/// A look-up per file connector.
+fn fed<'p>(pipelines: &[&'p Pipeline], is_writer: impl Fn(&Node) -> bool) -> Vec<Vec<(usize, &'p Node, &'p Node)>> {
     let identified = |path: &str| Identity::of(Path::new(path));
     let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
@@ -286,12 +286,11 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
         let named = |node: &&Node| matches!(&node.kind, NodeKind::Source(read) if !read.source.reads().is_empty());
         by_name.extend(nodes.filter(named).map(|node| (index, node)));
     }
-    // The pipelines that each one feeds, with the destination and the source.
     let mut fed: Vec<Vec<(usize, &Node, &Node)>> = Vec::with_capacity(pipelines.len());
     for (from, pipeline) in pipelines.iter().enumerate() {
         let mut edges = Vec::new();
         let destinations = pipeline.compiled.lowered.node_weights();
-        for node in destinations.filter(|node| matches!(node.kind, NodeKind::Destination(_))) {
+        for node in destinations.filter(|node| is_writer(node)) {
             let sources = written(node).and_then(identified).and_then(|file| readers.get(&file));
             // A pipeline that feeds itself was refused by an earlier check.
             let others = sources.into_iter().flatten().filter(|(to, _)| *to != from);
@@ -305,6 +304,48 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
         }
         fed.push(edges);
     }
+    fed
+}
+
+/// For each pipeline the others that write what it reads, by their indices. Dead letters count where that closes no circle:
+/// no pipeline comes, by whatever way, before itself. A look-up per file connector.
+pub fn feeders(pipelines: &[&Pipeline]) -> Vec<Vec<usize>> {
+    let mut feeders: Vec<Vec<usize>> = vec![Vec::new(); pipelines.len()];
+    let kinds: [fn(&Node) -> bool; 2] = [is_destination, |node| matches!(node.kind, NodeKind::DeadLetter(_))];
+    for kind in kinds {
+        for (from, edges) in fed(pipelines, kind).into_iter().enumerate() {
+            for (to, ..) in edges {
+                if !feeders[to].contains(&from) && !comes_before(&feeders, to, from) {
+                    feeders[to].push(from);
+                }
+            }
+        }
+    }
+    feeders
+}
+
+/// Whether one pipeline is, or feeds, another one, by whatever way.
+fn comes_before(feeders: &[Vec<usize>], one: usize, other: usize) -> bool {
+    let (mut seen, mut next) = (vec![false; feeders.len()], vec![other]);
+    while let Some(at) = next.pop() {
+        if at == one {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[at], true) {
+            next.extend(&feeders[at]);
+        }
+    }
+    false
+}
+
+fn is_destination(node: &Node) -> bool {
+    matches!(node.kind, NodeKind::Destination(_))
+}
+
+/// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
+/// pipeline of a circle, with its index in `pipelines`.
+pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
+    let fed = fed(pipelines, is_destination);
     let mut findings = Vec::new();
     for start in (0..pipelines.len()).filter(|start| !fed[*start].is_empty()) {
         // The pipelines that a record of this one reaches, each with its predecessor and source.

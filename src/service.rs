@@ -18,6 +18,7 @@ pub mod renames;
 pub mod replay;
 mod roster;
 pub mod schemas;
+mod sequence;
 pub(crate) mod signals;
 pub mod status;
 mod tasks;
@@ -55,7 +56,7 @@ use control::{Control, Shared};
 use document::Read;
 pub(crate) use document::text_of;
 use lifecycle::Outcome;
-use roster::Plan;
+use roster::{Entry, Plan};
 use signals::{Signals, hung_up};
 use tasks::{Done, Job, Overdue, Task, Tasks};
 
@@ -352,7 +353,10 @@ impl Service {
             control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
         }
         limits::tell(&pipelines.good);
-        self.take_in(pipelines, control);
+        let mut starting = self.take_in(pipelines, control);
+        if !self.once {
+            begin(std::mem::take(&mut starting), control);
+        }
         let made_ids: Vec<Str> = made.iter().map(|pipeline| pipeline.id.clone()).collect();
         let read = async {
             let mut read = Vec::new();
@@ -365,7 +369,12 @@ impl Service {
             read
         };
         let Some(read) = self.attended(&mut signals, read).await else { return Ok(Ended::signalled()) };
-        self.take_back(read, control);
+        starting.extend(self.take_back(read, control));
+        if self.once {
+            sequence::begin_in_turn(starting, control);
+        } else {
+            begin(starting, control);
+        }
         let mut loading = compile.map(tokio::task::spawn_blocking);
         if control.live().is_empty() && !self.once && loading.is_none() {
             tracing::warn!(
@@ -439,7 +448,7 @@ impl Service {
                             Done::Errand
                         });
                     }
-                    self.take_in(pipelines, control);
+                    begin(self.take_in(pipelines, control), control);
                 }
                 signal = signals.next() => {
                     if stopping {
@@ -518,8 +527,9 @@ impl Service {
         Ok(stored.into_iter().filter(|pipeline| pipeline.origin == Origin::Api).collect())
     }
 
-    /// Restores the pipelines that were created through the API, and starts those that no user had stopped.
-    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) {
+    /// Has the pipelines again that were made through the API; those that nobody stopped are to be started.
+    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<Entry>> {
+        let mut starting = Vec::new();
         let mut made: Vec<(StoredPipeline, Plan)> =
             made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
         set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
@@ -528,10 +538,11 @@ impl Service {
                 pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
             let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
             let entry = control.put(&pipeline.id, plan, status);
-            if was_live && let Err(error) = control.begin(&entry) {
-                tracing::error!(pipeline = %pipeline.id, %error, "not started");
+            if was_live {
+                starting.push(entry);
             }
         }
+        starting
     }
 
     /// Stores the configuration that the files declare.
@@ -571,8 +582,10 @@ impl Service {
         Ok(())
     }
 
-    /// Starts the valid pipelines whose files ask for it, and records the errors of the others.
-    fn take_in(&self, pipelines: Pipelines, control: &Control) {
+    /// Has the pipelines of files, and remembers what is wrong with those that are not good; those that their files want
+    /// started are to be started.
+    fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<Entry>> {
+        let mut starting = Vec::new();
         for invalid in &pipelines.invalid {
             let Some(id) = &invalid.id else { continue };
             tracing::error!(pipeline = %id, "invalid: it is not started");
@@ -593,10 +606,11 @@ impl Service {
             }
             if !wanted {
                 tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
-            } else if let Err(error) = control.begin(&entry) {
-                tracing::error!(pipeline = %id, %error, "not started");
+            } else {
+                starting.push(entry);
             }
         }
+        starting
     }
 
     /// Orders all pipelines to stop. Returns the time when the service abandons those that still run.
@@ -604,6 +618,15 @@ impl Service {
         let budget = self.settings.shutdown_timeout;
         control.stop_all(budget);
         budget.map(|budget| Instant::now() + budget + GRACE)
+    }
+}
+
+/// Starts pipelines.
+fn begin(starting: Vec<Arc<Entry>>, control: &Control) {
+    for entry in starting {
+        if let Err(error) = control.begin(&entry) {
+            tracing::error!(pipeline = %entry.id, %error, "not started");
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod appender;
 mod backlog;
 mod destination;
 mod follower;
+mod gap;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody tells of changes"))]
 mod generations;
 mod intent;

@@ -8,6 +8,7 @@ pub(super) use anabranch_record::phrase::counted;
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
+use crate::files::output::Unwritable;
 use crate::files::system;
 use crate::terminal::{self, Stream};
 
@@ -150,6 +151,20 @@ impl Report {
     /// Returns `true` if the input is not valid.
     pub fn is_invalid(&self) -> bool {
         self.exit == Exit::Invalid
+    }
+
+    /// The command failed: it cannot write a file that the user named. `system`: the code where the system refuses.
+    #[must_use]
+    pub fn unwritable(self, system: &'static str, error: &Unwritable) -> Self {
+        let (exit, code) = match error {
+            Unwritable::Directory(_) | Unwritable::Taken { .. } => (Exit::Invalid, "cli.output_taken"),
+            Unwritable::System { .. } => (Exit::Environment, system),
+        };
+        let report = self.fail(exit, code, error.to_string());
+        match error.remedy() {
+            Some(remedy) => report.suggest(remedy),
+            None => report,
+        }
     }
 
     /// Sets the remedy for the failure.

@@ -32,8 +32,8 @@ use crate::store::{OpenError, Origin, Store, StoredPipeline};
 /// can be created through the API. With --strict, a pipeline with warnings is `invalid` too.
 ///
 /// With --once, the last line says how many records were read, delivered, filtered and dead-lettered, and how long it
-/// took. A file that exists and has nothing new is a success. A path that does not exist, and a source that never had
-/// anything to read, are not.
+/// took. A file that exists and has nothing new is a success. A path that does not exist, and a source from which
+/// nothing was ever read, are not. A pipeline that reads what another one writes starts when that one has ended.
 ///
 /// Exit codes:
 /// 0 everything that was read is delivered, filtered or dead-lettered;

@@ -10,11 +10,12 @@ use anabranch_plugin::registry::Registry;
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
+use futures::future::Either;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-use super::lifecycle::{Life, Order, Renewal, Seen};
+use super::lifecycle::{Life, Order, Outcome, Renewal, Seen};
 use super::roster::{Entry, Phase, Plan, Roster, locked};
 use super::tasks::{Done, Job, Task};
 use crate::log::Log;
@@ -323,6 +324,14 @@ impl Control {
     /// # Errors
     /// The pipeline cannot run, the service is stopping, or the pipeline was deleted and could not be stopped.
     pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
+        self.begin_after(entry, Vec::new())
+    }
+
+    /// Starts a pipeline when the lives of others have ended that have begun; told to stop before that, it does not run.
+    ///
+    /// # Errors
+    /// As [`Control::begin`].
+    pub(super) fn begin_after(&self, entry: &Arc<Entry>, others: Vec<Arc<Entry>>) -> Result<(), ControlError> {
         let id = entry.id.clone();
         let pipeline = match entry.plan() {
             Plan::Good(pipeline) => pipeline,
@@ -364,11 +373,32 @@ impl Control {
             orders: entry.orders.subscribe(),
             seen: entry.seen.clone(),
         };
-        tracing::info!(pipeline = %id, "starting");
+        let mut orders = entry.orders.subscribe();
         let entry = entry.clone();
-        let life = life.live();
+        let begin = move || {
+            tracing::info!(pipeline = %life.id, "starting");
+            life.live()
+        };
+        // One that waits for nothing is shown as starting at once.
+        let life = if others.is_empty() { Either::Left(begin()) } else { Either::Right(begin) };
         self.see_to(Task::Life(id.clone()), async move {
-            let outcome = life.await;
+            let outcome = match life {
+                Either::Left(life) => life.await,
+                Either::Right(begin) => {
+                    let ended = async {
+                        for other in &others {
+                            other.stands().await;
+                        }
+                    };
+                    let stop = async { orders.wait_for(|order| *order != Order::Run).await.is_ok() };
+                    let is_its_turn = tokio::select! {
+                        biased;
+                        _ = stop => false,
+                        () = ended => true,
+                    };
+                    if is_its_turn { begin().await } else { Outcome::Stopped }
+                }
+            };
             entry.set_live(false);
             // The outcome of a trial start is not an outcome of the service.
             if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }

@@ -6,9 +6,12 @@ use anabranch_plugin::diagnostic::{Files, RenderStyle};
 
 use super::{Outcome, Suite, Verdict, placed};
 
+const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
+const END: &str = "</testsuites>\n";
+
 /// Builds the document, with a test suite per file.
 pub fn report(suite: &Suite, outcome: &Outcome) -> String {
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+    let mut xml = String::from(HEAD);
     for (number, file) in suite.tests.iter().enumerate() {
         let name = suite.files.get(file.file).map_or("", |file| file.name.as_str());
         let tests: Vec<_> = outcome.tests.iter().filter(|test| test.file == number).collect();
@@ -60,8 +63,13 @@ pub fn report(suite: &Suite, outcome: &Outcome) -> String {
         }
         xml.push_str("  </testsuite>\n");
     }
-    xml.push_str("</testsuites>\n");
+    xml.push_str(END);
     xml
+}
+
+/// Whether a text is such a document.
+pub fn is_report(text: &str) -> bool {
+    text.starts_with(HEAD) && text.ends_with(END)
 }
 
 /// Escapes a text for XML; characters that XML does not allow are replaced.

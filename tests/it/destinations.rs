@@ -60,11 +60,22 @@ fn a_dry_run_shows_the_records_that_a_destination_refuses_whatever_it_is_connect
         };
         let key = "      - { id: k, plugin: field.set, settings: { field: .Key, value: '{{ .Payload.After.id }}' } }\n";
         let other = "      - { id: k, plugin: field.set, settings: { field: .Key, value: '{\"id\": 100}' } }\n";
+        let text = "      - { id: k, plugin: field.set, settings: { field: .Key, value: '{\"kind\": \"Order\"}' } }\n";
+        let unique =
+            "      - { id: u, plugin: field.set, settings: { field: .Payload.After.uid, value: '{{ uuidv4 }}' } }
+      - { id: k, plugin: field.set, settings: { field: .Key, value: '{\"uid\": \"{{ uuidv4 }}\"}' } }\n";
         let keyless = "      - { id: k, plugin: field.exclude, settings: { fields: .Key } }\n";
         let delete = "      - { id: o, plugin: field.set, settings: { field: .Operation, value: '{{ if .Payload }}delete{{ end }}' } }\n";
         rows.extend([
             (key, table("t"), "key_raw", "the key is raw data"),
             (other, table("t"), "key_differs", "one value in the key and another in .Payload.After"),
+            (
+                text,
+                table("t, createTables: 'true'"),
+                "key_differs",
+                "one value in the key and another in .Payload.After",
+            ),
+            (unique, table("t"), "key_differs", "the column \"uid\" of \"t\" has one value in the key"),
             (keyless, table("'{{ .Payload.After.nope }}'"), "table_unknown", "there is no entry \"nope\" in the map"),
             (keyless, table("'a.{{ .Payload.After.kind }}.c'"), "table_name", "more than two parts"),
         ]);

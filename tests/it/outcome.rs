@@ -126,3 +126,39 @@ fn an_interrupted_run_is_no_success() {
     let line = last_line(&output);
     assert!(line.starts_with("p interrupted: "), "{line}");
 }
+
+/// A source that caught up before the pipeline ended that writes its file would leave lines to the next run.
+#[test]
+fn pipelines_that_feed_each_other_run_one_after_the_other() {
+    let workspace = Workspace::new();
+    // The names of the files would have them start in another order.
+    for (id, from, to) in
+        [("c", "in.txt", "first.txt"), ("a", "first.txt", "second.txt"), ("b", "second.txt", "third.txt")]
+    {
+        let pipeline = file_to_file(id, "").replace("in.txt", from).replace("path: out.ndjson", &format!("path: {to}"));
+        workspace.write(&format!("pipelines/{id}.yaml"), pipeline);
+    }
+    workspace.write("in.txt", "");
+    once(&workspace).expect_code(5);
+    for (run, lines) in [1, 30_000, 7].into_iter().enumerate() {
+        workspace.append("in.txt", &numbered_lines(lines));
+        let output = once(&workspace).expect_code(0);
+        for file in ["first.txt", "second.txt", "third.txt"] {
+            assert_eq!(
+                workspace.lines(file).len(),
+                workspace.lines("in.txt").len(),
+                "{file} of run {run}: {}",
+                output.both()
+            );
+        }
+        let log = output.both();
+        assert!(log.contains("starts when c has ended") && log.contains("starts when a has ended"), "{log}");
+    }
+    // One that fails is one that has ended.
+    std::fs::remove_file(workspace.path("first.txt")).unwrap();
+    std::fs::create_dir(workspace.path("first.txt")).unwrap();
+    workspace.append("second.txt", "more\n");
+    let output = once(&workspace);
+    assert_ne!(output.code(), Some(0), "{}", output.both());
+    assert!(workspace.lines("third.txt").last().unwrap().contains("bW9yZQ"), "{}", output.both());
+}

@@ -319,6 +319,16 @@ fn results_are_for_programs_too() {
     assert!(case.children().any(|n| n.has_tag_name("failure")));
     let suite = document.descendants().find(|n| n.has_tag_name("testsuite")).unwrap();
     assert_eq!((suite.attribute("tests"), suite.attribute("failures")), (Some("2"), Some("1")));
+
+    // A report is replaced by the next one; nothing else is.
+    workspace.run(&["pipelines", "test", "--junit", "report.xml"]).expect_code(1);
+    workspace.write("precious", "precious\n");
+    for name in ["precious", "pipelines/p.yaml", "pipelines"] {
+        let before = std::fs::read(workspace.path(name)).ok();
+        let output = workspace.run(&["--json", "pipelines", "test", "--junit", name]).expect_code(2);
+        assert!(output.stdout.contains("cli.output_taken"), "{name}: {}", output.both());
+        assert!(std::fs::read(workspace.path(name)).ok() == before, "{name}");
+    }
 }
 
 #[test]

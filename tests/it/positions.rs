@@ -125,6 +125,31 @@ fn a_renaming_is_reported_as_the_repetition_that_it_is() {
 }
 
 #[test]
+fn an_export_replaces_nothing_but_an_export() {
+    let workspace = workspace();
+    let kept = ["anabranch.db", "anabranch.yaml", "pipelines/p.yaml", "in.txt", "out.ndjson"];
+    workspace.write("anabranch.yaml", "log.level: warn\n");
+    let read = |name: &str| std::fs::read(workspace.path(name)).unwrap();
+    for name in kept {
+        let before = read(name);
+        let output = workspace.run(&["positions", "export", "--json", "--to", name]).expect_code(2);
+        assert!(output.stdout.contains("cli.output_taken"), "{name}: {}", output.both());
+        // Opening a store writes a mark into it.
+        let compared = if name == "anabranch.db" { 9 } else { before.len() };
+        assert!(read(name)[..compared] == before[..compared], "{name}");
+    }
+    workspace.run(&["positions", "export", "--to", "pipelines"]).expect_code(2);
+    workspace.run(&["positions", "export", "--to", "/dev/null"]).expect_code(0);
+    for _ in 0..2 {
+        workspace.run(&["positions", "export", "--to", "positions.json"]).expect_code(0);
+    }
+    let shown = workspace.run(&["positions", "export", "--to", "/dev/stdout"]).expect_code(0).stdout;
+    assert_eq!(shown, workspace.read("positions.json"));
+    workspace.once();
+    assert_eq!(delivered(&workspace).len(), 10);
+}
+
+#[test]
 fn positions_move_to_another_host() {
     let here = workspace();
     here.run(&["positions", "export", "--to", "positions.json"]).expect_code(0);

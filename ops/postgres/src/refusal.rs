@@ -5,8 +5,10 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Operation, Record};
 
+use crate::column::Kind;
 use crate::create::Fields;
 use crate::destination::Settings;
+use crate::encode::encode;
 use crate::name::TableName;
 use crate::table::{key_differs, key_has_nulls};
 use crate::writer::parts;
@@ -32,22 +34,45 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     key_has_nulls(&key, &table).map_or(Ok(()), Err)
 }
 
-/// Returns a column whose values in key and payload differ under every column type: two different integers, or an
-/// integer and a text with another number. For other values, only the database can compare them in the column's type.
+/// The types of columns, as the writer encodes values for them; arrays of them are more.
+const KINDS: [Kind; 18] = [
+    Kind::Bool,
+    Kind::Int2,
+    Kind::Int4,
+    Kind::Int8,
+    Kind::Float4,
+    Kind::Float8,
+    Kind::Numeric,
+    Kind::Text,
+    Kind::Bytea,
+    Kind::Uuid,
+    Kind::Json,
+    Kind::Jsonb,
+    Kind::Date,
+    Kind::Timestamp,
+    Kind::TimestampTz,
+    Kind::Vector,
+    Kind::Parsed { array: false },
+    Kind::Parsed { array: true },
+];
+
+/// A column to which key and payload give values that no type of a column makes the same.
 fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
-    let differs = |(field, of_key): &(&Str, &Value)| match (of_key, payload.get(field)) {
-        (Value::Int(one), Some(Value::Int(other))) => one != other,
-        (Value::Int(number), Some(Value::Text(text))) | (Value::Text(text), Some(Value::Int(number))) => {
-            !may_say(text, *number)
-        }
-        _ => false,
+    let differs = |(field, of_key): &(&Str, &Value)| match payload.get(field) {
+        None | Some(Value::Null) => false,
+        Some(of_payload) => of_payload != *of_key && !may_be_same(of_key, of_payload),
     };
     key.iter().find(differs).map(|(field, _)| field)
 }
 
-/// Returns `true` if the text may denote this number under some type.
-fn may_say(text: &str, number: i64) -> bool {
-    text.trim().parse::<f64>().is_ok_and(|read| read == number as f64)
+/// Whether there is a type of a column in which two values are the same, as the writer compares them.
+fn may_be_same(one: &Value, other: &Value) -> bool {
+    let is_same = |kind: &Kind| {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        encode(kind, one, &mut first).is_ok() && encode(kind, other, &mut second).is_ok() && first == second
+    };
+    // The number of the type of the elements is the same on both sides.
+    KINDS.iter().any(|kind| is_same(kind) || is_same(&Kind::Array(Box::new(kind.clone()), 0)))
 }
 
 #[cfg(test)]
@@ -62,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_does_not_say_the_number_differs_from_it() {
+    fn values_differ_that_no_type_makes_the_same() {
         for (key, payload, differs) in [
             (r#"{"id":"order-1"}"#, r#"{"id":1}"#, true),
             (r#"{"id":"101"}"#, r#"{"id":1}"#, true),
@@ -72,8 +97,25 @@ mod tests {
             (r#"{"id":"1"}"#, r#"{"id":1}"#, false),
             (r#"{"id":" 01.0 "}"#, r#"{"id":1}"#, false),
             (r#"{"id":"1e0"}"#, r#"{"id":1}"#, false),
-            (r#"{"id":1}"#, r#"{"id":true}"#, false),
-            (r#"{"id":"a"}"#, r#"{"id":"b"}"#, false),
+            (r#"{"id":1}"#, r#"{"id":true}"#, true),
+            (r#"{"id":"a"}"#, r#"{"id":"b"}"#, true),
+            (r#"{"id":"web"}"#, r#"{"id":"Web"}"#, true),
+            (r#"{"id":"2026"}"#, r#"{"id":"2026-11"}"#, true),
+            (
+                r#"{"id":"0c9d2b2e-3a55-4cd1-9a4d-0d6a9a3d6a01"}"#,
+                r#"{"id":"1c9d2b2e-3a55-4cd1-9a4d-0d6a9a3d6a01"}"#,
+                true,
+            ),
+            (
+                r#"{"id":"0c9d2b2e-3a55-4cd1-9a4d-0d6a9a3d6a01"}"#,
+                r#"{"id":"0C9D2B2E-3A55-4CD1-9A4D-0D6A9A3D6A01"}"#,
+                false,
+            ),
+            (r#"{"id":"yes"}"#, r#"{"id":true}"#, false),
+            (r#"{"id":"2026-01-02T03:04:05Z"}"#, r#"{"id":"2026-01-02T04:04:05+01:00"}"#, false),
+            (r#"{"id":[1]}"#, r#"{"id":["1"]}"#, false),
+            (r#"{"id":[1]}"#, r#"{"id":[2]}"#, true),
+            (r#"{"id":"a"}"#, r#"{"id":null}"#, false),
             (r#"{"id":"a"}"#, r#"{"other":1}"#, false),
         ] {
             assert_eq!(differing(&object(key), &object(payload)).is_some(), differs, "{key} {payload}");

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::backlog::Survey;
+use super::gap::{Untold, unread};
 use super::generations::{Generations, Missed, Next};
 use super::position::{Place, Resume, Seen, identity};
 use super::rotation::{Directory, Form, Left, successor};
@@ -77,6 +78,8 @@ pub(super) struct Follower {
     looked: Option<Instant>,
     survey: Survey,
     missed: Missed,
+    /// What to say of files before the next one that could not be read.
+    lost: Option<String>,
 }
 
 /// The file after the current one.
@@ -113,6 +116,7 @@ impl Follower {
             looked: None,
             survey: Survey::default(),
             missed: Missed::default(),
+            lost: None,
         }
     }
 
@@ -167,23 +171,33 @@ impl Follower {
         if has_grace && !(is_at_rest && next.is_some()) {
             return Ok(Step::Leaving);
         }
-        self.next = match next {
-            Some(next) => Some((next, false)),
-            None => match self.successor()? {
-                Found::File(file) => Some((file, false)),
-                Found::Unlisted => return Ok(Step::Unlisted),
-                Found::None { is_certain } => {
-                    self.missed.unknown += u64::from(!is_certain);
-                    // Last check of the next file before it is read.
-                    self.keep_what_is_cut()?;
-                    match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
-                        Next::File(file) => Some((file, true)),
-                        Next::Later => return Ok(Step::Leaving),
-                        Next::None => None,
-                    }
-                }
-            },
+        let next = match next {
+            Some(next) => Found::File(next),
+            None => self.successor()?,
         };
+        let unread = self.unread_before(&next);
+        if let Some(current) = self.current.as_mut().filter(|_| unread > 0)
+            // A rotation that is under way renames one file after the other.
+            && current.gap.get_or_insert_with(Instant::now).elapsed() < GRACE
+        {
+            return Ok(Step::Leaving);
+        }
+        self.next = match next {
+            Found::File(file) => Some((file, false)),
+            Found::Unlisted => return Ok(Step::Unlisted),
+            Found::None { is_certain } => {
+                // The last look at the next one, before it is read.
+                self.keep_what_is_cut()?;
+                let next = match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
+                    Next::File(file) => Some((file, true)),
+                    Next::Later => return Ok(Step::Leaving),
+                    Next::None => None,
+                };
+                self.missed.unknown += u64::from(!is_certain);
+                next
+            }
+        };
+        self.note_unread(unread);
         let Some(current) = &self.current else { return Ok(Step::AtEnd) };
         let written = metadata.modified().ok();
         if self.left.written != written {
@@ -236,6 +250,38 @@ impl Follower {
             true => Found::None { is_certain: !is_closed },
             false => Found::Unlisted,
         })
+    }
+
+    /// How many files between the current one and the next cannot be read, where the system told nothing of them.
+    fn unread_before(&self, next: &Found) -> u64 {
+        let Some(current) = self.current.as_ref().filter(|current| !current.is_told) else { return 0 };
+        let next = match next {
+            Found::File(file) => file.metadata().ok().map(|metadata| identity(&metadata)),
+            Found::None { .. } => None,
+            Found::Unlisted => return 0,
+        };
+        let told = self.generations().map(|them| them.lengths(Some(current.identity))).unwrap_or_default();
+        let told_written: Vec<SystemTime> = told.into_iter().filter_map(|(.., written)| written).collect();
+        let waiting = self.generations().map_or(0, |them| them.waiting(Some(current.identity)));
+        let at_path = usize::from(fs::metadata(&self.path).is_ok());
+        let files =
+            Untold { left: current.identity, next, told: waiting.saturating_sub(at_path), told_written: &told_written };
+        let here = Directory::of(&self.path).ok();
+        let directory = self.directory.as_ref().or(here.as_ref());
+        directory.and_then(|directory| unread(directory, &self.path, &files).ok()).unwrap_or(0)
+    }
+
+    /// Notes files that were rotated away and cannot be read; the next file that is opened says so.
+    fn note_unread(&mut self, files: u64) {
+        if files > 0 {
+            self.missed.files += files;
+            self.lost = Some(format!(
+                "{} rotated away after the file that was read, and {} not there or only compressed: what {} is lost",
+                if files == 1 { "1 file was".to_owned() } else { format!("{files} files were") },
+                if files == 1 { "is" } else { "are" },
+                if files == 1 { "it held" } else { "they held" },
+            ));
+        }
     }
 
     /// Finds files that were truncated or rewritten in place before all their seen content was read, among the current

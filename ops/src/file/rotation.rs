@@ -110,10 +110,7 @@ impl Sibling {
     /// Returns `true` if the name consists of the path's name and numbers: `app.log.1`, `app-20260102.log`. A name with
     /// other words may be another log or a compressed file.
     pub(super) fn is_numbered(&self, path: &Path) -> bool {
-        let (before, after) = &self.form;
-        let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
-        let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
-        before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
+        is_numbered(&self.form, path)
     }
 
     /// Opens the file; returns `None` if it has another name.
@@ -125,6 +122,13 @@ impl Sibling {
             Err(e) => Err(e),
         }
     }
+}
+
+/// Whether names of a form are that of a path and numbers.
+pub(super) fn is_numbered((before, after): &Form, path: &Path) -> bool {
+    let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
+    let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
+    before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
 }
 
 /// Maximum number of pairs of files that are compared to find the one that was read. Above that, a file may be read
@@ -266,7 +270,7 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
 
 /// Returns how the numbers of a newer file compare with those of an older one of the same form. Decides by the files
 /// with different write times, otherwise by the form. Returns `None` if neither decides.
-fn newer(alike: &[&Sibling]) -> Option<Ordering> {
+pub(super) fn newer(alike: &[&Sibling]) -> Option<Ordering> {
     let mut by_time = alike.to_vec();
     by_time.sort_by_key(|sibling| sibling.written);
     let pairs = by_time.windows(2).filter(|pair| pair[0].written < pair[1].written);
@@ -286,12 +290,17 @@ fn newer(alike: &[&Sibling]) -> Option<Ordering> {
 
 impl Sibling {
     fn compare_numbers(&self, other: &Sibling) -> Ordering {
-        fn values(sibling: &Sibling) -> impl Iterator<Item = (usize, &str)> {
-            let significant = sibling.numbers.iter().map(|number| number.trim_start_matches('0'));
-            significant.map(|number| (number.len(), number))
-        }
-        values(self).cmp(values(other))
+        compare(&self.numbers, &other.numbers)
     }
+}
+
+/// Compares the numbers of two names, the first ones first.
+pub(super) fn compare(one: &[String], other: &[String]) -> Ordering {
+    fn values(numbers: &[String]) -> impl Iterator<Item = (usize, &str)> {
+        let significant = numbers.iter().map(|number| number.trim_start_matches('0'));
+        significant.map(|number| (number.len(), number))
+    }
+    values(one).cmp(values(other))
 }
 
 /// Returns the form and the numbers of a name that contains `stem` as a separate word.

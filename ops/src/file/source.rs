@@ -67,11 +67,18 @@ pub fn kind() -> Arc<dyn SourceKind> {
              instead.\n\n\
              A restart does not find deleted files. It finds files that took the place of the one it read and \
              were renamed too, to names that differ only in numbers: `app.log.2`, then `app.log.1`. It reads them \
-             in the order in which they were written. It does not read compressed files. If the file that it read \
+             in the order in which they were written. If the file that it read \
              is gone, it reads the files that were created after it, also while there is no file at the path. \
              This needs a file system that stores creation times, and names that consist of the name of the path \
              and numbers. If you change `path`, the source resumes at its position if the file there begins with \
              the data that it has read. Otherwise, it reads that file from the start.\n\n\
+             A restart does not read compressed files. It logs and counts, in the same metric, the files that are missing \
+             between the one that it read and the next, if their names show it: numbers without an uncompressed file, in \
+             names that count up to 999 (`app.log.3` and `app.log.1` without `app.log.2`; `app.log.2` and a new file at \
+             the path without `app.log.1`), and compressed files with dates in their names. Some files are neither read \
+             nor counted: files that were moved to another directory, files that were renamed to a name of another form \
+             (`app.log.save`; a date where the others have a number), deleted files with dates in their names, and files \
+             that were deleted after a file that is gone itself.\n\n\
              A renamed file whose name contains the name of the path as a separate word is also recognized by its \
              content. This covers directories that were restored from a backup or copied from another host, and \
              rotations that copy and truncate the file. A copy must keep the times of the files (`cp -a`, `rsync \

@@ -1,7 +1,8 @@
 //! `anabranch dlq show`.
 
-use crate::cli::completions;
 use anabranch_record::text::Str;
+
+use crate::cli::completions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

@@ -2,9 +2,10 @@
 
 mod text;
 
-use crate::cli::completions;
 use anabranch_graph::config::bare_name;
 use anabranch_record::near::did_you_mean;
+
+use crate::cli::completions;
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 

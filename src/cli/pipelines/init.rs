@@ -19,7 +19,7 @@ use super::is_yaml;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::docs::delivery::steps_between;
-use crate::files::{parent_directory, system};
+use crate::files::{output, parent_directory, system};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
 
@@ -248,10 +248,15 @@ fn names(registry: &Registry, side: Side) -> Vec<String> {
     names
 }
 
+/// What `--force` overwrites: never a store.
+const TEXT: output::Kind = output::Kind { what: "a text", is_ours: |_| true };
+
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
-    let written = std::fs::create_dir_all(parent_directory(file))
-        .and_then(|()| if force { std::fs::write(file, content) } else { write_new(file, content.as_bytes(), 0o644) });
-    written.map_err(|error| {
+    let written = std::fs::create_dir_all(parent_directory(file)).and_then(|()| match force {
+        true => Ok(output::write(file, TEXT, content)),
+        false => write_new(file, content.as_bytes(), 0o644).map(Ok),
+    });
+    let written = written.map_err(|error| {
         let shown = file.display();
         if error.kind() == ErrorKind::AlreadyExists && file.exists() {
             refused(Exit::Invalid, "pipelines.init_destination_exists", format!("{shown} exists already"))
@@ -259,7 +264,8 @@ fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
         } else {
             refused(Exit::Environment, "pipelines.cannot_write", format!("cannot write {shown}: {}", system(&error)))
         }
-    })
+    })?;
+    written.map_err(|error| Box::new(Report::new(COMMAND).unwritable("pipelines.cannot_write", &error)))
 }
 
 #[derive(Serialize)]

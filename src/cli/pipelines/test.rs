@@ -2,7 +2,7 @@
 
 mod show;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anabranch_picture::{Format, TextStyle};
 use clap::ValueEnum;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::api::testing::TestRequest;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::files::system;
+use crate::files::output::{self, Unwritable};
 use crate::settings::SettingFlags;
 use crate::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
 
@@ -41,7 +41,7 @@ pub(in crate::cli) struct Arguments {
     /// Run only tests whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write the results to this file as JUnit XML.
+    /// Write the results as JUnit's XML to this file; one that exists is replaced only if it holds such results.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// Replace the expected results in the test files by the actual ones.
@@ -80,6 +80,9 @@ enum CoverageForm {
 }
 
 const COMMAND: &str = "pipelines.test";
+const JUNIT: output::Kind = output::Kind { what: "a JUnit report of this command", is_ours: junit::is_report };
+const SVG: output::Kind = output::Kind { what: "a drawing", is_ours: |text| text.starts_with("<svg") };
+const HTML: output::Kind = output::Kind { what: "a page", is_ours: |text| text.starts_with("<!DOCTYPE html>") };
 
 pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
     if arguments.schema {
@@ -94,6 +97,11 @@ pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
         [] => vec![settings.pipelines.path.clone()],
         paths => paths.to_vec(),
     };
+    if let Some(path) = &arguments.junit
+        && let Err(error) = output::check(path, JUNIT)
+    {
+        return Report::new(COMMAND).unwritable("test.not_written", &error);
+    }
     let given = match arguments.stdin.then(read_stdin).transpose() {
         Ok(given) => given,
         Err(error) => return Report::new(COMMAND).fail(Exit::Invalid, "test.unreadable", error),
@@ -131,10 +139,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         (false, true) => Exit::Failed,
         (false, false) => Exit::Ok,
     };
-    let cannot_write = |path: &Path, error: &std::io::Error| {
-        let message = format!("cannot write {}: {}", path.display(), system(error));
-        Report::new(COMMAND).fail(Exit::Environment, "test.not_written", message)
-    };
+    let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable("test.not_written", error);
     let mut updates = Vec::new();
     if arguments.update && invalid {
         notes.push_str("nothing is written while a test or pipeline is not valid\n");
@@ -145,7 +150,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
             if updated.changes > 0
                 && let Err(error) = crate::fixing::replace(&updated.path, &updated.text)
             {
-                return cannot_write(&updated.path, &error);
+                return cannot_write(&Unwritable::System { path: updated.path, error });
             }
             let many = if updated.changes == 1 { "" } else { "s" };
             text.push_str(&format!("{}: {} expectation{many} written\n", updated.path.display(), updated.changes));
@@ -158,13 +163,13 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         exit = if left { Exit::Failed } else { Exit::Ok };
     }
     if let Some(path) = &arguments.junit
-        && let Err(error) = std::fs::write(path, junit::report(suite, outcome))
+        && let Err(error) = output::write(path, JUNIT, &junit::report(suite, outcome))
     {
-        return cannot_write(path, &error);
+        return cannot_write(&error);
     }
     let drawing = match arguments.coverage {
-        Some(CoverageForm::Svg) => Some((Format::Svg, "svg")),
-        Some(CoverageForm::Html) => Some((Format::Html, "html")),
+        Some(CoverageForm::Svg) => Some((Format::Svg, SVG, "svg")),
+        Some(CoverageForm::Html) => Some((Format::Html, HTML, "html")),
         Some(CoverageForm::Text) | None => None,
     };
     if arguments.coverage.is_some() {
@@ -173,10 +178,10 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
             show::coverage(coverage, &mut text);
             match drawing {
                 None => text.extend(["\n", &coverage.drawn(Format::Text, style)]),
-                Some((format, extension)) => {
+                Some((format, kind, extension)) => {
                     let path = arguments.coverage_dir.join(format!("{}.coverage.{extension}", coverage.pipeline()));
-                    if let Err(error) = std::fs::write(&path, coverage.drawn(format, style)) {
-                        return cannot_write(&path, &error);
+                    if let Err(error) = output::write(&path, kind, &coverage.drawn(format, style)) {
+                        return cannot_write(&error);
                     }
                     text.push_str(&format!("drawn in {}\n", path.display()));
                 }

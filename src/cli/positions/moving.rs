@@ -1,7 +1,8 @@
 //! `anabranch positions reset|rewind`.
 
-use crate::cli::completions;
 use anabranch_record::Position;
+
+use crate::cli::completions;
 use serde::Deserialize;
 use serde_json::json;
 

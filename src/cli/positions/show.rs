@@ -1,7 +1,8 @@
 //! `anabranch positions show`.
 
-use crate::cli::completions;
 use anabranch_record::text::Str;
+
+use crate::cli::completions;
 use comfy_table::{Table, presets};
 use serde_json::json;
 

@@ -1,8 +1,7 @@
 //! `anabranch positions copy|export|import`: transfers positions between pipelines, sources and stores.
 
 use crate::cli::completions;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anabranch_plugin::registry::Role;
 use anabranch_record::mark::{LaneId, Partition};
@@ -15,13 +14,18 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::files::{parent_directory, read_text, system};
+use crate::files::{output, read_text, system};
 use crate::pipelines::Pipeline;
 use crate::positions::{Moved, brief, check, parse_shown, resume_from};
 use crate::settings::{Database, ServiceFlags, Settings};
 
 /// The version of the exported document.
 const VERSION: u64 = 1;
+/// What `export` writes.
+const EXPORT: output::Kind = output::Kind {
+    what: "an export of positions",
+    is_ours: |text| serde_json::from_str::<Document>(text).is_ok_and(|document| document.version == VERSION),
+};
 /// Size limit of documents that are read, in bytes: enough for some hundred thousand partitions.
 const LARGEST: u64 = 64 << 20;
 
@@ -47,8 +51,8 @@ pub(in crate::cli) struct Copy {
 
 /// Export the positions of sources as JSON.
 ///
-/// `positions import` reads the document on another host or with another store. Uses the running service; without one,
-/// the command reads the store.
+/// `positions import` takes the document on another host or with another store. Asks the running service; without one
+/// it reads the store. A file that exists is replaced only if it holds such a document.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Export {
     /// Id of a pipeline. Default: all
@@ -163,21 +167,11 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
     let document = json!({ "version": VERSION, "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() });
     let report = Report::new(COMMAND).summary(json!({ "positions": lanes.len() })).result(document.clone());
     let text = format!("{document:#}\n");
-    let Some(path) = &arguments.to else { return Ok(report.text(text)) };
-    write_new(path, &text).map_err(|error| {
-        let message = format!("cannot write {}: {}", path.display(), system(&error));
-        Box::new(Report::new(COMMAND).fail(Exit::Environment, "cli.system", message))
-    })?;
+    let to = arguments.to.as_ref().filter(|path| !output::is_standard_output(path));
+    let Some(path) = to else { return Ok(report.text(text)) };
+    let unwritable = |error| Box::new(Report::new(COMMAND).unwritable("cli.system", &error));
+    output::write(path, EXPORT, &text).map_err(unwritable)?;
     Ok(report.text(format!("Wrote {} to {}.\n", counted(lanes.len(), "position"), path.display())))
-}
-
-/// Writes a file atomically.
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut draft = tempfile::NamedTempFile::new_in(parent_directory(path))?;
-    draft.write_all(text.as_bytes())?;
-    draft.as_file().sync_all()?;
-    draft.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>> {

@@ -62,6 +62,11 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry("cli.not_confirmed", "A command that changes something was not confirmed.", "Answer y, or add --yes."),
     entry(
+        "cli.output_taken",
+        "The output file of a command is a directory, or exists and was not written by the same command.",
+        "Name another file.",
+    ),
+    entry(
         "cli.system",
         "The operating system refused something that every command needs.",
         "The message comes from the operating system.",

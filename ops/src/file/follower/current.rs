@@ -29,6 +29,8 @@ pub(super) struct Current {
     pub(super) replaced: Option<Instant>,
     /// True if the file was moved away from the path before it was opened.
     pub(super) was_moved: bool,
+    /// Since when files after it are known that cannot be read.
+    pub(super) gap: Option<Instant>,
     /// True if the system reports all files that come after it.
     pub(super) is_told: bool,
 }
@@ -48,7 +50,7 @@ impl Current {
     pub(super) fn new(file: File, identity: u32, read: u64, was_moved: bool, is_told: bool) -> io::Result<Current> {
         let ends = Ends::read(&file, read)?;
         let seen = Seen::default();
-        Ok(Current { file, identity, ends, seen, compared: None, replaced: None, was_moved, is_told })
+        Ok(Current { file, identity, ends, seen, compared: None, replaced: None, gap: None, was_moved, is_told })
     }
 
     /// Checks the file. If it was truncated or rewritten before all its seen content was read, returns that content's

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::current::Current;
 use super::{Follower, GRACE, Opened, Step};
+use crate::file::gap::compressed;
 use crate::file::generations::Next;
 use crate::file::position::{PathSum, Place, Resume, born, identity};
 use crate::file::rotation::{Directory, Sibling, original};
@@ -77,13 +78,14 @@ impl Follower {
             );
             return Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?));
         }
+        let mut compressed = String::new();
         if !same {
             let next = self.made_since(&resume, Some(identity(&metadata)))?;
-            self.missed.files += 1;
+            compressed = self.note_gone(&resume, next.as_ref().map(|(file, _)| file));
             if let Some(next) = next {
                 let warning = format!(
                     "{} was replaced since it was read, and the file that was read is gone: what it held after byte {} \
-                     is lost; the files that were made after it are read",
+                     is lost; the files that were made after it are read{compressed}",
                     self.path.display(),
                     resume.offset
                 );
@@ -92,7 +94,7 @@ impl Follower {
         }
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
         let warning = format!(
-            "{} {what} since it was read: reading it from its start; what the old content held after byte {} is lost",
+            "{} {what} since it was read: reading it from its start; what the old content held after byte {} is lost{compressed}",
             self.path.display(),
             resume.offset
         );
@@ -187,14 +189,32 @@ impl Follower {
         if made.elapsed().is_ok_and(|ago| ago < GRACE) {
             return Ok(Step::Leaving);
         }
-        self.missed.files += 1;
+        let compressed = self.note_gone(&resume, Some(&next));
         let warning = format!(
             "the file that was read at {} is gone: what it held after byte {} is lost; the files that were made after it \
-             are read",
+             are read{compressed}",
             self.path.display(),
             resume.offset
         );
         Ok(Step::Opened(self.start(next, None, Some(warning), false)?))
+    }
+
+    /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be one
+    /// of these. What to say of them.
+    fn note_gone(&mut self, resume: &Resume, next: Option<&File>) -> String {
+        // A writer may go on for a moment with a file that was replaced.
+        let after = SystemTime::UNIX_EPOCH + Duration::from_millis(resume.born) + GRACE;
+        let until = next.and_then(|next| next.metadata().ok()?.modified().ok());
+        let found = Directory::of(&self.path).and_then(|directory| compressed(&directory, &self.path, after, until));
+        let files = if resume.born > 0 { found.unwrap_or(0) } else { 0 };
+        self.missed.files += files.max(1);
+        match files {
+            0 | 1 => String::new(),
+            files => format!(
+                "; of the files that took its place, {} or more are there only compressed and are not read",
+                files - 1
+            ),
+        }
     }
 
     /// Finds the first file that was created after the one that was read and was rotated away too, and its creation
@@ -239,7 +259,7 @@ impl Follower {
         place.path = PathSum::of(&self.path);
         let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
         self.current = Some(Current::new(file, identity, place.offset, was_moved, is_told)?);
-        Ok(Opened { place, warning })
+        Ok(Opened { place, warning: warning.or_else(|| self.lost.take()) })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::testing::host;
 
 mod backlog;
 mod cut;
+mod gap;
 mod moved;
 mod rewritten;
 mod rotated;

@@ -305,14 +305,13 @@ async fn a_rotated_file_is_recognised_by_its_content() {
     let rotated = Rotated::create().await;
     let file = |name: &str| rotated.path.with_file_name(name);
     fs::rename(file("in.log.2"), file("kept")).unwrap();
-    fs::copy(file("kept"), file("in.log.2")).unwrap();
-    fs::remove_file(file("in.log.1")).unwrap();
+    fs::copy(file("kept"), file("in.log.1")).unwrap();
     fs::write(file("kept"), "6\n").unwrap();
     fs::rename(file("kept"), file("in.log")).unwrap();
     assert_eq!(all(&rotated), ("3\n6\n".to_owned(), 0));
 
     // There is none.
-    fs::remove_file(file("in.log.2")).unwrap();
+    fs::remove_file(file("in.log.1")).unwrap();
     fs::write(file("new"), "6\n").unwrap();
     fs::rename(file("new"), file("in.log")).unwrap();
     assert!(!rotated.follower().finds().unwrap());

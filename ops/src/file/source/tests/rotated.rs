@@ -3,7 +3,7 @@
 use super::*;
 
 /// Writes a file and sets when it was written.
-fn written(path: &Path, text: &str, at: SystemTime) {
+pub(super) fn written(path: &Path, text: &str, at: SystemTime) {
     append(path, text);
     File::options().append(true).open(path).unwrap().set_modified(at).unwrap();
 }

@@ -1,0 +1,103 @@
+//! Rotated files that a restart cannot read, told by the names of those beside them: compressed, or gone.
+
+use std::cmp::Ordering;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::rotation::{Directory, Form, Sibling, compare, is_numbered, newer};
+
+/// What compressors append to names, digits as in a [`Form`].
+const COMPRESSED: [&str; 11] = [".gz", ".bz0", ".xz", ".zst", ".lz0", ".Z", ".zip", ".lzma", ".br", ".lz", ".lzo"];
+
+/// A rotation counts its files with so many digits; a number with more is something else, as that of a process.
+const COUNTED: usize = 3;
+
+/// The files that were rotated away while the system did not tell of it.
+pub(super) struct Untold<'u> {
+    /// The file that is left, and the rotated one that is read next: `None` where that is at the path, or was told.
+    pub(super) left: u32,
+    pub(super) next: Option<u32>,
+    /// Of the files that the system told of: how many were rotated away, and when each was written.
+    pub(super) told: usize,
+    pub(super) told_written: &'u [SystemTime],
+}
+
+/// How many files that came between two others cannot be read, as far as names tell: those whose numbers are left out
+/// where the names count, and those that are compressed. 0 where the file that is left has another name.
+///
+/// # Errors
+/// The directory may not be listed, or is gone.
+pub(super) fn unread(directory: &Directory, path: &Path, files: &Untold<'_>) -> io::Result<u64> {
+    let siblings = directory.siblings(path)?;
+    let find = |identity| siblings.iter().find(|sibling| sibling.identity == identity && sibling.is_numbered(path));
+    let Some(left) = find(files.left) else { return Ok(0) };
+    let next = match files.next.map(find) {
+        Some(Some(next)) if next.form == left.form => Some(next),
+        Some(_) => return Ok(0),
+        None => None,
+    };
+    let alike: Vec<&Sibling> = siblings.iter().filter(|sibling| sibling.form == left.form).collect();
+    let is_there = |number: usize| alike.iter().any(|sibling| count(sibling) == Some(number));
+    let absent = match (newer(&alike), count(left), next.map(count)) {
+        // The next smaller one that is there is read.
+        (Some(Ordering::Less), Some(number), _) => {
+            (files.told + 1..number).rev().take_while(|number| !is_there(*number)).count()
+        }
+        (Some(Ordering::Greater), Some(number), Some(Some(next))) => (number + 1..next).count(),
+        (Some(Ordering::Greater), ..) => {
+            let is_between = |sibling: &&Sibling| {
+                let Some((form, numbers)) = sibling.uncompressed() else { return false };
+                form == left.form
+                    && compare(numbers, &left.numbers).is_gt()
+                    && next.is_none_or(|next| compare(numbers, &next.numbers).is_lt())
+                    && !files.told_written.iter().any(|written| seconds(*written) == seconds(sibling.written))
+            };
+            siblings.iter().filter(is_between).count()
+        }
+        _ => 0,
+    };
+    Ok(absent as u64)
+}
+
+/// How many compressed files beside a path were written after that moment, and none after `until`.
+///
+/// # Errors
+/// The directory may not be listed, or is gone.
+pub(super) fn compressed(
+    directory: &Directory,
+    path: &Path,
+    after: SystemTime,
+    until: Option<SystemTime>,
+) -> io::Result<u64> {
+    let siblings = directory.siblings(path)?;
+    let is_one = |sibling: &&Sibling| {
+        sibling.uncompressed().is_some_and(|(form, _)| is_numbered(&form, path))
+            && sibling.written > after
+            && until.is_none_or(|until| sibling.written <= until)
+    };
+    Ok(siblings.iter().filter(is_one).count() as u64)
+}
+
+/// The number by which a rotation counts a file.
+fn count(sibling: &Sibling) -> Option<usize> {
+    match sibling.numbers.as_slice() {
+        [number] if number.len() <= COUNTED => number.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Compressors keep the time of a file, some of them in seconds.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).as_ref().map_or(0, Duration::as_secs)
+}
+
+impl Sibling {
+    /// The form and the numbers of its name before it was compressed; `None` where it is not.
+    fn uncompressed(&self) -> Option<(Form, &[String])> {
+        let (before, after) = &self.form;
+        let (suffix, after) = COMPRESSED.iter().find_map(|suffix| Some((suffix, after.strip_suffix(suffix)?)))?;
+        let own = self.numbers.len() - usize::from(suffix.ends_with('0'));
+        Some(((before.clone(), after.to_owned()), &self.numbers[..own]))
+    }
+}
