@@ -56,7 +56,7 @@ pipelines:
 
 ## Ways of working
 
-* `anabranch pipelines validate FILE` reports every mistake with its place; `--json` for programs.
+* `anabranch pipelines validate FILE` reports mistakes with their places; `--json` for programs.
 * `anabranch pipelines plan FILE` prints the graph that the pipeline is compiled to, and what is delivered how often.
 * `anabranch pipelines dry-run FILE` shows what each step makes of a few real records, and writes nothing.
 * `anabranch run` starts all pipelines in `pipelines/`; `run --once` ends when there is nothing more to read.
