@@ -57,7 +57,7 @@ pipelines:
 
 ## Commands
 
-* `anabranch pipelines validate FILE` reports all errors and warnings with their places; `--json` for programs.
+* `anabranch pipelines validate FILE` reports errors and warnings with their places; `--json` for programs.
 * `anabranch pipelines plan FILE` prints the graph that the pipeline is compiled to, and its delivery guarantees.
 * `anabranch pipelines dry-run FILE` shows the changes of each processor to a few real records, and writes nothing.
 * `anabranch run` starts all pipelines in `pipelines/`; `run --once` ends when there is nothing more to read.

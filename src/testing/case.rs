@@ -377,7 +377,16 @@ impl Reader<'_> {
                 .iter()
                 .filter_map(|entry| {
                     let name = Spanned::new(entry.key.clone(), entry.key_span);
-                    Some((Some(name), read(self, entry.value_span(), &entry.value)?))
+                    let before = self.findings.0.len();
+                    let value = read(self, entry.value_span(), &entry.value);
+                    if value.is_none() && is_of_list(&name.value) {
+                        let name = &*name.value;
+                        let message = format!("{name} stands where the id of a connector is expected");
+                        let hint = format!("write it below the id, as `out: {{ {name}: … }}`");
+                        self.findings.0.truncate(before);
+                        self.findings.push(invalid(entry.key_span, message).with_hint(hint));
+                    }
+                    Some((Some(name), value?))
                 })
                 .collect(),
             None => read(self, span, &entry.value).map(|read| (None, read)).into_iter().collect(),

@@ -132,6 +132,13 @@ fn what_cannot_be_applied_is_refused_before_anything_is_asked() {
     assert!(twice.contains("a.yaml") && twice.contains("again.yaml"), "{twice}");
     let none = apply(&workspace, &["missing", "--yes"], 2).both();
     assert!(none.contains("missing"), "{none}");
+    std::fs::remove_file(workspace.path("desired/again.yaml")).unwrap();
+    for text in ["", "# nothing yet\n", "version: \"2.2\"\npipelines: []\n"] {
+        workspace.write("desired/b.yaml", text);
+        let none = apply(&workspace, &["desired", "--yes"], 2).both();
+        assert!(none.contains("desired/b.yaml declares no pipeline"), "{none}");
+    }
+    assert_eq!(ids(&service), [""; 0]);
     std::fs::create_dir(workspace.path("empty")).unwrap();
     let none = apply(&workspace, &["empty", "--prune", "--yes"], 2).both();
     assert!(none.contains("no pipeline file"), "an empty directory prunes nothing: {none}");

@@ -137,6 +137,7 @@ fn letters_are_found_by_step_time_and_content() {
     let asked = dlq(&workspace, &["purge", "orders", "--all"], 4);
     assert_eq!((&asked["summary"]["count"], &asked["summary"]["done"]), (&10.into(), &false.into()));
     assert_eq!(dlq(&workspace, &["purge", "orders", "3", "4", "99"], 0)["summary"]["purged"], 2);
+    assert_eq!(dlq(&workspace, &["purge", "orders", "99", "3"], 2)["error"]["code"], "dead_letter.not_found");
     assert_eq!(dlq(&workspace, &["purge", "orders", "--older-than", "1h", "--yes"], 0)["summary"]["purged"], 0);
     assert_eq!(dlq(&workspace, &["purge", "orders", "--all", "--yes"], 0)["summary"]["purged"], 8);
     assert_eq!(dlq(&workspace, &["list", "orders"], 0)["count"], 0);

@@ -162,3 +162,26 @@ fn pipelines_that_feed_each_other_run_one_after_the_other() {
     assert_ne!(output.code(), Some(0), "{}", output.both());
     assert!(workspace.lines("third.txt").last().unwrap().contains("bW9yZQ"), "{}", output.both());
 }
+
+#[test]
+fn dead_letters_that_a_pipeline_reads_are_written_before() {
+    let workspace = Workspace::new();
+    let queue = |path: &str| {
+        format!("    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: {path} }} }}\n")
+    };
+    let fail = "      - { id: fail, plugin: error, settings: { message: no } }\n";
+    let first = file_to_file("z", fail) + &queue("letters.txt");
+    let second = file_to_file("a", "").replace("in.txt", "letters.txt").replace("out.ndjson", "read.txt");
+    workspace.write("pipelines/z.yaml", first);
+    workspace.write("pipelines/a.yaml", &second);
+    workspace.write("in.txt", numbered_lines(2_000));
+    once(&workspace).expect_code(0);
+    assert_eq!((workspace.lines("letters.txt").len(), workspace.lines("read.txt").len()), (2_000, 2_000));
+    // Each reads dead letters of the other: one of them is first.
+    workspace.write("pipelines/a.yaml", second + &queue("in.txt"));
+    workspace.append("in.txt", "more\n");
+    for _ in 0..2 {
+        once(&workspace).expect_code(0);
+    }
+    assert_eq!(workspace.lines("read.txt").len(), 2_001);
+}

@@ -149,6 +149,24 @@ fn an_export_replaces_nothing_but_an_export() {
     assert_eq!(delivered(&workspace).len(), 10);
 }
 
+/// Nobody knows which of the two is meant.
+#[test]
+fn two_positions_of_one_source_are_not_imported() {
+    let workspace = workspace();
+    let exported = workspace.run(&["positions", "export"]).expect_code(0).stdout;
+    let mut twice: Value = serde_json::from_str(&exported).unwrap();
+    let same = twice["positions"][0].clone();
+    twice["positions"].as_array_mut().unwrap().push(same);
+    workspace.write("twice.json", twice.to_string());
+    let shown = workspace.run(&["positions", "import", "twice.json"]).expect_code(4).stdout;
+    assert_eq!(shown.lines().count(), 1, "{shown}");
+    twice["positions"][1]["position"] = "AAAA".into();
+    workspace.write("twice.json", twice.to_string());
+    let text = workspace.run(&["positions", "import", "twice.json", "--yes"]).expect_code(2).both();
+    assert!(text.contains("holds two positions of moved:in"), "{text}");
+    assert_eq!(positions(&workspace)[0]["generation"], 1, "nothing was changed");
+}
+
 #[test]
 fn positions_move_to_another_host() {
     let here = workspace();

@@ -453,3 +453,18 @@ fn a_server_that_is_away_ends_the_start_with_a_message() {
     let text = workspace.run(&["run", "--once", "--db.type=postgres", &url]).expect_code(3).both();
     assert!(text.contains(&format!("127.0.0.1:{free}")) && !text.contains("hunter2"), "{text}");
 }
+
+/// A disk that is full, as far as the command can tell: its files may have no more than 20 KiB.
+#[test]
+fn a_backup_that_finds_no_room_names_the_file_that_was_asked_for() {
+    let workspace = workspace();
+    workspace.once();
+    let script = "trap '' XFSZ; ulimit -f 40; exec \"$0\" backup --to copy.db";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_anabranch")]).current_dir(workspace.root());
+    let output = shell.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("copy.db: ") && !text.contains("/proc/"), "{text}");
+    assert!(!workspace.path("copy.db").exists());
+}

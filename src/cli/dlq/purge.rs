@@ -7,7 +7,7 @@ use anabranch_plugin::arguments::parse_duration;
 use anabranch_record::text::Str;
 use serde_json::json;
 
-use super::{Shelf, letters};
+use super::{Shelf, letters, missing};
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::settings::ServiceFlags;
@@ -18,6 +18,7 @@ use crate::store::letters::{Which, nanos};
 /// On a terminal, the command asks before it deletes dead letters, unless `--yes` is given. Without a terminal, `--all`
 /// and `--older-than` need `--yes`; otherwise the command prints how many dead letters match and deletes none, with
 /// exit code 4.
+/// If none of the numbers is that of a letter, the exit code is 2.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Id of the pipeline
@@ -103,6 +104,11 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
             opened.ask(opened.store.remove_letters(&id, which))?
         }
     };
+    if purged == 0
+        && let Some(first) = arguments.numbers.first()
+    {
+        return Err(missing(COMMAND, &id, *first));
+    }
     Ok(Report::new(COMMAND)
         .text(format!("Removed {}.\n", letters(purged)))
         .summary(json!({ "purged": purged, "done": true })))

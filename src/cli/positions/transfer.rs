@@ -201,7 +201,14 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     }
     let mut lanes = document.positions;
     lanes.retain(|lane| arguments.pipeline.as_ref().is_none_or(|id| lane.pipeline == *id));
-    lanes.sort_by(|a, b| a.pipeline.cmp(&b.pipeline));
+    lanes.sort_by(|a, b| of_lane(a).cmp(&of_lane(b)));
+    lanes.dedup_by(|a, b| of_lane(a) == of_lane(b) && a.position == b.position);
+    if let Some(two) = lanes.windows(2).find(|two| of_lane(&two[0]) == of_lane(&two[1])) {
+        let Lane { pipeline, connector, partition, .. } = &two[0];
+        let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
+        let message = format!("{name} holds two positions of {pipeline}:{connector}{partition}");
+        return Err(Box::new(invalid("positions.malformed", message).suggest("remove one of them from the document")));
+    }
     if lanes.is_empty() {
         return Err(invalid("positions.none", format!("{name} holds no such position")));
     }
@@ -221,6 +228,11 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
         moves = all(consent)?;
     }
     Ok(told(Report::new(COMMAND), &moves, consent))
+}
+
+/// What a position is of.
+fn of_lane(lane: &Lane) -> (&str, &str, &str) {
+    (&lane.pipeline, &lane.connector, &lane.partition)
 }
 
 fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Report {

@@ -55,7 +55,7 @@ impl Variables for Elsewhere {
 /// Returns all pipelines that the files at the paths declare, in the order of the files.
 ///
 /// # Errors
-/// A file cannot be read or is not text; a pipeline is declared twice; there is no pipeline.
+/// A file cannot be read or is not text; a file declares none; a pipeline is declared twice; there is none.
 pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Context) -> Result<Vec<Target>, Box<Report>> {
     let found = find_pipelines(paths);
     let refused =
@@ -68,7 +68,11 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     for (file, source) in found.files.iter() {
         let declared = declared(&loaded, file);
         let several = declared.len() > 1;
-        // The service reports what is wrong with a text that declares nothing.
+        if declared.is_empty() && !loaded.broken.contains(&file) {
+            let report = refused("config.no_pipelines", format!("{} declares no pipeline", source.name));
+            return Err(Box::new(report.suggest("write a pipeline into it, or remove the file: nothing was applied")));
+        }
+        // The service says best what is wrong with a text that is not understood.
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),
