@@ -37,7 +37,7 @@ for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
 
     // One with a body, found by a link, changes the service.
     await page.getByLabel("Find").fill("");
-    await page.getByRole("navigation").getByRole("link", { name: "Stops a pipeline" }).click();
+    await page.getByRole("navigation").getByRole("link", { name: "Stop a pipeline" }).click();
     const stop = page.locator("details.operation[open]", { hasText: "/v1/pipelines/{id}/stop" });
     await stop.getByLabel("id").fill("orders");
     await stop.getByLabel("Body").fill('{"force": false}');
