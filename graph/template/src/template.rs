@@ -26,6 +26,7 @@ mod out;
 mod parse;
 pub mod predicate;
 mod reads;
+pub mod reference;
 pub mod slips;
 pub mod tree;
 mod val;

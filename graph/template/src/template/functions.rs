@@ -282,7 +282,7 @@ impl Context {
 }
 
 /// All tables. A file of functions adds its `mod` line above and its `TABLE` here.
-static TABLES: &[&[Function]] = &[
+pub(super) static TABLES: &[&[Function]] = &[
     super::builtins::TABLE,
     dates::TABLE,
     defaults::TABLE,
@@ -303,7 +303,7 @@ static TABLES: &[&[Function]] = &[
 ];
 
 /// Names that sprig has and that are refused on purpose, with the reason.
-static REFUSED: &[(&[&str], &str)] = &[
+pub(super) static REFUSED: &[(&[&str], &str)] = &[
     (&["env", "expandenv"], "templates do not read the environment; write ${NAME} in the pipeline file instead"),
     (&["getHostByName"], "templates do not use the network"),
     (
