@@ -6,6 +6,7 @@ pub mod errors;
 pub mod llms;
 pub mod plugins;
 pub mod settings;
+pub mod templates;
 
 /// The first line of what is made.
 const GENERATED: &str = "<!-- Written by `anabranch docs write`. -->\n\n";

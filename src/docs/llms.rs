@@ -78,6 +78,7 @@ pub fn short(registry: &Registry) -> Page {
         "\n## More\n\n\
          - [llms-full.txt](llms-full.txt): every plugin with all its settings, and every error\n\
          - [Tutorial](docs/tutorial.md): the first hour\n\
+         - [Templates](docs/templates.md): templates and conditions, every function with an example\n\
          - [Operations](docs/operations.md): running it as a service\n\
          - [Guarantees](docs/guarantees.md): what is promised, for each source and destination\n\
          - [Delivery](docs/delivery.md): what is promised for each pair of source and destination\n\
