@@ -842,6 +842,7 @@ pub(super) const CODES: &[Entry] = &[
         "A time prints as `2006-01-02 15:04:05 +0000 UTC`, which hardly anything reads.",
         "Write date with a layout, as date \"2006-01-02T15:04:05Z07:00\".",
     ),
+    entry("template.unknown_function", "There is no function of that name.", "`template functions` lists them."),
     entry("test.fault_impossible", "A fault cannot happen at this step.", "The message says where it can."),
     entry("test.field_required", "A field of a test is missing.", "Add it."),
     entry(

@@ -13,7 +13,7 @@ pub(super) static POSITION: &[Entry] =
     &[Entry::new(&["String"], "", "Returns the position as a text.", r#"{{ .Position.String }}"#)];
 
 pub(super) static RECORD: &[Entry] =
-    &[Entry::new(&["Bytes"], "", "Returns the record as the bytes of its JSON.", r#"{{ len .Bytes | gt 100 }}"#)];
+    &[Entry::new(&["Bytes"], "", "Returns the record as the bytes of its JSON.", r#"{{ gt (len .Bytes) 100 }}"#)];
 
 pub(super) static DATA: &[Entry] = &[Entry::new(
     &["Bytes"],
