@@ -21,7 +21,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     match command {
         Command::Eval(arguments) => eval::eval(&arguments, context),
         Command::Check(arguments) => check::check(&arguments, context),
-        Command::Functions(arguments) => functions::functions(&arguments, context),
+        Command::Functions(arguments) => functions::functions(&arguments),
     }
 }
 

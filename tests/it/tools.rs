@@ -269,10 +269,14 @@ fn templates_are_evaluated_record_by_record() {
 #[test]
 fn functions_of_templates_are_listed_and_described() {
     let workspace = Workspace::new();
-    let all = workspace.run(&["template", "functions", "--json"]).expect_code(0).json();
+    let json = |name: &[&str], code: i32| -> Value {
+        let output = workspace.run(&[&["template", "functions", "--json"][..], name].concat()).expect_code(code);
+        serde_json::from_str(&output.stdout).unwrap()
+    };
+    let all = json(&[], 0);
     let listed = all["result"]["functions"].as_array().unwrap();
     assert!(listed.len() > 150, "{}", listed.len());
-    let one = workspace.run(&["template", "functions", "must_date_modify", "--json"]).expect_code(0).json();
+    let one = json(&["must_date_modify"], 0);
     assert_eq!(one["result"]["functions"][0]["name"], "mustDateModify");
 
     // The result is the output of the example with the record that stands beside it.
@@ -285,7 +289,7 @@ fn functions_of_templates_are_listed_and_described() {
     let text = workspace.run(&["template", "functions", "replace"]).expect_code(0).stdout;
     assert!(text.contains("replace old new text") && text.contains("Ada_Lovelace"), "{text}");
 
-    let unknown = workspace.run(&["template", "functions", "replce", "--json"]).expect_code(2).json();
+    let unknown = json(&["replce"], 2);
     assert_eq!(unknown["error"]["code"], "template.unknown_function");
     assert!(unknown["error"]["suggestion"].as_str().unwrap().contains("`replace`"), "{unknown}");
     let refused = workspace.run(&["template", "functions", "env"]).expect_code(2);

@@ -6,7 +6,7 @@ use anabranch_record::near::did_you_mean;
 use anabranch_template::reference::{self, Count, Entry, FUNCTIONS};
 use serde_json::{Value, json};
 
-use crate::cli::{Context, Exit, Report};
+use crate::cli::{Exit, Report};
 
 /// List the functions of templates, or describe one.
 ///
@@ -21,7 +21,7 @@ pub(in crate::cli) struct Arguments {
 
 const COMMAND: &str = "template.functions";
 
-pub(super) fn functions(arguments: &Arguments, _: &Context) -> Report {
+pub(super) fn functions(arguments: &Arguments) -> Report {
     let record: Value = serde_json::from_str(reference::EXAMPLE_RECORD).unwrap_or_default();
     match arguments.name.as_deref() {
         None => list(&record),
