@@ -61,7 +61,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     ),
     Entry::new(&["ago"], "time", "Returns how long ago a time is, in whole seconds.", r#"{{ ago 1772357400 }}"#)
         .giving("1h2m3s"),
-    Entry::new(&["duration"], "seconds", "Converts seconds to a duration.", r#"{{ duration "5400" }}"#),
+    Entry::new(&["duration"], "seconds", "Converts seconds to a text such as `1h30m0s`.", r#"{{ duration "5400" }}"#),
     Entry::new(
         &["durationRound"],
         "duration",

@@ -82,23 +82,48 @@ pub(super) static TIME: &[Entry] = &[
 ];
 
 pub(super) static DURATION: &[Entry] = &[
-    Entry::new(&["Hours"], "", "Returns the duration in hours.", r#"{{ (duration "5400").Hours }}"#),
-    Entry::new(&["Minutes"], "", "Returns the duration in minutes.", r#"{{ (duration "5400").Minutes }}"#),
-    Entry::new(&["Seconds"], "", "Returns the duration in seconds.", r#"{{ (duration "5400").Seconds }}"#),
+    Entry::new(
+        &["Hours"],
+        "",
+        "Returns the duration in hours.",
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Hours }}"#,
+    ),
+    Entry::new(
+        &["Minutes"],
+        "",
+        "Returns the duration in minutes.",
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Minutes }}"#,
+    ),
+    Entry::new(
+        &["Seconds"],
+        "",
+        "Returns the duration in seconds.",
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Seconds }}"#,
+    ),
     Entry::new(
         &["Milliseconds"],
         "",
         "Returns the duration in whole milliseconds.",
-        r#"{{ (duration "5400").Milliseconds }}"#,
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Milliseconds }}"#,
     ),
     Entry::new(
         &["Microseconds"],
         "",
         "Returns the duration in whole microseconds.",
-        r#"{{ (duration "5400").Microseconds }}"#,
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Microseconds }}"#,
     ),
-    Entry::new(&["Nanoseconds"], "", "Returns the duration in nanoseconds.", r#"{{ (duration "5400").Nanoseconds }}"#),
-    Entry::new(&["String"], "", "Returns the duration as a text.", r#"{{ (duration "5400").String }}"#),
+    Entry::new(
+        &["Nanoseconds"],
+        "",
+        "Returns the duration in nanoseconds.",
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).Nanoseconds }}"#,
+    ),
+    Entry::new(
+        &["String"],
+        "",
+        "Returns the duration as a text.",
+        r#"{{ (.Metadata.GetCreatedAt.Sub (toDate "2006-01-02" "2026-03-01")).String }}"#,
+    ),
 ];
 
 pub(super) static VERSION: &[Entry] = &[
