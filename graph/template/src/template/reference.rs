@@ -146,10 +146,10 @@ pub const EXAMPLE_RECORD: &str = r#"{
   }
 }"#;
 
-/// The record of the examples.
+/// The record of the examples. A test parses its text.
 pub fn example_record() -> &'static Record {
     static RECORD: LazyLock<Record> =
-        LazyLock::new(|| Record::from_json(EXAMPLE_RECORD.as_bytes()).expect("the example record is a record"));
+        LazyLock::new(|| Record::from_json(EXAMPLE_RECORD.as_bytes()).unwrap_or_default());
     &RECORD
 }
 

@@ -23,6 +23,11 @@ fn assert_parameters(entry: &Entry, fixed: usize, rest: bool) {
 }
 
 #[test]
+fn the_example_record_is_a_record() {
+    assert_eq!(&Record::from_json(EXAMPLE_RECORD.as_bytes()).unwrap(), example_record());
+}
+
+#[test]
 fn every_function_is_described_once() {
     let functions = functions();
     let mut described = BTreeSet::new();
