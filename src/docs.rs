@@ -6,6 +6,7 @@ pub mod errors;
 pub mod llms;
 pub mod plugins;
 pub mod settings;
+pub mod templates;
 
 /// The first line of generated files.
 const GENERATED: &str = "<!-- Written by `anabranch docs write`. -->\n\n";

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{Exit, Report, registry};
-use crate::docs::{Page, delivery, errors, llms, plugins, settings};
+use crate::docs::{Page, delivery, errors, llms, plugins, settings, templates};
 use crate::files::system;
 
 #[derive(Debug, Subcommand)]
@@ -44,6 +44,7 @@ fn pages() -> Vec<Page> {
         delivery::page(&registry),
         settings::page(),
         errors::page(),
+        templates::page(),
         llms::short(&registry),
         llms::full(&registry),
     ]);

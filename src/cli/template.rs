@@ -2,6 +2,7 @@
 
 mod check;
 mod eval;
+mod functions;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
 use anabranch_template::TemplateError;
@@ -13,12 +14,14 @@ use super::{Context, Report};
 pub(super) enum Command {
     Eval(eval::Arguments),
     Check(check::Arguments),
+    Functions(functions::Arguments),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     match command {
         Command::Eval(arguments) => eval::eval(&arguments, context),
         Command::Check(arguments) => check::check(&arguments, context),
+        Command::Functions(arguments) => functions::functions(&arguments),
     }
 }
 

@@ -79,6 +79,9 @@ pub fn short(registry: &Registry) -> Page {
         "\n## More\n\n\
          - [llms-full.txt](llms-full.txt): every plugin with all its settings, and every error\n\
          - [Tutorial](docs/tutorial.md): first steps\n\
+         - [Pipeline files](docs/pipeline-file.md): every field of the pipeline file\n\
+         - [Templates](docs/templates.md): templates and conditions, every function with an example\n\
+         - [Glossary](docs/glossary.md): the terms of these pages\n\
          - [Operations](docs/operations.md): running Anabranch as a service\n\
          - [Guarantees](docs/guarantees.md): delivery guarantees of each source and destination\n\
          - [Delivery](docs/delivery.md): delivery guarantees of each pair of source and destination\n\

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anabranch_record::Record;
+use anabranch_template::condition::CompiledCondition;
+use anabranch_template::{MissingKey, Template};
 use regex::Regex;
 
 use crate::process::Workspace;
@@ -184,4 +187,63 @@ fn every_code_is_explained() {
     }
     assert!(unknown.is_empty(), "src/docs/errors does not explain: {unknown:#?}");
     assert!(seen.len() > 150, "{}", seen.len());
+}
+
+/// Cells of the rows of a table, without the marks of code.
+fn cells(row: &str) -> Vec<String> {
+    let inner = row.trim_matches('|').replace("\\|", "\u{0}");
+    let cell = |cell: &str| {
+        let cell = cell.strip_prefix(' ').unwrap_or(cell);
+        let cell = cell.strip_suffix(' ').unwrap_or(cell);
+        let marks = if cell.starts_with("`` ") { ("`` ", " ``") } else { ("`", "`") };
+        let code = cell.strip_prefix(marks.0).and_then(|code| code.strip_suffix(marks.1));
+        code.unwrap_or(cell).replace('\u{0}', "|")
+    };
+    inner.split('|').map(cell).collect()
+}
+
+/// Runs what the page shows, apart from the code that makes the page.
+#[test]
+fn examples_of_the_page_about_templates_give_what_it_says() {
+    let page = fs::read_to_string(root().join("docs/templates.md")).unwrap();
+    let json = page.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let record = Record::from_json(json.as_bytes()).unwrap();
+    let mut kind = String::new();
+    let mut seen = 0;
+    for line in page.lines() {
+        if !line.starts_with('|') {
+            kind.clear();
+            continue;
+        }
+        let row = cells(line);
+        let (Some(result), true) = (row.last(), row.len() > 1) else { continue };
+        let example = &row[row.len() - 2];
+        if result == "result" {
+            kind.clone_from(example);
+            continue;
+        }
+        if kind.is_empty() || result == "---" {
+            continue;
+        }
+        let output = match kind.as_str() {
+            "condition" => {
+                let verdict = CompiledCondition::compile(example).unwrap().evaluate(&record);
+                verdict.map(|verdict| verdict.to_string()).map_err(|fault| fault.to_string())
+            }
+            "template" | "example" => {
+                let mut output = String::new();
+                let template = Template::parse(example, MissingKey::NoValue).unwrap();
+                template.render(&record, &mut output).map(|()| output).map_err(|error| error.to_string())
+            }
+            other => panic!("examples of no known kind: {other}"),
+        };
+        match (output, result.strip_prefix("fails: ")) {
+            (Ok(_), None) if result.starts_with('*') => {}
+            (Ok(output), None) => assert_eq!(&output, result, "{example}"),
+            (Err(error), Some(why)) => assert_eq!(error, why.replace("&lt;", "<"), "{example}"),
+            (output, _) => panic!("{example} gives {output:?}, the page says {result}"),
+        }
+        seen += 1;
+    }
+    assert!(seen > 250, "{seen}");
 }

@@ -267,6 +267,36 @@ fn templates_are_evaluated_record_by_record() {
 }
 
 #[test]
+fn functions_of_templates_are_listed_and_described() {
+    let workspace = Workspace::new();
+    let json = |name: &[&str], code: i32| -> Value {
+        let output = workspace.run(&[&["template", "functions", "--json"][..], name].concat()).expect_code(code);
+        serde_json::from_str(&output.stdout).unwrap()
+    };
+    let all = json(&[], 0);
+    let listed = all["result"]["functions"].as_array().unwrap();
+    assert!(listed.len() > 150, "{}", listed.len());
+    let one = json(&["must_date_modify"], 0);
+    assert_eq!(one["result"]["functions"][0]["name"], "mustDateModify");
+
+    // The result is the output of the example with the record that stands beside it.
+    let record = one["result"]["record"].to_string();
+    for function in listed.iter().filter(|it| it["deterministic"] == true && it["error"].is_null()).take(5) {
+        let example = function["example"].as_str().unwrap();
+        let output = filter(&workspace, &["template", "eval", example, "--record", "-"], &record).expect_code(0);
+        assert_eq!(output.stdout.trim_end(), function["result"].as_str().unwrap(), "{example}");
+    }
+    let text = workspace.run(&["template", "functions", "replace"]).expect_code(0).stdout;
+    assert!(text.contains("replace old new text") && text.contains("Ada_Lovelace"), "{text}");
+
+    let unknown = json(&["replce"], 2);
+    assert_eq!(unknown["error"]["code"], "template.unknown_function");
+    assert!(unknown["error"]["suggestion"].as_str().unwrap().contains("`replace`"), "{unknown}");
+    let refused = workspace.run(&["template", "functions", "env"]).expect_code(2);
+    assert!(refused.stderr.contains("do not read the environment"), "{}", refused.stderr);
+}
+
+#[test]
 fn templates_are_checked() {
     let workspace = Workspace::new();
     let text =

@@ -25,6 +25,7 @@ mod out;
 mod parse;
 pub mod predicate;
 mod reads;
+pub mod reference;
 pub mod slips;
 pub mod tree;
 mod val;

@@ -963,6 +963,7 @@ pub(super) const CODES: &[Entry] = &[
         "A time prints as `2006-01-02 15:04:05 +0000 UTC`, which few programs can parse.",
         "Use date with a layout: date \"2006-01-02T15:04:05Z07:00\".",
     ),
+    entry("template.unknown_function", "The function does not exist.", "`template functions` lists all functions."),
     entry("test.fault_impossible", "The fault cannot happen at this node.", "The message lists where it can happen."),
     entry("test.field_required", "A required field of a test is missing.", "Add the field."),
     entry(

@@ -282,7 +282,7 @@ impl Context {
 }
 
 /// All tables. To add a file of functions, add its `mod` line above and its `TABLE` here.
-static TABLES: &[&[Function]] = &[
+pub(super) static TABLES: &[&[Function]] = &[
     super::builtins::TABLE,
     dates::TABLE,
     defaults::TABLE,
@@ -303,7 +303,7 @@ static TABLES: &[&[Function]] = &[
 ];
 
 /// Names of sprig functions that are rejected deliberately, with the reason.
-static REFUSED: &[(&[&str], &str)] = &[
+pub(super) static REFUSED: &[(&[&str], &str)] = &[
     (&["env", "expandenv"], "templates do not read the environment; write ${NAME} in the pipeline file instead"),
     (&["getHostByName"], "templates do not use the network"),
     (

@@ -34,10 +34,10 @@ pub(super) fn is_of_data(name: &str) -> bool {
 
 const SELF: &[Param] = &[Param::Reflect];
 
-static OPERATION: &[Function] = &[Function::new("String", SELF, text)];
-static POSITION: &[Function] = &[Function::new("String", SELF, text)];
-static DATA: &[Function] = &[Function::new("Bytes", SELF, encoded)];
-static RECORD: &[Function] = &[Function::new("Bytes", SELF, encoded)];
+pub(super) static OPERATION: &[Function] = &[Function::new("String", SELF, text)];
+pub(super) static POSITION: &[Function] = &[Function::new("String", SELF, text)];
+pub(super) static DATA: &[Function] = &[Function::new("Bytes", SELF, encoded)];
+pub(super) static RECORD: &[Function] = &[Function::new("Bytes", SELF, encoded)];
 
 fn text(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [receiver] = args else { return Err(CallError::arguments()) };
@@ -60,8 +60,14 @@ fn encoded(context: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 }
 
 /// Defines getters of metadata entries; a missing entry is an error.
-macro_rules! getters { ($($name:literal => $key:ident as $kind:ident;)*) => {
+macro_rules! getters {
+(@ entry) => { "text" };
+(@ integer) => { "int" };
+(@ time) => { "time" };
+($($name:literal => $key:ident as $kind:ident;)*) => {
     static METADATA: &[Function] = &[$(Function::new($name, SELF, |_, args| $kind(args, &key::$key))),*];
+    /// Name, entry and type of each.
+    pub(super) static METADATA_KEYS: &[(&str, &Str, &str)] = &[$(($name, &key::$key, getters!(@ $kind))),*];
 } }
 
 getters! {

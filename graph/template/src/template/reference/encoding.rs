@@ -1,0 +1,84 @@
+//! JSON, encodings and checksums.
+
+use super::Entry;
+
+pub(super) static JSON: &[Entry] = &[
+    Entry::new(
+        &["toJson"],
+        "value",
+        "Writes a value as JSON, with `<`, `>` and `&` escaped; gives an empty text if JSON cannot hold it.",
+        r#"{{ toJson .Payload.After.customer }}"#,
+    ),
+    Entry::new(
+        &["mustToJson"],
+        "value",
+        "Writes a value as `toJson` does, and fails the record if JSON cannot hold it.",
+        r#"{{ mustToJson "1 < 2" }}"#,
+    ),
+    Entry::new(
+        &["toRawJson", "mustToRawJson"],
+        "value",
+        "Writes a value as JSON without escaping `<`, `>` and `&`.",
+        r#"{{ toRawJson "1 < 2" }}"#,
+    ),
+    Entry::new(
+        &["toPrettyJson"],
+        "value",
+        "Writes a value as JSON over several indented lines; gives an empty text if JSON cannot hold it.",
+        r#"{{ toPrettyJson .Payload.After.tags | printf "%q" }}"#,
+    ),
+    Entry::new(
+        &["mustToPrettyJson"],
+        "value",
+        "Writes a value as `toPrettyJson` does, and fails the record if JSON cannot hold it.",
+        r#"{{ mustToPrettyJson (dict "id" 7) | printf "%q" }}"#,
+    ),
+    Entry::new(
+        &["fromJson"],
+        "text",
+        "Reads JSON; a text that is not JSON gives nothing.",
+        r#"{{ (fromJson "{\"id\": 7}").id }}"#,
+    ),
+    Entry::new(
+        &["mustFromJson"],
+        "text",
+        "Reads JSON, and fails the record if the text is not JSON.",
+        r#"{{ index (mustFromJson "[5, 6]") 1 }}"#,
+    ),
+];
+
+pub(super) static ENCODINGS: &[Entry] = &[
+    Entry::new(&["b64enc"], "text", "Encodes a text in base64.", r#"{{ b64enc "order-7" }}"#),
+    Entry::new(
+        &["b64dec"],
+        "text",
+        "Decodes base64; gives an error message as text if the text is not base64.",
+        r#"{{ b64dec "b3JkZXItNw==" }}"#,
+    ),
+    Entry::new(&["b32enc"], "text", "Encodes a text in base32.", r#"{{ b32enc "order-7" }}"#),
+    Entry::new(
+        &["b32dec"],
+        "text",
+        "Decodes base32; gives an error message as text if the text is not base32.",
+        r#"{{ b32dec "N5ZGIZLSFU3Q====" }}"#,
+    ),
+    Entry::new(&["sha1sum"], "text", "Returns the SHA-1 hash of a text in hexadecimal.", r#"{{ sha1sum "order-7" }}"#),
+    Entry::new(
+        &["sha256sum"],
+        "text",
+        "Returns the SHA-256 hash of a text in hexadecimal.",
+        r#"{{ sha256sum "order-7" | trunc 16 }}"#,
+    ),
+    Entry::new(
+        &["sha512sum"],
+        "text",
+        "Returns the SHA-512 hash of a text in hexadecimal.",
+        r#"{{ sha512sum "order-7" | trunc 16 }}"#,
+    ),
+    Entry::new(
+        &["adler32sum"],
+        "text",
+        "Returns the Adler-32 checksum of a text as a decimal number.",
+        r#"{{ adler32sum "order-7" }}"#,
+    ),
+];
