@@ -371,7 +371,7 @@ impl Service {
         let Some(read) = self.attended(&mut signals, read).await else { return Ok(Ended::signalled()) };
         starting.extend(self.take_back(read, control));
         if self.once {
-            sequence::begin_in_turn(starting, control);
+            sequence::begin_in_turn(&starting, control);
         } else {
             begin(starting, control);
         }

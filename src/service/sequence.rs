@@ -8,7 +8,7 @@ use crate::outputs;
 
 /// Starts pipelines, each one when those of them have ended that write what it reads: a source that caught up before would
 /// leave unread what they write after that. A look-up per file connector.
-pub(super) fn begin_in_turn(starting: Vec<Arc<Entry>>, control: &Control) {
+pub(super) fn begin_in_turn(starting: &[Arc<Entry>], control: &Control) {
     let plans = starting.iter().map(|entry| match entry.plan() {
         Plan::Good(pipeline) => Some((entry, pipeline)),
         Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
