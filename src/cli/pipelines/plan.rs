@@ -92,7 +92,8 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let mut chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    chosen.pipelines.try_synthetic();
     let good = match chosen.good(&REFUSAL, context) {
         Ok(good) => good,
         Err(report) => return *report,

@@ -130,6 +130,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
+    pipelines.try_synthetic();
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);
