@@ -15,7 +15,7 @@ use anabranch_graph::text::Str;
 
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};
-use crate::trial::synthetic;
+use crate::trial::synthetic::{self, Patience};
 
 /// What is at the paths that were given.
 pub struct Pipelines {
@@ -231,9 +231,9 @@ impl Pipelines {
     }
 
     /// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
-    /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and 5 s at most.
-    pub fn try_synthetic(&mut self) {
-        let found = synthetic::findings(self.good.iter().map(|pipeline| &pipeline.compiled));
+    /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
+    pub fn try_synthetic(&mut self, patience: Patience) {
+        let found = synthetic::findings(self.good.iter().map(|pipeline| &pipeline.compiled), patience);
         self.findings.extend(found);
         self.findings.0.sort_by_key(|d| d.label.as_ref().map(|l| (l.span.file, l.span.start)));
     }

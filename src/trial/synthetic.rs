@@ -7,6 +7,7 @@
 mod judge;
 mod names;
 mod records;
+mod script;
 mod taps;
 mod values;
 
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anabranch_graph::clock;
 use anabranch_graph::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_graph::exec::{RunOptions, Services, start};
+use anabranch_graph::exec::{Ending, RunOptions, Services, start};
+use anabranch_graph::fault::Fault;
 use anabranch_graph::operator::{LogLevel, LogLine, LogSink};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::graph::NodeKind;
@@ -35,19 +37,30 @@ use taps::{Sights, tapped};
 /// Code of a step on which every synthetic record fails.
 pub const ALWAYS_FAILS: &str = "trial.always_fails";
 
-/// Longest trial of a pipeline.
-const ONE: Duration = Duration::from_secs(1);
-/// Longest trial of all pipelines of a call: those after it are not tried.
-const ALL: Duration = Duration::from_secs(5);
+/// How long trials may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest trial of a pipeline: of one that takes longer nothing is said.
+    pub one: Duration,
+    /// Longest trial of all pipelines of a call: those after it are not tried.
+    pub all: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { one: Duration::from_secs(1), all: Duration::from_secs(5) }
+    }
+}
+
 /// The time of day of every trial.
 const NOW: Duration = Duration::from_secs(1_714_979_289);
 
-/// Tries compiled pipelines one after the other. Opens nothing; ends after about 5 s, however many they are.
-pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>) -> Diagnostics {
+/// Tries compiled pipelines one after the other. Opens nothing; ends when time is up, however many they are.
+pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience: Patience) -> Diagnostics {
     let begin = Instant::now();
     let mut found = Diagnostics::new();
     for compiled in pipelines {
-        let left = ALL.saturating_sub(begin.elapsed()).min(ONE);
+        let left = patience.all.saturating_sub(begin.elapsed()).min(patience.one);
         if left.is_zero() {
             break;
         }
@@ -104,14 +117,32 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
     };
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
     let mut running = start(Arc::new(plan), services, options);
-    if tokio::time::timeout(time, running.wait()).await.is_err() {
-        running.kill();
-        return Diagnostics::new();
+    match tokio::time::timeout(time, running.wait()).await {
+        Ok(Ending::Faulted(fault)) => return Diagnostics(unloaded(compiled, &fault).into_iter().collect()),
+        Ok(_) => {}
+        Err(_) => {
+            running.kill();
+            return Diagnostics::new();
+        }
     }
     let seen = sights.take();
     let judged = seen.iter().filter(|(spot, _)| !left_out.contains(spot));
     let failing = judged.filter_map(|(spot, sights)| judge(compiled, *spot, sights, &all));
     Diagnostics(failing.filter(|failing| !is_said(compiled, failing)).map(|one| finding(compiled, one)).collect())
+}
+
+/// A script that cannot be loaded: its first lines fail before any record is there.
+fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
+    if fault.code() != "script_failed" {
+        return None;
+    }
+    let node = compiled.rewritten.node_weights().find(|node| fault.node() == Some(&node.id))?;
+    let script = node.settings.iter().find(|given| given.name.starts_with("script"));
+    let span = script.map_or(node.span, |given| given.value.span());
+    let message = mask(&fault.message(), &compiled.secrets);
+    let finding = Diagnostic::warning(ALWAYS_FAILS, format!("{}: the script cannot be loaded: {message}", node.id));
+    let hint = "what stands outside of `process` runs once, before the first record: correct it";
+    Some(finding.with_span(span).with_path(node.path.to_string()).with_hint(hint))
 }
 
 /// Whether the compiler warns of something at the node: that may well be the cause.

@@ -14,6 +14,7 @@ use crate::cli::{Context, Exit, Report};
 use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;
 use crate::terminal::adopt;
+use crate::trial::synthetic::Patience;
 
 /// Show what a pipeline is compiled to.
 ///
@@ -93,7 +94,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let mut chosen = Chosen::load(arguments.which.as_deref(), &settings);
-    chosen.pipelines.try_synthetic();
+    chosen.pipelines.try_synthetic(Patience::default());
     let good = match chosen.good(&REFUSAL, context) {
         Ok(good) => good,
         Err(report) => return *report,

@@ -14,6 +14,7 @@ use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
+use crate::trial::synthetic::Patience;
 
 /// Check pipeline files; nothing is started.
 ///
@@ -130,7 +131,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
-    pipelines.try_synthetic();
+    pipelines.try_synthetic(Patience::default());
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);

@@ -864,4 +864,9 @@ pub(super) const CODES: &[Entry] = &[
     entry("test.unreadable", "A test file cannot be read.", "See its path and its rights."),
     entry("test.value", "A value of a test is not one that is taken.", "The message says which are."),
     entry("top.terminal", "The terminal cannot be used.", "Use one that can move its cursor, or `pipelines list`."),
+    entry(
+        "trial.always_fails",
+        "Every synthetic record fails at a step, for a reason that is not the data.",
+        "Correct the step. If real records can be right, `pipelines dry-run` shows it.",
+    ),
 ];

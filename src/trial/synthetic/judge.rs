@@ -12,6 +12,7 @@ use anabranch_graph::value::{Object, Value};
 
 use super::names::{FieldPath, paths};
 use super::records::{Synthetic, whole};
+use super::script;
 use super::taps::{Sight, Spot};
 
 /// Fewest records that a place is judged by, and fewest forms of data among them.
@@ -50,31 +51,154 @@ pub(super) fn judge<'a>(
     records: &HashMap<usize, Synthetic>,
 ) -> Option<Failing<'a>> {
     let node = node_at(compiled, spot)?;
-    let failed: Vec<Failed<'_>> = sights.iter().map(|sight| Failed::of(sight, records)).collect::<Option<_>>()?;
-    if !is_enough(&failed.iter().collect::<Vec<_>>()) || failed.iter().any(|failed| failed.is_on_purpose()) {
+    let place = Place::of(node, spot);
+    let counts = |sight: &&Sight| sight.fault.is_some() || !place.lets_pass(sight, records);
+    let failed: Option<Vec<Failed<'_>>> =
+        sights.iter().filter(counts).map(|sight| Failed::of(sight, records)).collect();
+    let failed = failed?;
+    if !is_enough(&failed.iter().collect::<Vec<_>>()) || failed.iter().any(Failed::is_on_purpose) {
         return None;
     }
-    let text = text_of(node, spot);
-    let named = paths(&text);
-    let plugin = node.kind.operator().map_or("", |step| step.plugin.as_str());
-    // Fields that a step before has made of others, or taken away, and those that are as the source gave them.
-    let (made, given): (Vec<&FieldPath>, Vec<&FieldPath>) = named.iter().partition(|path| is_made(path, &failed));
     let mut by_message: BTreeMap<String, Vec<&Failed<'_>>> = BTreeMap::new();
     for one in &failed {
         by_message.entry(one.fault.message()).or_default().push(one);
     }
     let (message, most) = by_message.iter().max_by_key(|(_, group)| group.len())?;
-    let is_of_reader = READERS.contains(&plugin) && !spot.is_condition;
-    let is_sure = match is_of_reader {
-        true => given.is_empty() && !made.is_empty(),
-        false => {
-            is_enough(most)
-                && given.iter().all(|path| is_diverse(path, &failed))
-                && (given.is_empty() || !is_of_form(message))
-                && (named.is_empty() || !text.contains("egex"))
-        }
+    let is_sure = match place.what {
+        What::Condition => place.is_sure_of_condition(&failed, most, message),
+        What::Reader => place.is_sure_of_reader(&failed),
+        What::Script => place.is_sure_of_script(&failed, &by_message),
+        What::Other => place.is_sure(&failed, most, message),
     };
     is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
+}
+
+/// What fails at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Condition,
+    /// One of [`READERS`].
+    Reader,
+    Script,
+    Other,
+}
+
+/// A place, with what it reads.
+struct Place {
+    what: What,
+    text: String,
+    named: Vec<FieldPath>,
+}
+
+impl Place {
+    fn of(node: &Node, spot: Spot) -> Place {
+        let plugin = node.kind.operator().map_or("", |step| step.plugin.as_str());
+        let what = match plugin {
+            _ if spot.is_condition => What::Condition,
+            "custom.javascript" => What::Script,
+            plugin if READERS.contains(&plugin) => What::Reader,
+            _ => What::Other,
+        };
+        let text = match (what, plugin) {
+            (What::Condition, _) => {
+                let guard = node.kind.operator().and_then(|step| step.guard.as_ref());
+                guard.map(|guard| guard.written.value().to_string()).unwrap_or_default()
+            }
+            // The field that is set is not read.
+            (_, "field.set") => settings(node, |name| name == "value"),
+            (What::Script, _) => settings(node, |name| name.starts_with("script")),
+            _ => settings(node, |_| true),
+        };
+        let mut named = paths(&text);
+        if what == What::Reader && named.is_empty() {
+            named.push(FieldPath { side: Side::After, names: Vec::new() });
+        }
+        Place { what, text, named }
+    }
+
+    /// Whether a record that did not fail had nothing in it that the place could have failed on.
+    fn lets_pass(&self, sight: &Sight, records: &HashMap<usize, Synthetic>) -> bool {
+        match self.what {
+            What::Reader => {
+                let mut values = self.named.iter().map(|path| value_at(path, path.side.of(&sight.before)));
+                values.all(|value| matches!(value, None | Some(Value::Null)))
+            }
+            What::Script => origin(sight, records).is_some_and(|origin| origin.is_hollow),
+            What::Condition | What::Other => false,
+        }
+    }
+
+    /// Whether fields that are as the source gave them were of many kinds.
+    fn is_diverse(&self, failed: &[Failed<'_>]) -> bool {
+        self.named.iter().all(|path| is_made(path, failed) || is_known(path, failed) || is_diverse(path, failed))
+    }
+
+    fn reads_given(&self, failed: &[Failed<'_>]) -> bool {
+        self.named.iter().any(|path| !is_made(path, failed))
+    }
+
+    fn is_sure(&self, failed: &[Failed<'_>], most: &[&Failed<'_>], message: &str) -> bool {
+        is_enough(most)
+            && self.is_diverse(failed)
+            && (!self.reads_given(failed) || !is_of_form(message))
+            && (self.named.is_empty() || !self.text.contains("egex"))
+    }
+
+    fn is_sure_of_condition(&self, failed: &[Failed<'_>], most: &[&Failed<'_>], message: &str) -> bool {
+        let no_verdict = failed.iter().all(|failed| failed.fault.code() == "condition_not_boolean");
+        let is_one = most.len() == failed.len() || no_verdict || !self.reads_given(failed);
+        is_one && self.is_sure(failed, if no_verdict { &[] } else { most }, message)
+            || (no_verdict && self.is_diverse(failed) && (self.named.is_empty() || !self.text.contains("egex")))
+    }
+
+    /// A step that takes a text apart is judged where a step before has made the text.
+    fn is_sure_of_reader(&self, failed: &[Failed<'_>]) -> bool {
+        let is_text = |failed: &Failed<'_>, path: &FieldPath| {
+            matches!(value_at(path, path.side.of(failed.before)), Some(Value::Text(_)))
+        };
+        self.named.iter().all(|path| {
+            is_made(path, failed) || (is_known(path, failed) && !failed.iter().any(|failed| is_text(failed, path)))
+        })
+    }
+
+    fn is_sure_of_script(&self, failed: &[Failed<'_>], by_message: &BTreeMap<String, Vec<&Failed<'_>>>) -> bool {
+        let thrown = |message: &String| script::is_thrown(&self.text, message);
+        if by_message.keys().any(thrown) || !self.is_diverse(failed) {
+            return false;
+        }
+        if by_message.iter().any(|(message, group)| script::is_mistake(message) && is_enough(group)) {
+            return true;
+        }
+        let [(message, group)] = &by_message.iter().collect::<Vec<_>>()[..] else { return false };
+        let text = group.first().and_then(|failed| failed.fault.in_text());
+        let expression = text.and_then(|text| script::expression(&self.text, text.line, text.column));
+        if expression.is_some_and(|expression| !script::reads_record(&self.text, expression)) {
+            return true;
+        }
+        let is_of_known = expression.is_some_and(|expression| {
+            let known = failed.iter().all(|failed| failed.origin.known.metadata);
+            (known && expression.contains(".Metadata") || expression.contains(".Operation"))
+                && !["Payload", "Key"].iter().any(|part| expression.contains(part))
+        });
+        let is_gone = !self.named.is_empty()
+            && self.named.iter().all(|path| {
+                let is_there = |failed: &Failed<'_>| value_at(path, path.side.of(failed.before)).is_some();
+                (is_made(path, failed) || is_known(path, failed)) && !failed.iter().any(is_there)
+            });
+        !script::is_of_data(message) || is_of_known || is_gone
+    }
+}
+
+/// The values of settings, in lines.
+fn settings(node: &Node, is_wanted: impl Fn(&str) -> bool) -> String {
+    let values = node.settings.iter().filter(|given| is_wanted(&given.name)).map(|given| whole(&given.value));
+    values.collect::<Vec<_>>().join("\n")
+}
+
+/// The record that one was made of.
+fn origin<'a>(sight: &Sight, records: &'a HashMap<usize, Synthetic>) -> Option<&'a Synthetic> {
+    let number: usize = std::str::from_utf8(&sight.before.position().0).ok()?.parse().ok()?;
+    records.get(&number)
 }
 
 /// A record that failed, with the one that it was made of.
@@ -87,8 +211,7 @@ struct Failed<'a> {
 impl<'a> Failed<'a> {
     fn of(sight: &'a Sight, records: &'a HashMap<usize, Synthetic>) -> Option<Self> {
         let fault = sight.fault.as_ref().filter(|fault| fault.class() == FaultClass::Record)?;
-        let number: usize = std::str::from_utf8(&sight.before.position().0).ok()?.parse().ok()?;
-        Some(Failed { before: &sight.before, origin: records.get(&number)?, fault })
+        Some(Failed { before: &sight.before, origin: origin(sight, records)?, fault })
     }
 
     fn is_on_purpose(&self) -> bool {
@@ -117,32 +240,27 @@ fn node_at(compiled: &Compiled, spot: Spot) -> Option<&Node> {
     compiled.rewritten.node_weight(*index)
 }
 
-/// What a place reads is named in this text.
-fn text_of(node: &Node, spot: Spot) -> String {
-    if spot.is_condition {
-        let guard = node.kind.operator().and_then(|step| step.guard.as_ref());
-        return guard.map(|guard| guard.written.value().to_string()).unwrap_or_default();
-    }
-    let mut text = String::new();
-    for given in node.settings.iter() {
-        text.push_str(whole(&given.value));
-        text.push('\n');
-    }
-    text
-}
-
 /// Whether a step before the place has changed the field in all records that had it.
 fn is_made(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
-    let mut had = 0;
+    let (mut changed, mut same) = (0, 0);
     for one in failed {
-        let here = value_at(path, path.side.of(one.before));
-        match (found(path, one.origin), here) {
-            (Some(there), Some(here)) if there == here => return false,
+        match (found(path, one.origin), value_at(path, path.side.of(one.before))) {
             (None, None) => {}
-            _ => had += 1,
+            // Now and then a step makes what was there.
+            (there, here) if there == here => same += 1,
+            _ => changed += 1,
         }
     }
-    had >= FEWEST
+    changed >= FEWEST && same * 4 <= changed
+}
+
+/// Whether the source tells what the field is, so that records of other data need not be thought of.
+fn is_known(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
+    failed.iter().all(|failed| match path.side {
+        Side::Key => failed.origin.known.key,
+        Side::Before => failed.origin.known.no_before || failed.origin.known.fields,
+        Side::After => failed.origin.known.fields && !path.names.is_empty(),
+    })
 }
 
 /// The value that the source gave.
@@ -174,11 +292,11 @@ fn within<'o>(object: &'o Object, names: &[String]) -> Option<&'o Value> {
     object.get(last)
 }
 
-/// Whether the field was of many kinds among the records that failed.
+/// Whether the field was of many kinds, as the source gave it, among the records that failed.
 fn is_diverse(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     let mut kinds: Vec<Option<Kinds>> = Vec::new();
     for one in failed {
-        let kind = value_at(path, path.side.of(one.before)).as_ref().map(Kinds::of);
+        let kind = found(path, one.origin).as_ref().map(Kinds::of);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

@@ -176,7 +176,7 @@ fn leading_literals(text: &str) -> Vec<String> {
 }
 
 /// Texts in quotes of any kind. One that is not closed on its line is none.
-fn literals(text: &str) -> Vec<String> {
+pub(super) fn literals(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
         let mut rest = line;

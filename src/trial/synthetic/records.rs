@@ -20,6 +20,35 @@ pub(super) struct Synthetic {
     pub(super) fields: [Object; 2],
     /// Which of the forms of data it has: records of one number are of one source each, and alike.
     pub(super) variant: usize,
+    /// Whether its fields are all empty or null.
+    pub(super) is_hollow: bool,
+    /// What of it is as every record of the source has it, so that no other data need be thought of.
+    pub(super) known: Known,
+}
+
+/// Parts of a record of which a source tells what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// There are no other metadata.
+    pub(super) metadata: bool,
+    /// The key is a word or a number, or there is none.
+    pub(super) key: bool,
+    /// The payload before the change is never there.
+    pub(super) no_before: bool,
+    /// The fields of the payload.
+    pub(super) fields: bool,
+}
+
+impl Known {
+    fn of(shape: &RecordShape) -> Known {
+        let is_closed = |side: &Shape| !side.raw && side.structured.as_ref().is_some_and(|fields| !fields.is_open());
+        Known {
+            metadata: !shape.metadata.may_have("any key that nobody sets"),
+            key: shape.key.plain || shape.key.is_absent(),
+            no_before: shape.before.is_absent(),
+            fields: is_closed(&shape.after),
+        }
+    }
 }
 
 /// Lines that are no JSON, as files have them.
@@ -66,15 +95,17 @@ pub(super) fn whole(written: &Written) -> &str {
 /// The records of a source. `first` is the number of the first of them, which is its position.
 pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, first: usize) -> Vec<Synthetic> {
     let maker = Maker { loose: &names.loose, literals: &names.literals };
-    let data = names.data.with(&names.loose);
+    let usual = Tree(["id", "name"].map(|name| (name.to_owned(), Tree::default())).into_iter().collect());
+    let data = names.data.with(&names.loose).with(&usual);
     let keys = match names.key.0.is_empty() {
         true => Tree([("id".to_owned(), Tree::default())].into_iter().collect()),
         false => names.key.clone(),
     };
     let operations: Vec<Operation> =
         Operation::ALL.into_iter().filter(|operation| shape.operations.contains(*operation)).collect();
+    let known = Known::of(shape);
     let mut records = Vec::new();
-    let mut add = |variant: usize, key: &Object, fields: Object, line: Option<&str>| {
+    let mut add = |variant: usize, key: &Object, fields: Object, line: Option<&str>, is_hollow: bool| {
         let number = records.len();
         let operation = operations.get(number % operations.len().max(1)).copied().unwrap_or_default();
         let side = |shape: &Shape| match line {
@@ -99,7 +130,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
             true => Data::Absent,
             false => side(&shape.after),
         };
-        records.push(Synthetic { record, fields: [key.clone(), fields], variant });
+        records.push(Synthetic { record, fields: [key.clone(), fields], variant, is_hollow, known });
     };
     let kinds = kinds(&names.literals, envelopes);
     let mut variants = 0;
@@ -111,7 +142,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
                 kind => maker.object(&data, kind),
             },
         };
-        add(variants, &maker.object(&keys, kind), fields, None);
+        add(variants, &maker.object(&keys, kind), fields, None, kind.is_hollow());
         variants += 1;
     }
     if shape.after.raw && shape.after.form() == Some(Form::Raw) {
@@ -119,7 +150,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
             ["17", "alpha", "2024-05-06", "2.50", "true", "6", "7", "8", "9"].map(str::to_owned).join(literal)
         });
         for line in LINES.iter().map(|line| (*line).to_owned()).chain(separated) {
-            add(variants, &maker.object(&keys, &Kind::Int(17)), Object::new(), Some(&line));
+            add(variants, &maker.object(&keys, &Kind::Int(17)), Object::new(), Some(&line), line.is_empty());
             variants += 1;
         }
     }
@@ -184,6 +215,7 @@ fn metadata(shape: &RecordShape, names: &Names, number: usize) -> Metadata {
     let value = |name: &str| match name {
         name if name == key::CREATED_AT.as_str() || name == key::READ_AT.as_str() => "1714979289000000000".to_owned(),
         name if name == key::FILE_PATH.as_str() => "in.ndjson".to_owned(),
+        _ if number % 7 == 5 => "true".to_owned(),
         _ => match (number % 5, names.literals.get(number / 5 % names.literals.len().max(1))) {
             (0 | 1, Some(literal)) => literal.clone(),
             (2, _) => "17".to_owned(),

@@ -56,10 +56,12 @@ impl Sights {
 }
 
 /// Processors that compute with nothing but the record. Others are not tried, and nothing behind them is judged.
-const TRIED: [&str; 15] = [
+const TRIED: [&str; 17] = [
+    "ai.chunk",
     "base64.decode",
     "base64.encode",
     "clone",
+    "custom.javascript",
     "error",
     "field.convert",
     "field.exclude",
@@ -151,7 +153,7 @@ fn instrument(step: &mut StepSpec, tap: Tap) {
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(note))));
     }
     step.operator = match is_tried(step) {
-        true => Arc::new(Tapped { operator: step.operator.clone(), tap }),
+        true => Arc::new(Tapped { operator: step.operator.clone(), tap, multiplies: step.multiplies }),
         false => Arc::new(LeftOut { signature: step.operator.signature() }),
     };
 }
@@ -166,6 +168,7 @@ struct Tap {
 struct Tapped {
     operator: Arc<dyn ConfiguredOperator>,
     tap: Tap,
+    multiplies: bool,
 }
 
 impl ConfiguredOperator for Tapped {
@@ -174,10 +177,10 @@ impl ConfiguredOperator for Tapped {
     }
 
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let tap = self.tap.clone();
+        let (tap, multiplies) = (self.tap.clone(), self.multiplies);
         Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Noting { operator, tap })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Noting { operator, tap })),
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Noting { operator, tap, multiplies })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Noting { operator, tap, multiplies })),
             BuiltOperator::Async(operator) => BuiltOperator::Async(operator),
         })
     }
@@ -186,6 +189,8 @@ impl ConfiguredOperator for Tapped {
 struct Noting<O: ?Sized> {
     operator: Box<O>,
     tap: Tap,
+    /// Whether the executor lets it make several records of one.
+    multiplies: bool,
 }
 
 impl<O: Operator + ?Sized> Operator for Noting<O> {
@@ -195,8 +200,12 @@ impl<O: Operator + ?Sized> Operator for Noting<O> {
         self.operator.process(rows);
         let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
         for (row, decision) in rows.decisions_mut().skip(before) {
-            if let Decision::Fail(fault) = decision {
-                faults.insert(row, fault.clone());
+            match decision {
+                Decision::Fail(fault) => drop(faults.insert(row, fault.clone())),
+                Decision::Split(pieces) if pieces.len() > 1 && !self.multiplies => {
+                    faults.insert(row, multiplied(pieces.len()));
+                }
+                _ => {}
             }
         }
         for (row, record) in entering {
@@ -207,6 +216,15 @@ impl<O: Operator + ?Sized> Operator for Noting<O> {
     fn close(&mut self) -> Result<(), Fault> {
         self.operator.close()
     }
+}
+
+/// What the executor says of a record of which a step made several that may make only one.
+fn multiplied(records: usize) -> Fault {
+    let text = format!(
+        "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
+         preview.pipeline-arch-v2: true in anabranch.yaml, or --preview.pipeline-arch-v2 on the command line"
+    );
+    Fault::record("needs_arch_v2", text)
 }
 
 /// In the place of a step that needs more than the record: no record passes.

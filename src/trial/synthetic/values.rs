@@ -40,6 +40,17 @@ pub(super) enum Kind {
     Mixed(u64),
 }
 
+impl Kind {
+    /// Whether there is nothing in it that a step could fail on.
+    pub(super) fn is_hollow(&self) -> bool {
+        match self {
+            Kind::Null | Kind::Missing | Kind::Nothing => true,
+            Kind::Text(text) => text.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 /// How a change is wrapped by those who write it to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
@@ -95,8 +106,10 @@ pub(super) fn kinds(literals: &[String], envelopes: bool) -> Vec<Kind> {
         Kind::Int(0),
         Kind::Int(-1),
         Kind::Int(1_714_979_289_000),
+        Kind::Int(4_611_686_018_427_387_905),
         Kind::Float(2.5),
         Kind::Float(-0.25),
+        Kind::Float(3.0),
         Kind::Bool(true),
         Kind::Bool(false),
         Kind::Null,
@@ -186,9 +199,10 @@ impl Maker<'_> {
 
     /// A value of a kind; `None` where it is missing. `tree`: the names of its fields, if it has any.
     pub(super) fn value(&self, tree: &Tree, kind: &Kind, seed: u64, depth: usize) -> Option<Value> {
-        let inner = || match tree.0.is_empty() {
-            true => self.element(seed, depth + 1),
-            false => self.fields(tree, &scalar(kind), seed, depth + 1),
+        let inner = |number: u64| match tree.0.is_empty() {
+            true => self.element(hash("", seed ^ number), depth + 1),
+            false if number == 0 => self.fields(tree, &scalar(kind), seed, depth + 1),
+            false => self.fields(tree, &Kind::Mixed(seed ^ number), seed, depth + 1),
         };
         let is_map = !tree.0.is_empty();
         Some(match kind {
@@ -203,12 +217,12 @@ impl Maker<'_> {
                 };
             }
             Kind::Null => Value::Null,
-            Kind::Objects => Value::from(vec![Value::from(inner()), Value::from(inner())]),
-            Kind::JsonObject => Value::from(json(&Value::from(inner()))),
-            Kind::JsonList => Value::from(json(&Value::from(vec![Value::from(inner()), Value::from(inner())]))),
-            Kind::Envelope(envelope) => Value::from(envelope.around(inner())),
+            Kind::Objects => Value::from(vec![Value::from(inner(0)), Value::from(inner(1)), Value::from(inner(2))]),
+            Kind::JsonObject => Value::from(json(&Value::from(inner(0)))),
+            Kind::JsonList => Value::from(json(&Value::from(vec![Value::from(inner(0)), Value::from(inner(1))]))),
+            Kind::Envelope(envelope) => Value::from(envelope.around(inner(0))),
             _ if is_map && depth < DEEPEST => Value::from(self.fields(tree, kind, seed, depth + 1)),
-            Kind::Object => Value::from(inner()),
+            Kind::Object => Value::from(inner(0)),
             Kind::Text(text) => Value::Text(text.clone()),
             Kind::Int(number) => Value::from(*number),
             Kind::Float(number) => Value::from(*number),
@@ -242,7 +256,8 @@ impl Maker<'_> {
     /// An object of which no field has a name in the pipeline.
     fn element(&self, seed: u64, depth: usize) -> Object {
         let mut object = match depth < DEEPEST {
-            true => self.fields(self.loose, &Kind::Text(Str::from_static("17")), seed, depth),
+            true if seed % 3 == 0 => self.fields(self.loose, &Kind::Text(Str::from_static("17")), seed, depth + 1),
+            true => self.fields(self.loose, &Kind::Mixed(seed), seed, depth + 1),
             false => Object::new(),
         };
         object.insert("a", Value::from(1i64));
