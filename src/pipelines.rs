@@ -15,6 +15,7 @@ use anabranch_record::text::Str;
 
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};
+use crate::trial::synthetic::{self, Patience};
 
 /// The pipelines of the given paths.
 pub struct Pipelines {
@@ -227,6 +228,14 @@ impl Pipelines {
             let placed = if finding.label.is_some() { finding } else { finding.with_span(config.id.span) };
             self.findings.push(placed);
         }
+    }
+
+    /// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
+    /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
+    pub fn try_synthetic(&mut self, patience: Patience) {
+        let found = synthetic::findings(self.good.iter().map(|pipeline| &pipeline.compiled), patience);
+        self.findings.extend(found);
+        self.findings.0.sort_by_key(|d| d.label.as_ref().map(|l| (l.span.file, l.span.start)));
     }
 
     /// Adds a warning for each parsed file without a pipeline: nothing was checked in it.

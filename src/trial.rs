@@ -5,6 +5,7 @@ pub mod bound;
 pub mod lines;
 pub mod output;
 pub mod schemas;
+pub mod synthetic;
 pub mod tap;
 pub mod trace;
 pub mod watch;

@@ -96,6 +96,7 @@ mod stop;
 mod store;
 mod strict;
 #[cfg(unix)]
+mod synthetic;
 mod terminal;
 mod tls;
 mod tools;

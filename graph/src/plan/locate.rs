@@ -92,12 +92,7 @@ impl Located {
     /// Returns `file:line:column` of the failed part of a template or condition; `None` for other faults, or if the
     /// place is not known.
     pub fn of(&self, fault: &Fault) -> Option<Str> {
-        let id = fault.node()?;
-        let mut nodes = self.nodes.iter().filter(|node| node.id == *id);
-        let span = nodes.find_map(|node| node.span(fault))?;
-        if span.file != self.file {
-            return None;
-        }
+        let span = self.span(fault)?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() >= MOST_KEPT {
             found.clear();
@@ -107,6 +102,13 @@ impl Located {
             format!("{}:{line}:{column}", self.source.name).into()
         });
         Some(place.clone())
+    }
+
+    /// The same as a place in the files that the pipeline was compiled from.
+    pub fn span(&self, fault: &Fault) -> Option<Span> {
+        let id = fault.node()?;
+        let mut nodes = self.nodes.iter().filter(|node| node.id == *id);
+        nodes.find_map(|node| node.span(fault)).filter(|span| span.file == self.file)
     }
 }
 

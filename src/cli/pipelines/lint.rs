@@ -19,6 +19,9 @@ pub(in crate::cli) struct Arguments {
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
+    /// Also run each pipeline with synthetic records, and warn of processors and destinations that fail all of them.
+    #[arg(long = "try")]
+    synthetic: bool,
     /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
@@ -27,6 +30,7 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn lint(arguments: &Arguments, context: &Context) -> Report {
-    let checking = Checking { strict: arguments.strict, fix: None, form: arguments.format };
+    let checking =
+        Checking { strict: arguments.strict, fix: None, synthetic: arguments.synthetic, form: arguments.format };
     validate::check("pipelines.lint", &arguments.paths, &arguments.settings, &checking, context)
 }

@@ -14,6 +14,7 @@ use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
+use crate::trial::synthetic::Patience;
 
 /// Check pipeline files; nothing is started.
 ///
@@ -40,6 +41,9 @@ pub(in crate::cli) struct Arguments {
     /// Show what --fix would change, without changing it.
     #[arg(long, requires = "fix")]
     dry_run: bool,
+    /// Also run each pipeline with synthetic records, and warn of processors and destinations that fail all of them.
+    #[arg(long = "try")]
+    synthetic: bool,
     /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text, conflicts_with = "fix")]
     format: Form,
@@ -53,7 +57,7 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
         "pipelines.validate",
         &arguments.paths,
         &arguments.settings,
-        &Checking { strict: arguments.strict, fix, form: arguments.format },
+        &Checking { strict: arguments.strict, fix, synthetic: arguments.synthetic, form: arguments.format },
         context,
     )
 }
@@ -64,6 +68,8 @@ pub(super) struct Checking {
     pub(super) strict: bool,
     /// Whether mistakes are corrected.
     pub(super) fix: Option<Fixing>,
+    /// Whether pipelines are run with synthetic records.
+    pub(super) synthetic: bool,
     /// The format of the findings.
     pub(super) form: Form,
 }
@@ -129,6 +135,9 @@ pub(super) fn check(
             text.push_str(&difference(&file.name, &file.before, &file.after, context.color));
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
+    }
+    if checking.synthetic {
+        pipelines.try_synthetic(Patience::default());
     }
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
