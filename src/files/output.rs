@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{parent_directory, read_text, system};
 use crate::outputs::STANDARD_OUTPUT;
+use crate::terminal::{self, Stream};
 
 /// The largest file that is read to find out what wrote it.
 const LARGEST: u64 = 64 << 20;
@@ -150,9 +151,7 @@ fn append(path: &Path, text: &str) -> io::Result<()> {
     if !is_standard_output(path) {
         return OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes());
     }
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    terminal::print(Stream::Out, text)
 }
 
 #[cfg(test)]

@@ -327,7 +327,7 @@ impl Control {
         self.begin_after(entry, Vec::new())
     }
 
-    /// Starts a pipeline when the lives of others have ended that have begun; told to stop before that, it does not run.
+    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not run.
     ///
     /// # Errors
     /// As [`Control::begin`].

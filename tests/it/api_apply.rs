@@ -71,7 +71,7 @@ fn only_what_was_looked_at_is_applied() {
     assert_eq!(planned["changes"][0]["configPaths"], json!(["/connectors/1/settings/path"]), "{planned}");
     assert_eq!(planned["restart"], true);
     let applied = apply(&service, &text("a.ndjson"));
-    assert!(applied["note"].as_str().unwrap().contains("started anew"), "{applied}");
+    assert!(applied["note"].as_str().unwrap().contains("lost when the service restarts"), "{applied}");
     assert_eq!(service.status("p")["run"], 2);
     service.end();
     // The file decides again.

@@ -551,7 +551,9 @@ fn the_guide_is_right() {
             }
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        workspace.run(&arguments).expect_code(0);
+        // All letters were replayed before.
+        let is_gone = line == "dlq purge orders 3";
+        workspace.run(&arguments).expect_code(if is_gone { 2 } else { 0 });
         commands += 1;
     }
     assert_eq!(commands, 11);

@@ -1,6 +1,7 @@
 //! Everything that people read is plain technical English: some words are never used.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -34,16 +35,16 @@ const WORDS: &[&str] = &[
 /// The parts of a line of Rust that people read: its comment, or what is between its quotes, without names in backquotes
 /// and in braces.
 fn read_by_people(line: &str) -> String {
-    let names = Regex::new(r"`[^`]*`|\{[^}]*\}").unwrap();
+    static NAMES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"`[^`]*`|\{[^}]*\}").unwrap());
+    static QUOTED: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""((?:[^"\\]|\\.)*)"?"#).unwrap());
     let text = line.trim_start();
     let continues = !text.contains('"') && text.ends_with('\\');
     if text.starts_with("//") || continues {
-        return names.replace_all(text, "").into_owned();
+        return NAMES.replace_all(text, "").into_owned();
     }
-    let quoted = Regex::new(r#""((?:[^"\\]|\\.)*)"?"#).unwrap();
     let comment = text.split_once(" // ").map_or("", |(_, comment)| comment);
-    let strings: Vec<&str> = quoted.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str())).collect();
-    names.replace_all(&format!("{} {comment}", strings.join(" ")), "").into_owned()
+    let strings: Vec<&str> = QUOTED.captures_iter(text).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+    NAMES.replace_all(&format!("{} {comment}", strings.join(" ")), "").into_owned()
 }
 
 /// True for files of tests, in which names and comments are free.

@@ -252,7 +252,7 @@ impl Follower {
         })
     }
 
-    /// How many files between the current one and the next cannot be read, where the system told nothing of them.
+    /// Returns the number of files between the current one and the next that cannot be read, if the system did not report them.
     fn unread_before(&self, next: &Found) -> u64 {
         let Some(current) = self.current.as_ref().filter(|current| !current.is_told) else { return 0 };
         let next = match next {

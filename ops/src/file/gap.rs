@@ -1,4 +1,4 @@
-//! Rotated files that a restart cannot read, told by the names of those beside them: compressed, or gone.
+//! Rotated files that a restart cannot read, compressed or gone, as the names of the files beside them show.
 
 use std::cmp::Ordering;
 use std::io;
@@ -15,10 +15,10 @@ const COUNTED: usize = 3;
 
 /// The files that were rotated away while the system did not tell of it.
 pub(super) struct Untold<'u> {
-    /// The file that is left, and the rotated one that is read next: `None` where that is at the path, or was told.
+    /// The file that is left, and the rotated file that is read next: `None` if it is at the path, or the system reported it.
     pub(super) left: u32,
     pub(super) next: Option<u32>,
-    /// Of the files that the system told of: how many were rotated away, and when each was written.
+    /// The files that the system reported: how many were rotated away, and when each was written.
     pub(super) told: usize,
     pub(super) told_written: &'u [SystemTime],
 }

@@ -256,7 +256,9 @@ impl Maker<'_> {
     /// An object of which no field has a name in the pipeline.
     fn element(&self, seed: u64, depth: usize) -> Object {
         let mut object = match depth < DEEPEST {
-            true if seed.is_multiple_of(3) => self.fields(self.loose, &Kind::Text(Str::from_static("17")), seed, depth + 1),
+            true if seed.is_multiple_of(3) => {
+                self.fields(self.loose, &Kind::Text(Str::from_static("17")), seed, depth + 1)
+            }
             true => self.fields(self.loose, &Kind::Mixed(seed), seed, depth + 1),
             false => Object::new(),
         };

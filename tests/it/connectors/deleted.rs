@@ -51,7 +51,7 @@ fn a_plugin_that_cannot_be_told_keeps_nobody_from_deleting() {
     workspace.env("SECRET", "hunter2222");
     let service = after_the_file(&workspace, "count: 10, fault: deleted-error, greeting: '${SECRET}'", "");
     let output = delete(&workspace, &service).expect_code(0);
-    let line = output.stderr.lines().find(|line| line.contains("p:in was not told")).unwrap_or_default();
+    let line = output.stderr.lines().find(|line| line.contains("p:in was not notified")).unwrap_or_default();
     assert!(line.starts_with("warning: ") && line.contains("slot \"***\" is in use"), "{}", output.both());
     assert_eq!(told(&workspace, "destination.log").len(), 1);
     assert_eq!(get(service.address, "/v1/pipelines/p").status, 404);
