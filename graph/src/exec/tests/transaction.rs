@@ -354,7 +354,7 @@ async fn what_a_destination_lost_is_delivered_again() {
 async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() {
     // Whether the source keeps what is acknowledged, what is left at the destination, and what the fault says.
     for (rereads, left, words) in [
-        (false, Some(mark(1, 60)), "cannot read records again"),
+        (false, Some(mark(1, 60)), "cannot read acknowledged records again"),
         (true, None, "it has none"),
         (false, None, "it has none"),
     ] {

@@ -74,11 +74,11 @@ fn what_goes_nowhere_is_told() {
         ),
         (
             "const seen = new Set(); if (seen.has(a.status)) return null; seen.add(a.status)",
-            "this is always false: each call of the function makes `seen` anew",
+            "this is always false: each call of the function creates an empty `seen`",
         ),
         (
             "const last = new Map(); if (last.get(a.id) === a.x) return null; last.set(a.id, a.x)",
-            "this is always undefined: each call of the function makes `last` anew",
+            "this is always undefined: each call of the function creates an empty `last`",
         ),
         ("const b = { ...a, total: 1 }", "nothing reads `b`"),
         ("const status = a.status.trim()", "nothing reads `status`"),
