@@ -2,9 +2,6 @@
 //! unchanged to the byte.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::Path;
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
@@ -185,22 +182,6 @@ fn edited(text: &str, edits: &[Edit]) -> String {
     }
     out.push_str(&text[at..]);
     out
-}
-
-/// Replaces a file atomically: a concurrent reader sees either the old or the new text. Its mode stays, and a link to
-/// it stays a link.
-///
-/// # Errors
-/// A file-system operation failed; the file is unchanged.
-pub fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let mut draft = tempfile::NamedTempFile::new_in(directory)?;
-    draft.write_all(text.as_bytes())?;
-    fs::set_permissions(draft.path(), fs::metadata(&path)?.permissions())?;
-    draft.as_file().sync_all()?;
-    draft.persist(&path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 #[cfg(test)]

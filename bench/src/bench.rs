@@ -8,6 +8,6 @@ pub(crate) struct Bench {
     pub(crate) against: Option<PathBuf>,
     pub(crate) records: u64,
     pub(crate) repeat: u64,
-    /// Whether to count instructions.
+    /// True if instructions are counted.
     pub(crate) counting: bool,
 }

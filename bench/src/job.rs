@@ -29,7 +29,7 @@ pub(crate) struct Job {
     pub(crate) records: u64,
     /// Output files, with the expected number of lines of each.
     pub(crate) outputs: Vec<(String, u64)>,
-    /// Whether standard output is redirected to the first of these files.
+    /// True if standard output is redirected to the first of these files.
     pub(crate) to_log: bool,
     pub(crate) variables: Vec<(&'static str, String)>,
 }

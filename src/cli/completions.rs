@@ -109,7 +109,11 @@ pub(super) fn processors() -> ArgValueCompleter {
 /// Names of all built-in plugins.
 pub(super) fn plugins() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
-        [sources(), destinations(), processors()].iter().flat_map(|all| all.complete(typed)).collect()
+        let registry = registry();
+        let sources = registry.sources().map(|kind| kind.specification());
+        let destinations = registry.destinations().map(|kind| kind.specification());
+        let processors = registry.operators().map(|kind| kind.specification());
+        described(typed, sources.chain(destinations).chain(processors))
     })
 }
 

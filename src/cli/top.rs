@@ -6,7 +6,6 @@ mod rates;
 mod screen;
 mod state;
 
-use super::completions;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use super::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
+use super::completions;
 use super::remote::Remote;
 use super::{Context, Report};
 use crate::backlog;

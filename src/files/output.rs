@@ -1,6 +1,6 @@
 //! Writing a file that a user names: it replaces only what the same command wrote before.
 
-use std::fs::{self, Metadata, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -61,8 +61,8 @@ impl Unwritable {
 enum Place {
     /// Nothing: a file is made.
     Free,
-    /// A file of the same kind or without content, links followed: it is replaced.
-    File(PathBuf, Metadata),
+    /// A file of the same kind or without content: it is replaced.
+    Ours,
     /// A device, a pipe or an open file of this process: it is written to.
     Stream,
 }
@@ -94,12 +94,23 @@ pub fn write(path: &Path, kind: Kind, text: &str) -> Result<(), Unwritable> {
                 Err(error) => Err(error),
             }
         }
-        Place::File(real, metadata) => draft(&real, text, metadata.permissions()).and_then(|draft| {
-            fs::set_permissions(draft.path(), metadata.permissions())?;
-            draft.persist(&real).map(drop).map_err(|failed| failed.error)
-        }),
+        Place::Ours => replace(path, text),
     };
     written.map_err(|error| Unwritable::System { path: path.into(), error })
+}
+
+/// Replaces a file atomically: a concurrent reader sees either the old or the new text. Its mode stays, and a link to
+/// it stays a link.
+///
+/// # Errors
+/// A file-system operation failed; the file is unchanged.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let mode = fs::metadata(&path)?.permissions();
+    let draft = draft(&path, text, mode.clone())?;
+    // The mode of a new file is subject to the umask.
+    fs::set_permissions(draft.path(), mode)?;
+    draft.persist(&path).map(drop).map_err(|failed| failed.error)
 }
 
 fn place(path: &Path, kind: Kind) -> Result<Place, Unwritable> {
@@ -122,7 +133,7 @@ fn place(path: &Path, kind: Kind) -> Result<Place, Unwritable> {
     }
     let is_ours = metadata.len() == 0 || read_text(path, LARGEST).is_ok_and(|text| (kind.is_ours)(&text));
     match is_ours {
-        true => Ok(Place::File(fs::canonicalize(path).map_err(refused)?, metadata)),
+        true => Ok(Place::Ours),
         false => Err(Unwritable::Taken { path: path.into(), what: kind.what }),
     }
 }

@@ -18,7 +18,6 @@ const WORDS: &[&str] = &[
     "told",
     "thereof",
     "ever more",
-    "ever more seldom",
     "heed",
     "heeds",
     "whoever",
@@ -26,8 +25,7 @@ const WORDS: &[&str] = &[
     "in between",
     "one who",
     "who knows the token",
-    "kept record",
-    "kept records",
+    "kept records?",
     "let go on elsewhere",
     "it is no more",
 ];

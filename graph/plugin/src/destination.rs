@@ -52,8 +52,9 @@ pub trait Destination: Send + Sync {
         None
     }
 
-    /// Returns the resources that the destination writes for any record, in addition to [`Destination::file`]. A source
-    /// that reads one of them receives the destination's output. Opens nothing. Empty by default: none, or unknown.
+    /// Returns the resources that the destination writes for any record, in addition to [`Destination::file`]. If a
+    /// source reads one of them, it receives the destination's output. The call opens nothing. The default is an empty
+    /// list: the destination writes no such resource, or does not know it.
     fn writes(&self) -> Vec<Extent> {
         Vec::new()
     }

@@ -19,7 +19,7 @@ pub struct Setting {
 pub struct Settings {
     /// The pairs.
     pub entries: Vec<Setting>,
-    /// The place of the whole map, or of the plugin's name if there is no map. Missing settings are reported here.
+    /// The span of the map, or of the plugin's name if there is no map. Findings about missing settings point to it.
     pub span: Span,
 }
 

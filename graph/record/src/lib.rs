@@ -12,7 +12,7 @@
 //! use anabranch_record::reference::{Part, Reference};
 //! use anabranch_record::value::Value;
 //!
-//! let record = json::parse_record(br#"{"payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
+//! let record = json::parse_record(br#"{"operation": "create", "payload": {"after": {"user": {"id": 7}}}}"#).unwrap();
 //! let id = Reference::parse(".Payload.After.user.id").unwrap();
 //! assert_eq!(id.get(&record).unwrap(), Some(Part::Value(&Value::Int(7))));
 //! ```

@@ -179,7 +179,7 @@ fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<S
 /// Result of reading a document.
 #[derive(Default)]
 struct ReadDocument {
-    /// True if all pipelines that the document declares are known.
+    /// True if the reader found all pipelines of the document.
     complete: bool,
     /// Number of errors outside of pipelines. They prevent all pipelines of the document from running.
     errors: usize,

@@ -65,7 +65,7 @@ pub fn kind() -> Arc<dyn SourceKind> {
              lines that the source had seen in it were read. If an uncompressed copy of those lines is beside it, \
              in a file whose name contains the name of the path as a separate word, the source reads the copy \
              instead.\n\n\
-             A restart does not find deleted files. It finds files that took the place of the one it read and \
+             A restart does not find deleted files. It finds files that replaced the one it read and \
              were renamed too, to names that differ only in numbers: `app.log.2`, then `app.log.1`. It reads them \
              in the order in which they were written. If the file that it read \
              is gone, it reads the files that were created after it, also while there is no file at the path. \

@@ -1,6 +1,5 @@
 //! `anabranch dlq list`.
 
-use crate::cli::completions;
 use std::time::SystemTime;
 
 use anabranch_graph::config::bare_name;
@@ -11,6 +10,7 @@ use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
 use super::{Shelf, letters};
+use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::dead_letters::filter::{Filter, condition};

@@ -1,6 +1,5 @@
 //! `anabranch dlq purge`.
 
-use crate::cli::completions;
 use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::arguments::parse_duration;
@@ -8,6 +7,7 @@ use anabranch_record::text::Str;
 use serde_json::json;
 
 use super::{Shelf, letters, missing};
+use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
 use crate::settings::ServiceFlags;

@@ -1,6 +1,5 @@
 //! `anabranch dlq replay`.
 
-use crate::cli::completions;
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::edit::{self, Edited};
 use super::{Opened, Shelf, letters, show};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;

@@ -2,12 +2,12 @@
 
 use anabranch_record::text::Str;
 
-use crate::cli::completions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::{Shelf, missing};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
 use crate::client::escaped;

@@ -5,11 +5,11 @@ mod text;
 use anabranch_graph::config::bare_name;
 use anabranch_record::near::did_you_mean;
 
-use crate::cli::completions;
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use crate::cli::answers::{ConfigAnswer, LIVE, LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
+use crate::cli::completions;
 use crate::cli::positions::Lane;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};

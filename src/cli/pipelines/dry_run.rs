@@ -2,7 +2,6 @@
 
 pub(super) mod show;
 
-use crate::cli::completions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use anabranch_record::text::Str;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
+use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::files::system;
 use crate::pipelines::Pipeline;

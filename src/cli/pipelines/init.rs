@@ -1,6 +1,5 @@
 //! `anabranch pipelines init`.
 
-use crate::cli::completions;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use serde_json::json;
 
 use super::gallery::{self, SPLITS, TEMPLATES, Template};
 use super::is_yaml;
+use crate::cli::completions;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::docs::delivery::steps_between;

@@ -2,7 +2,6 @@
 
 mod show;
 
-use crate::cli::completions;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::super::remote::Remote;
 use super::super::{Context, Exit, Report};
+use crate::cli::completions;
 use crate::client::{SocketMessage, escaped};
 use crate::files::system;
 use crate::settings::ServiceFlags;

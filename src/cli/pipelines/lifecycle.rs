@@ -1,6 +1,5 @@
 //! `anabranch pipelines start`, `stop` and `delete`: control pipelines of a running service.
 
-use crate::cli::completions;
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::arguments::parse_duration;
@@ -9,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::answers::{PipelineAnswer, StatusAnswer};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;

@@ -1,6 +1,5 @@
 //! `anabranch pipelines plan`.
 
-use crate::cli::completions;
 use std::time::Duration;
 
 use anabranch_graph::exec::Trial;
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::analyze;
 use super::chosen::{Chosen, Refusal};
+use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::pipelines::Pipeline;
 use crate::settings::SettingFlags;

@@ -148,7 +148,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         let mut left = false;
         for updated in update(suite, outcome) {
             if updated.changes > 0
-                && let Err(error) = crate::fixing::replace(&updated.path, &updated.text)
+                && let Err(error) = output::replace(&updated.path, &updated.text)
             {
                 return cannot_write(&Unwritable::System { path: updated.path, error });
             }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::findings::{Form, github, sarif};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
+use crate::files::output;
 use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
@@ -196,7 +197,7 @@ fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> 
             Ok(_) => return Err(refused("it was changed meanwhile")),
             Err(error) => return Err(refused(&error.to_string())),
         }
-        fixing::replace(path, &file.after).map_err(|error| refused(&system(&error)))?;
+        output::replace(path, &file.after).map_err(|error| refused(&system(&error)))?;
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use anabranch_record::Position;
 
-use crate::cli::completions;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::{Opened, declared, named, unreadable};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};

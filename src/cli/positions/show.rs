@@ -2,11 +2,11 @@
 
 use anabranch_record::text::Str;
 
-use crate::cli::completions;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
 use super::{Lane, Opened, named, of_service, unreadable};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
 use crate::settings::{ServiceFlags, Settings};

@@ -1,6 +1,5 @@
 //! `anabranch positions copy|export|import`: transfers positions between pipelines, sources and stores.
 
-use crate::cli::completions;
 use std::path::PathBuf;
 
 use anabranch_plugin::registry::Role;
@@ -10,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Lane, Opened, declared, named, of_service, unreadable};
+use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};

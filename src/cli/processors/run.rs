@@ -1,6 +1,5 @@
 //! `anabranch processors run`.
 
-use crate::cli::completions;
 use std::sync::Arc;
 
 use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
@@ -16,6 +15,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use serde_json::json;
 
+use crate::cli::completions;
 use crate::cli::{Context, Exit, Report, registry_with, report};
 use crate::files::system;
 use crate::log::{Log, Output};

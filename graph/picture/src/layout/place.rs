@@ -39,8 +39,8 @@ struct Block {
     weight: f64,
 }
 
-/// Places the items of a rank as close as possible to their neighbours above, below or both: the least sum of squares
-/// that preserves order and distances.
+/// Places the items of a rank as close as possible to their neighbours above, below or both. The result has the least sum
+/// of squares among the placements with the given order and minimum distances.
 fn settle(layers: &Layers, rank: &[usize], middles: &mut [f64], above: bool, below: bool) {
     let mut offsets = Vec::with_capacity(rank.len());
     let mut blocks: Vec<Block> = Vec::with_capacity(rank.len());

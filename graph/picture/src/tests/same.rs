@@ -1,4 +1,4 @@
-//! What is shown depends on the configuration alone.
+//! Drawings depend on the configuration alone.
 
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_graph::testing::notation::{any_pipeline, pipeline};

@@ -212,6 +212,12 @@ impl Reader {
     }
 
     fn compared(&mut self) -> Option<Part> {
+        let first = self.sequence()?;
+        self.compared_from(first)
+    }
+
+    /// Parses a comparison, from the first value of its left side on.
+    fn compared_from(&mut self, first: Part) -> Option<Part> {
         const OPERATORS: [(&str, &str); 18] = [
             ("==", "eq"),
             ("===", "eq"),
@@ -232,7 +238,7 @@ impl Reader {
             ("le", "le"),
             ("gt", "gt"),
         ];
-        let left = self.sum()?;
+        let left = self.sum_from(first)?;
         if self.operator(&[("is", "eq")]).is_some() {
             return self.is(left);
         }
@@ -306,19 +312,30 @@ impl Reader {
     }
 
     fn sum(&mut self) -> Option<Part> {
-        self.calculated(&[("+", "add"), ("-", "sub")], Reader::product)
+        let first = self.sequence()?;
+        self.sum_from(first)
+    }
+
+    fn sum_from(&mut self, first: Part) -> Option<Part> {
+        let left = self.product_from(first)?;
+        self.calculated(left, &[("+", "add"), ("-", "sub")], Reader::product)
     }
 
     fn product(&mut self) -> Option<Part> {
-        self.calculated(&[("*", "mul"), ("/", "div"), ("%", "mod")], Reader::sequence)
+        let first = self.sequence()?;
+        self.product_from(first)
+    }
+
+    fn product_from(&mut self, first: Part) -> Option<Part> {
+        self.calculated(first, &[("*", "mul"), ("/", "div"), ("%", "mod")], Reader::sequence)
     }
 
     fn calculated(
         &mut self,
+        mut left: Part,
         operators: &[(&'static str, &'static str)],
         inner: fn(&mut Reader) -> Option<Part>,
     ) -> Option<Part> {
-        let mut left = inner(self)?;
         while let Some(function) = self.operator(operators) {
             let right = inner(self)?;
             let decimal = left.is_decimal() || right.is_decimal();
@@ -464,16 +481,13 @@ impl Reader {
     /// Parses a negated expression, up to the end of a comparison. `doubt` is the reason why only a part of it may be
     /// meant.
     fn negated(&mut self, doubt: &'static str) -> Option<Part> {
-        let start = self.next;
-        let part = self.nested(Reader::sequence)?;
-        if !self.at_comparison() {
-            return Some(Part::call(format!("not {}", part.argument())));
+        let mut part = self.nested(Reader::sequence)?;
+        if self.at_comparison() {
+            if !doubt.is_empty() {
+                self.doubt(doubt);
+            }
+            part = self.compared_from(part)?;
         }
-        if !doubt.is_empty() {
-            self.doubt(doubt);
-        }
-        self.next = start;
-        let part = self.nested(Reader::compared)?;
         Some(Part::call(format!("not {}", part.argument())))
     }
 

@@ -88,6 +88,10 @@ fn expressions_of_other_languages_are_written_as_templates() {
     for sign in ["(", "!", "-", ".a ? ", "a.", "f(", ".a["] {
         assert!(rewritten(&sign.repeat(5000)).is_none(), "{sign}");
     }
+    // Each part is read once, however deeply it is negated.
+    assert_eq!(rewritten(&format!("{}a!", "!".repeat(39))).map(|found| found.text), None);
+    let negated = rewritten(&format!("{}a + 1 > 2", "!".repeat(39))).map(|found| found.text);
+    assert_eq!(negated, Some(format!("{}gt (add .Payload.After.a 1) 2{}", "not (".repeat(39), ")".repeat(39))));
 }
 
 #[test]
