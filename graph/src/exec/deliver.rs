@@ -72,7 +72,7 @@ pub(super) struct Delivery {
 
 /// Outcome of writing rows.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum DeliveryOutcome {
     /// The same for all rows.
     All(Delivered),
     /// By index; one per row.
@@ -82,7 +82,7 @@ pub(super) enum Outcome {
 impl Delivery {
     /// Writes rows in order and returns the outcome of each. Transient failures are retried and do not appear in the
     /// outcome.
-    pub(super) async fn write(&mut self, rows: &[Record]) -> Result<Outcome, Interrupt> {
+    pub(super) async fn write(&mut self, rows: &[Record]) -> Result<DeliveryOutcome, Interrupt> {
         let mut attempts = Attempts::new(self.stage);
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         // Ranges that are not written yet, the next one last.
@@ -91,7 +91,7 @@ impl Delivery {
         while let Some(range) = todo.pop() {
             let whole = range.len() == rows.len();
             match self.writer.write(&rows[range.clone()], &[]).await {
-                Ok(Verdicts::All(delivered)) if whole => return Ok(Outcome::All(delivered)),
+                Ok(Verdicts::All(delivered)) if whole => return Ok(DeliveryOutcome::All(delivered)),
                 Ok(Verdicts::All(delivered)) => {
                     verdicts.resize_with(rows.len(), || None);
                     range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
@@ -164,7 +164,7 @@ impl Delivery {
             true => Ok(Delivered::Durable),
             false => Err(Fault::fatal("verdict_count", "the destination gave no verdict on a row")),
         };
-        Ok(Outcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
+        Ok(DeliveryOutcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
 
     fn may_repeat(&self, fault: &Fault) -> Result<(), Interrupt> {
