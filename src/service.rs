@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::state::StoreError;
@@ -147,9 +148,10 @@ pub enum ServiceError {
 const STATUS_CLEARED: Duration = Duration::from_millis(100);
 /// How long the service waits for a pipeline beyond its drain budget before it abandons it.
 const GRACE: Duration = Duration::from_secs(2);
-/// The first pause between two attempts to open the store. It doubles up to `LONGEST_PAUSE`.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+/// The pauses between attempts to open the store. While another process owns it, the pause of the second failure is the
+/// longest.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(250), Duration::from_secs(15));
+const MOST_WHILE_OWNED: u32 = 2;
 /// Minimum time between two identical log lines about waiting for the store.
 const WAITING_LINE: Duration = Duration::from_secs(60);
 /// Time between two checks that the file of the store still exists.
@@ -253,8 +255,8 @@ impl Service {
     /// meanwhile. Retries for as long as the settings allow, and sends the reason for each retry to `tell`.
     async fn open_store(&self, tell: &watch::Sender<String>) -> Result<Store, ServiceError> {
         let begun = Instant::now();
-        let mut pause = FIRST_PAUSE;
         let mut logged: Option<(String, Instant)> = None;
+        let mut failures = 0;
         loop {
             let database = self.settings.database.clone();
             let opened = tokio::task::spawn_blocking(move || Store::own(&database)).await;
@@ -273,9 +275,12 @@ impl Service {
                 logged = Some((why.clone(), Instant::now()));
             }
             tell.send_if_modified(|before| std::mem::replace(before, why.clone()) != why);
-            sleep(pause.min(left)).await;
-            let longest = if matches!(error, OpenError::InUse { .. }) { FIRST_PAUSE * 2 } else { LONGEST_PAUSE };
-            pause = (pause * 2).min(longest);
+            failures += 1;
+            if matches!(error, OpenError::InUse { .. }) {
+                // The owner releases the store at any time, and a question costs it nothing.
+                failures = failures.min(MOST_WHILE_OWNED);
+            }
+            sleep(PAUSES.after(failures).min(left)).await;
         }
     }
 

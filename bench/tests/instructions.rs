@@ -38,6 +38,9 @@ use anabranch_plugin::trace::{Share, Span, SpanKind, SpanSink, Tracing};
 /// Tolerance above the expected count, in percent: about six times the difference between repeated runs, because other
 /// machines have other versions of the C library, which also selects code by the CPU.
 const ABOVE: f64 = 2.0;
+/// Number of times that counts above the tolerance are taken. Waits between the threads and processes of a script add
+/// instructions on a busy machine, and never save any: the lowest count is compared.
+const ATTEMPTS: usize = 3;
 /// A lower count must be recorded if it is below by this percentage, so that the improvement cannot be lost unnoticed.
 const BELOW: f64 = 5.0;
 /// Lengths in records read, multiples of a strip.
@@ -136,7 +139,18 @@ fn gate() -> Result<(), String> {
         );
         return Ok(());
     };
-    let counts = count();
+    let mut counts = count();
+    let is_above = |(name, count): (&String, &f64)| {
+        expected.get(name).is_some_and(|expected| *count > expected * (1.0 + ABOVE / 100.0))
+    };
+    for _ in 1..ATTEMPTS {
+        if !counts.iter().any(is_above) {
+            break;
+        }
+        for (name, again) in count() {
+            counts.entry(name).and_modify(|count| *count = count.min(again));
+        }
+    }
     let mut wrong = Vec::new();
     let more = (counts[INSPECTED] / counts["w1"] - 1.0) * 100.0;
     println!("an open inspection costs {more:.2} %");

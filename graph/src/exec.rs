@@ -62,7 +62,7 @@ pub use activity::{Activity, STATE_STORE};
 pub use ambient::pipeline as current_pipeline;
 pub use backlog::SourceBacklog;
 pub use progress::{LaneCount, LastError, Left, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
-pub use tap::{Glimpse, Inspection, Look, Place, Side, Station, Taps, Unjudged, places};
+pub use tap::{Inspection, Look, NodeRole, Side, TapPoint, TappedRecord, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
 use anabranch_plugin::host::LogSink;

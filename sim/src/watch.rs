@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::exec::{Inspection, Look, Place, Taps, places};
+use anabranch_graph::exec::{Inspection, Look, TapPoint, Taps, places};
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
 use anabranch_template::condition::CompiledCondition;
@@ -20,7 +20,7 @@ const MOST: usize = 5;
 pub struct Watching {
     /// The taps of the pipeline, which every run has.
     pub taps: Arc<Taps>,
-    places: Vec<Place>,
+    places: Vec<TapPoint>,
     salt: u64,
     turns: u64,
     open: Vec<Inspection>,
@@ -32,10 +32,10 @@ pub struct Watching {
 
 /// The spans of a run: every trace has one root, which arrives after all spans below it.
 #[derive(Default)]
-pub struct Spans(Mutex<Told>);
+pub struct Spans(Mutex<SpanTree>);
 
 #[derive(Default)]
-struct Told {
+struct SpanTree {
     roots: HashSet<SpanContext>,
     /// Spans whose root has not arrived, by its id.
     waiting: HashMap<SpanId, SpanContext>,

@@ -20,7 +20,7 @@ use crate::watch::Watching;
 use shelves::expect;
 
 pub use lanes::{Lane, first, position};
-pub use shelves::{Shelf, leaves};
+pub use shelves::{Contents, leaves};
 
 /// Number of runs after which no more failures happen.
 pub const TROUBLED_RUNS: u32 = 8;
@@ -81,7 +81,7 @@ pub struct State {
     /// Partitions of all sources.
     pub lanes: Vec<Lane>,
     /// Destinations; the dead-letter queue is last.
-    pub shelves: Vec<Shelf>,
+    pub shelves: Vec<Contents>,
     /// Dead letters that may be written, by node and record, with their names.
     letters: HashMap<u64, Option<Vec<u8>>>,
     names: HashMap<Vec<u8>, u64>,
@@ -121,7 +121,7 @@ impl World {
     /// Creates a world before its first event.
     pub fn new(scenario: &Arc<Scenario>, logging: bool) -> Arc<World> {
         let mut lanes = Vec::new();
-        let mut shelves: Vec<Shelf> = (0..=scenario.sinks.len()).map(|_| Shelf::default()).collect();
+        let mut shelves: Vec<Contents> = (0..=scenario.sinks.len()).map(|_| Contents::default()).collect();
         for (source, upstream) in scenario.sources.iter().enumerate() {
             for (i, rows) in upstream.partitions.iter().enumerate() {
                 let lane = lanes.len();

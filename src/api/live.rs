@@ -336,7 +336,7 @@ impl NodeNumbers {
         NodeNumbers {
             node: index,
             id: place.id.clone(),
-            kind: counted.map(|counted| counted.station.as_str()),
+            kind: counted.map(|counted| counted.role.as_str()),
             rows_in: count.rows_in,
             selected: count.selected,
             rows_out: count.rows_out,

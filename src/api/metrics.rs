@@ -177,7 +177,7 @@ fn add_nodes(samples: &mut Samples, pipeline: &Str, progress: &Progress, left: &
         let labels = || match own {
             // A connector and a processor may have the same id.
             true => {
-                let kind = Str::from_static(node.station.as_str());
+                let kind = Str::from_static(node.role.as_str());
                 Labels::pipeline(pipeline).with("node", node.node.clone()).with("kind", kind)
             }
             false => Labels::pipeline(&OTHER).with("node", OTHER).with("kind", OTHER),

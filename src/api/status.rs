@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use anabranch_graph::exec::{Activity, Progress, Station};
+use anabranch_graph::exec::{Activity, NodeRole, Progress};
 use anabranch_record::text::Str;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -90,8 +90,8 @@ impl StatusNow {
         };
         let (word, since, stalled) = match activity {
             Activity::Idle { since } => ("idle", since, None),
-            Activity::Stalled { node, station, since } => {
-                let kind = station.map(Station::as_str);
+            Activity::Stalled { node, role, since } => {
+                let kind = role.map(NodeRole::as_str);
                 let error = seen.progress.as_ref().and_then(|progress| last_error(progress, &node, since));
                 (seen.status.word(), seen.since, Some(Stalled { node, kind, since: rfc3339(since), error }))
             }

@@ -39,7 +39,7 @@ fn cache(of: &str) -> Option<PathBuf> {
 mod web_assembly {
     use std::collections::BTreeSet;
 
-    use anabranch_ops_wasm::{Ceiling, Limits, Options, Place, load};
+    use anabranch_ops_wasm::{Ceiling, Endpoint, Limits, Options, load};
     use anabranch_plugin::registry::Registry;
     use anabranch_record::text::Str;
 
@@ -86,7 +86,7 @@ mod web_assembly {
 
     /// Builds the egress limits. An entry that is not a host allows nothing.
     fn ceiling(settings: &EgressSettings) -> Ceiling {
-        let place = |entry: &String| match Place::parse(entry) {
+        let place = |entry: &String| match Endpoint::parse(entry) {
             Ok(place) => Some(place),
             Err(error) => {
                 note(&format!("warning: processors.egress.allow: {error}; it is left out"));
@@ -95,7 +95,7 @@ mod web_assembly {
         };
         Ceiling {
             enabled: settings.enabled,
-            places: (!settings.allow.is_empty()).then(|| settings.allow.iter().filter_map(place).collect()),
+            endpoints: (!settings.allow.is_empty()).then(|| settings.allow.iter().filter_map(place).collect()),
             secrets: (!settings.secret_refs.is_empty()).then(|| settings.secret_refs.clone()),
             timeout: settings.timeout,
             response_bytes: settings.max_response_bytes,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_graph::plan::stage::StageKind;
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
@@ -30,9 +31,8 @@ use crate::store::{
 /// draining the old pipeline it is less than an HTTP response may take.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// The wait before the first attempt to restore the store after a failure. It doubles up to `BACK_LAST`.
-const BACK_FIRST: Duration = Duration::from_secs(1);
-const BACK_LAST: Duration = Duration::from_secs(30);
+/// The waits between attempts to restore the store after a failure.
+const RESTORE_WAITS: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The desired state of a pipeline.
 #[derive(Debug)]
@@ -345,14 +345,15 @@ impl Control {
         tracing::warn!(pipeline = %id, %error, "the store still has the pipeline that was applied; it is tried again");
         let control = self.clone();
         self.see_to(Task::Errand("restoring the stored configuration", id.clone()), async move {
-            let mut wait = BACK_FIRST;
-            while !control.is_stopping() {
-                sleep(wait).await;
+            for failures in 1.. {
+                sleep(RESTORE_WAITS.after(failures)).await;
+                if control.is_stopping() {
+                    break;
+                }
                 match control.undo(&undone).await {
                     Ok(()) => break,
                     Err(error) => tracing::debug!(pipeline = %id, %error, "the store cannot be put back yet"),
                 }
-                wait = (wait * 2).min(BACK_LAST);
             }
             Done::Errand
         });

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use tokio::time::Instant;
 
 use crate::settings::RecoveryPolicy;
@@ -48,10 +49,9 @@ impl Recovery {
     /// together do not restart together.
     fn wait(&self, attempt: u32, chance: f64) -> Duration {
         let RecoveryPolicy { min_delay, max_delay, backoff_factor, .. } = self.policy;
-        let growth = f64::from(backoff_factor.max(1)).powi(i32::try_from(attempt).unwrap_or(i32::MAX));
-        let most = (min_delay.as_secs_f64() * growth).min(max_delay.as_secs_f64());
-        let least = min_delay.as_secs_f64().min(most);
-        Duration::from_secs_f64(least + (most - least) * chance)
+        let backoff = Backoff { first: min_delay, longest: max_delay, factor: f64::from(backoff_factor.max(1)) };
+        let (least, most) = (backoff.after(1), backoff.after(attempt.saturating_add(1)));
+        least + (most - least).mul_f64(chance)
     }
 }
 

@@ -21,6 +21,7 @@ use std::future::pending;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::state::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
@@ -36,8 +37,7 @@ use table::Table;
 /// Maximum attempts of a request. The waits start at 100 ms and double up to 2 s: about 5 s in total, plus the time
 /// limits of a silent server. After that the pipelines recover, which takes longer.
 const ATTEMPTS: u32 = 7;
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const WAITS: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(2));
 /// How long an unreachable server is considered unreachable: reads are refused immediately, so that commands and probes
 /// get an answer. After that each request is tried once, without repetition, until one succeeds.
 const AWAY: Duration = Duration::from_secs(1);
@@ -367,8 +367,7 @@ impl Tries {
         if self.failures >= ATTEMPTS {
             return false;
         }
-        let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(WAITS.after(self.failures)).await;
         true
     }
 }

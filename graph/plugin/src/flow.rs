@@ -31,7 +31,7 @@ pub use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
-use walk::{Access, Outcome, walk};
+use walk::{Access, Resolution, walk};
 
 /// Code of findings about fields that no record has.
 pub const NO_FIELD: &str = "flow.no_field";
@@ -421,7 +421,7 @@ impl Flow {
     }
 
     /// Reports the problem of a path to a field; `certain` if every record follows the path.
-    fn judge(&mut self, place: &Place, outcome: &Outcome, certain: bool) {
+    fn judge(&mut self, place: &Place, outcome: &Resolution, certain: bool) {
         self.may_fail |= outcome.blocked.is_some();
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
@@ -447,7 +447,7 @@ impl Flow {
     }
 
     /// Reports that typical records fail on a path to a field, if that is not reported for all records.
-    fn judge_usual(&mut self, place: &Place, outcome: &Outcome, side: Side, names: &[&Str], accesses: &[Access]) {
+    fn judge_usual(&mut self, place: &Place, outcome: &Resolution, side: Side, names: &[&Str], accesses: &[Access]) {
         if outcome.always_fails() {
             return;
         }

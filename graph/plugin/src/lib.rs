@@ -54,6 +54,7 @@
 //! ```
 
 pub mod arguments;
+pub mod backoff;
 pub mod destination;
 pub mod diagnostic;
 pub mod flow;

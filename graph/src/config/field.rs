@@ -29,11 +29,11 @@ pub(super) fn quoted(text: &str) -> String {
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathSegment<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathSegment<'a> {
     Root,
     Name(&'a str),
     Index(usize),
@@ -42,17 +42,17 @@ enum Step<'a> {
 impl<'a> Path<'a> {
     /// Returns the path of the pipeline itself.
     pub(super) const fn root() -> Self {
-        Path { parent: None, step: Step::Root }
+        Path { parent: None, step: PathSegment::Root }
     }
 
     /// Returns the path of a field.
     pub(super) fn name(&'a self, name: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Name(name) }
+        Path { parent: Some(self), step: PathSegment::Name(name) }
     }
 
     /// Returns the path of a list item.
     pub(super) fn index(&'a self, index: usize) -> Path<'a> {
-        Path { parent: Some(self), step: Step::Index(index) }
+        Path { parent: Some(self), step: PathSegment::Index(index) }
     }
 }
 
@@ -62,9 +62,9 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Name(name) => write!(f, "/{}", name.replace('~', "~0").replace('/', "~1")),
-            Step::Index(index) => write!(f, "/{index}"),
+            PathSegment::Root => Ok(()),
+            PathSegment::Name(name) => write!(f, "/{}", name.replace('~', "~0").replace('/', "~1")),
+            PathSegment::Index(index) => write!(f, "/{index}"),
         }
     }
 }

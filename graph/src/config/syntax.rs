@@ -16,7 +16,7 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
     while !text.is_char_boundary(at) {
         at -= 1;
     }
-    let place = Place { file, text, at };
+    let place = StopPoint { file, text, at };
     let message = error.info();
     let message = &*message;
     place
@@ -39,13 +39,13 @@ pub(super) fn finding(file: FileId, text: &str, error: &ScanError, most_depth: u
 }
 
 /// Place at which the parser stopped.
-struct Place<'t> {
+struct StopPoint<'t> {
     file: FileId,
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Place<'t> {
+impl<'t> StopPoint<'t> {
     fn span(&self, start: usize, end: usize) -> Span {
         Span { file: self.file, start: start as u32, end: end as u32 }
     }

@@ -7,7 +7,7 @@ use anabranch_record::text::Str;
 
 use super::meter::Meter;
 use super::progress::{PATIENCE, Progress, Role};
-use super::tap::Station;
+use super::tap::NodeRole;
 
 /// Activity of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Activity {
         /// Id of the connector or processor that holds them; [`STATE_STORE`] if positions cannot be stored.
         node: Str,
         /// Kind of the node; `None` for [`STATE_STORE`].
-        station: Option<Station>,
+        role: Option<NodeRole>,
         /// Time of the last movement of rows.
         since: SystemTime,
     },
@@ -52,7 +52,7 @@ impl Progress {
         let lanes = self.lanes();
         let unsettled = lanes.iter().any(|lane| lane.read > lane.settled);
         let unstored = lanes.iter().any(|lane| !lane.unstored.is_zero());
-        let (node, station, patience) = match unsettled || unstored {
+        let (node, role, patience) = match unsettled || unstored {
             true => match self.holder() {
                 Some(holder) => holder,
                 None => return Activity::Moving,
@@ -60,12 +60,12 @@ impl Progress {
             false if quiet >= IDLE => return Activity::Idle { since },
             false => return Activity::Moving,
         };
-        if quiet >= patience { Activity::Stalled { node, station, since } } else { Activity::Moving }
+        if quiet >= patience { Activity::Stalled { node, role, since } } else { Activity::Moving }
     }
 
     /// Returns the node that holds the rows in flight, and the time that it is expected to take at most.
-    fn holder(&self) -> Option<(Str, Option<Station>, Duration)> {
-        let of = |meter: &Meter| (meter.node.clone(), Some(meter.station), meter.patience);
+    fn holder(&self) -> Option<(Str, Option<NodeRole>, Duration)> {
+        let of = |meter: &Meter| (meter.node.clone(), Some(meter.role), meter.patience);
         let holds = |meter: &&Meter| meter.count().held > 0;
         // Flushing, storing and acknowledging all stop while this hangs.
         let storing = self.storing.load(Ordering::Relaxed);

@@ -18,7 +18,7 @@ use super::fan_out::Output;
 use super::meter::{Before, StageMeters};
 use super::panic;
 use super::queue::Receiver;
-use super::tap::{Side, Station, Tap};
+use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, Lend, Part, Unfolding, arrange};
 use crate::plan::stage::{StepCondition, StepSpec};
@@ -35,7 +35,7 @@ enum Selection {
     AsBefore,
 }
 
-struct Step<O: ?Sized> {
+struct ChainStep<O: ?Sized> {
     node: Str,
     selection: Selection,
     multiplies: bool,
@@ -51,7 +51,7 @@ struct Step<O: ?Sized> {
 /// chain before the next one. If the operator leaves the making of pieces to the chain, the chain makes the next strip
 /// after the previous one has left.
 pub(super) struct Steps<O: ?Sized> {
-    steps: Vec<Step<O>>,
+    steps: Vec<ChainStep<O>>,
     /// Parts in flight, with the index of the step that they enter next; the last one continues first.
     waiting: Vec<(usize, Part)>,
     mask: Mask,
@@ -73,7 +73,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         repairable: bool,
         output: &Output,
     ) -> Self {
-        let step = |(spec, operator): (&StepSpec, _)| Step {
+        let step = |(spec, operator): (&StepSpec, _)| ChainStep {
             node: spec.node.clone(),
             selection: match &spec.condition {
                 StepCondition::Always => Selection::All,
@@ -84,7 +84,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             changes: spec.changes(),
             operator,
             panicked: false,
-            tap: output.tap(Station::Processor, &spec.node),
+            tap: output.tap(NodeRole::Processor, &spec.node),
             tracer: output.tracer(&spec.node, &spec.plugin, SpanKind::Step),
         };
         Steps {
@@ -289,7 +289,7 @@ impl<O: Operator + ?Sized> Steps<O> {
 /// results, and another call processes the rows after it; if the operator is to be rebuilt, these rows fail too. If the
 /// row is unknown, all rows of the call fail.
 fn call<O: Operator + ?Sized>(
-    step: &mut Step<O>,
+    step: &mut ChainStep<O>,
     batch: &mut Batch,
     selected: Option<&Mask>,
     decisions: &mut Vec<(usize, Decision)>,

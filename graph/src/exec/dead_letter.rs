@@ -17,12 +17,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
 use super::context::Context;
-use super::deliver::{Delivery, Outcome};
+use super::deliver::{Delivery, DeliveryOutcome};
 use super::drain::store_fault;
 use super::failures::Failures;
 use super::idle::Idle;
 use super::lanes::Origin;
-use super::tap::{Side, Station, Tap};
+use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Failed};
@@ -130,7 +130,7 @@ impl DeadLetters {
         let in_queue = || (LogLevel::Warn, Str::from_static("a record failed and goes to the dead-letter queue"));
         let (level, message) = spec.destination.logs().unwrap_or_else(in_queue);
         let id = Str::from_static(DeadLetterSpec::NODE);
-        let tap = context.options.taps.at(Station::DeadLetters, &id);
+        let tap = context.options.taps.at(NodeRole::DeadLetters, &id);
         let traces = context.traces.as_ref();
         DeadLetters {
             context: context.clone(),
@@ -307,8 +307,8 @@ impl DeadLetters {
             other => other,
         })?;
         let durable = match verdicts {
-            Outcome::All(delivered) => delivered == Delivered::Durable,
-            Outcome::Each(each) => {
+            DeliveryOutcome::All(delivered) => delivered == Delivered::Durable,
+            DeliveryOutcome::Each(each) => {
                 let mut durable = true;
                 for verdict in each {
                     durable &= verdict.map_err(|fault| failed(node, &fault))? == Delivered::Durable;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::destination::{Delivered, Retry, Verdicts, Writer};
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -16,22 +17,21 @@ use super::context::Context;
 pub(super) use transaction::{Known, Transacted};
 
 /// Waits between attempts: 100 ms, doubling to 5 s, about 11 s in total. After that the pipeline recovers.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const WAITS: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5));
 const ATTEMPTS: u32 = 8;
 /// Number of consecutive failures after which a warning is logged, 0.7 s after the first.
 const WARNED_AT: u32 = 4;
 
 /// Counts consecutive failures and waits between attempts.
-pub(super) struct Backoff {
+pub(super) struct Attempts {
     failures: u32,
     /// The stage of the failures; `None` = the dead-letter queue.
     stage: Option<usize>,
 }
 
-impl Backoff {
+impl Attempts {
     pub(super) fn new(stage: Option<usize>) -> Self {
-        Backoff { failures: 0, stage }
+        Attempts { failures: 0, stage }
     }
 
     /// Waits before the next attempt.
@@ -47,14 +47,13 @@ impl Backoff {
         if context.retries_over.is_set() {
             return Err(Interrupt::GaveUp);
         }
-        let wait = (FIRST_WAIT * 2u32.pow(self.failures - 1)).min(LONGEST_WAIT);
         if self.failures == WARNED_AT {
             context.complain("it fails again and again; still trying", &fault);
         } else {
             context.note("will try again", &fault);
         }
         tokio::select! {
-            () = tokio::time::sleep(wait) => Ok(()),
+            () = tokio::time::sleep(WAITS.after(self.failures)) => Ok(()),
             () = context.retries_over.wait() => Err(Interrupt::GaveUp),
         }
     }
@@ -73,7 +72,7 @@ pub(super) struct Delivery {
 
 /// Outcome of writing rows.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum DeliveryOutcome {
     /// The same for all rows.
     All(Delivered),
     /// By index; one per row.
@@ -83,8 +82,8 @@ pub(super) enum Outcome {
 impl Delivery {
     /// Writes rows in order and returns the outcome of each. Transient failures are retried and do not appear in the
     /// outcome.
-    pub(super) async fn write(&mut self, rows: &[Record]) -> Result<Outcome, Interrupt> {
-        let mut backoff = Backoff::new(self.stage);
+    pub(super) async fn write(&mut self, rows: &[Record]) -> Result<DeliveryOutcome, Interrupt> {
+        let mut attempts = Attempts::new(self.stage);
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         // Ranges that are not written yet, the next one last.
         let all = 0..rows.len();
@@ -92,11 +91,11 @@ impl Delivery {
         while let Some(range) = todo.pop() {
             let whole = range.len() == rows.len();
             match self.writer.write(&rows[range.clone()], &[]).await {
-                Ok(Verdicts::All(delivered)) if whole => return Ok(Outcome::All(delivered)),
+                Ok(Verdicts::All(delivered)) if whole => return Ok(DeliveryOutcome::All(delivered)),
                 Ok(Verdicts::All(delivered)) => {
                     verdicts.resize_with(rows.len(), || None);
                     range.for_each(|row| verdicts[row] = Some(Ok(delivered)));
-                    backoff = Backoff::new(self.stage);
+                    attempts = Attempts::new(self.stage);
                 }
                 Ok(Verdicts::Refused(refused)) => {
                     verdicts.resize_with(rows.len(), || None);
@@ -132,7 +131,7 @@ impl Delivery {
                     }
                     if let Some((_, fault)) = again.first() {
                         self.may_repeat(fault)?;
-                        backoff.wait(&self.context, fault.clone()).await?;
+                        attempts.wait(&self.context, fault.clone()).await?;
                         todo.extend(again.into_iter().rev().map(|(row, _)| row..row + 1));
                     }
                 }
@@ -140,7 +139,7 @@ impl Delivery {
                     FaultClass::Fatal => return Err(fault.into()),
                     FaultClass::Transient => {
                         self.may_repeat(&fault)?;
-                        backoff.wait(&self.context, fault).await?;
+                        attempts.wait(&self.context, fault).await?;
                         match mutant!(RetryReorders) {
                             true => todo.insert(0, range),
                             false => todo.push(range),
@@ -165,7 +164,7 @@ impl Delivery {
             true => Ok(Delivered::Durable),
             false => Err(Fault::fatal("verdict_count", "the destination gave no verdict on a row")),
         };
-        Ok(Outcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
+        Ok(DeliveryOutcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
 
     fn may_repeat(&self, fault: &Fault) -> Result<(), Interrupt> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::source::Acker;
 use anabranch_plugin::state::{Epoch, StoreError};
 use anabranch_record::Position;
@@ -25,6 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 const FLUSH: Duration = Duration::from_millis(250);
 /// Attempts of an acknowledgement, with waits of 10 ms doubling to 500 ms.
 const ACK_ATTEMPTS: u32 = 12;
+const ACK_WAITS: Backoff = Backoff::doubling(Duration::from_millis(10), Duration::from_millis(500));
 
 /// Acknowledger of a source.
 pub(super) struct Acknowledging {
@@ -207,7 +209,6 @@ impl Acknowledging {
         partition: &Partition,
         positions: &[Position],
     ) -> Result<(), Fault> {
-        let mut wait = Duration::from_millis(10);
         self.meters.step(0).set_acknowledging(true);
         for attempt in 1.. {
             match self.acker.ack(partition, positions).await {
@@ -217,14 +218,13 @@ impl Acknowledging {
                 Err(fault) => {
                     context.note("the acknowledgement failed and is retried", &fault);
                     tokio::select! {
-                        () = sleep(wait) => {}
+                        () = sleep(ACK_WAITS.after(attempt)) => {}
                         // The position is stored, and the source reads it on the next start. Nothing after it is
                         // acknowledged.
                         () = context.halt.wait() => return Err(fault),
                     }
                 }
             }
-            wait = (wait * 2).min(Duration::from_millis(500));
         }
         self.meters.step(0).set_acknowledging(false);
         Ok(())

@@ -12,7 +12,7 @@ use super::Interrupt;
 use super::context::Context;
 use super::meter::StageMeters;
 use super::queue::Sender;
-use super::tap::{Station, Tap, Taps};
+use super::tap::{NodeRole, Tap, Taps};
 use super::trace::NodeTracer;
 use crate::ack::{Overdrawn, Run};
 use crate::batch::{Batch, Failed, Leftover};
@@ -47,8 +47,8 @@ impl Output {
     }
 
     /// Returns the tap of a node of the stage.
-    pub(super) fn tap(&self, station: Station, node: &Str) -> Arc<Tap> {
-        self.taps().at(station, node)
+    pub(super) fn tap(&self, role: NodeRole, node: &Str) -> Arc<Tap> {
+        self.taps().at(role, node)
     }
 
     /// Returns the tracer of a node of the stage, if the run is traced.

@@ -15,7 +15,7 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::open::{build, check_conditions, wrong_class};
 use super::panic;
-use super::parallel::{Desk, Reply, Worker, advance, worker};
+use super::parallel::{Reply, Worker, WorkerChannels, advance, worker};
 use crate::plan::stage::StepSpec;
 
 /// Stack size of a thread. Interpreters recurse deeply, and only the used part of a stack takes memory.
@@ -29,7 +29,7 @@ struct Isolate {
     steps: Arc<[StepSpec]>,
     number: usize,
     output: Output,
-    desk: Desk,
+    channels: WorkerChannels,
     runtime: Handle,
 }
 
@@ -40,8 +40,8 @@ pub(super) async fn spawn(
     number: usize,
     output: Output,
 ) -> Result<Worker, Fault> {
-    let (worker, desk) = worker();
-    let isolate = Isolate { context: context.clone(), steps, number, output, desk, runtime: Handle::current() };
+    let (worker, channels) = worker();
+    let isolate = Isolate { context: context.clone(), steps, number, output, channels, runtime: Handle::current() };
     let (said, opened) = oneshot::channel();
     isolate.launch(Some(said))?;
     opened
@@ -94,11 +94,11 @@ impl Isolate {
                 return;
             }
             (Err(fault), None) => {
-                let _ = self.desk.replies.blocking_send(Reply::Failed(fault));
+                let _ = self.channels.replies.blocking_send(Reply::Failed(fault));
                 return;
             }
         };
-        while let Some(batch) = self.desk.strips.blocking_recv() {
+        while let Some(batch) = self.channels.strips.blocking_recv() {
             steps.push(batch);
             if !self.finish(&mut steps) {
                 return;
@@ -106,7 +106,7 @@ impl Isolate {
             if steps.panicked() {
                 // The rows have failed. The state of the operators cannot be trusted, and dropping them may panic.
                 let _ = catch_unwind(AssertUnwindSafe(move || drop(steps)));
-                let replies = self.desk.replies.clone();
+                let replies = self.channels.replies.clone();
                 if let Err(fault) = self.launch(None) {
                     let _ = replies.blocking_send(Reply::Failed(fault));
                 }
@@ -122,13 +122,13 @@ impl Isolate {
             let (left, piece) = match advance(steps, &self.output) {
                 Ok(found) => found,
                 Err(fault) => {
-                    let _ = self.desk.replies.blocking_send(Reply::Failed(fault));
+                    let _ = self.channels.replies.blocking_send(Reply::Failed(fault));
                     return false;
                 }
             };
             let end = piece.is_none();
             let replies = [left.map(Reply::Left), Some(piece.map_or(Reply::Done, Reply::Piece))];
-            if replies.into_iter().flatten().any(|reply| self.desk.replies.blocking_send(reply).is_err()) {
+            if replies.into_iter().flatten().any(|reply| self.channels.replies.blocking_send(reply).is_err()) {
                 return false;
             }
             if end {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::backlog::Answer;
 use super::progress::Progress;
-use super::tap::Station;
+use super::tap::NodeRole;
 use crate::batch::Leftover;
 use crate::plan::StepCount;
 
@@ -21,7 +21,7 @@ pub(super) struct Meter {
     /// Id of the connector or processor.
     pub(super) node: Str,
     /// Kind of the node. A connector and a processor may have the same id.
-    pub(super) station: Station,
+    pub(super) role: NodeRole,
     /// Time that rows may stay in the node before it counts as stalled.
     pub(super) patience: Duration,
     rows_in: AtomicU64,
@@ -76,10 +76,10 @@ fn add(counter: &AtomicU64, rows: usize) {
 }
 
 impl Meter {
-    pub(super) fn new(station: Station, node: Str, patience: Duration) -> Self {
+    pub(super) fn new(role: NodeRole, node: Str, patience: Duration) -> Self {
         Meter {
             node,
-            station,
+            role,
             patience,
             rows_in: AtomicU64::new(0),
             skipped: AtomicU64::new(0),

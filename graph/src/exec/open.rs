@@ -26,7 +26,7 @@ use super::parallel;
 use super::queue::{Gauge, Receiver, Sender, queue};
 use super::read::Reading;
 use super::resume::{Foreign, Lost, Remedy, ask_sources, resume, shown};
-use super::tap::Station;
+use super::tap::NodeRole;
 use super::write::Writing;
 use super::write::gate::FlushGate;
 use crate::batch::Failed;
@@ -193,7 +193,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                     StepCondition::AsBefore => return Err(wrong_condition(step)),
                 };
                 let in_flight = (*in_flight).max(1) as usize;
-                let tap = output.tap(Station::Processor, &step.node);
+                let tap = output.tap(NodeRole::Processor, &step.node);
                 let tracer = output.tracer(&step.node, &step.plugin, SpanKind::Request);
                 let (node, changes) = (step.node.clone(), step.changes());
                 let step = Asynchronous { node, condition, operator, changes, in_flight, tap, tracer };

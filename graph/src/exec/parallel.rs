@@ -39,15 +39,15 @@ pub(super) struct Worker {
 }
 
 /// The worker's end of the channels.
-pub(super) struct Desk {
+pub(super) struct WorkerChannels {
     pub(super) strips: mpsc::Receiver<Batch>,
     pub(super) replies: mpsc::Sender<Reply>,
 }
 
-pub(super) fn worker() -> (Worker, Desk) {
+pub(super) fn worker() -> (Worker, WorkerChannels) {
     let (strips, their_strips) = mpsc::channel(WINDOW);
     let (their_replies, replies) = mpsc::channel(REPLIES);
-    (Worker { strips, replies }, Desk { strips: their_strips, replies: their_replies })
+    (Worker { strips, replies }, WorkerChannels { strips: their_strips, replies: their_replies })
 }
 
 /// Sends strip `i` to worker `i mod n`, and receives the replies in the same order.
@@ -119,23 +119,23 @@ pub(super) fn advance<O: Operator + ?Sized>(
 
 /// Starts a worker as a task.
 pub(super) fn spawn(context: &Arc<Context>, mut steps: Steps<dyn Operator + Send>, output: Output) -> Worker {
-    let (worker, mut desk) = worker();
+    let (worker, mut channels) = worker();
     let work = async move {
         let mut since = Instant::now();
-        while let Some(batch) = desk.strips.recv().await {
+        while let Some(batch) = channels.strips.recv().await {
             steps.push(batch);
             loop {
                 let (left, piece) = match advance(&mut steps, &output) {
                     Ok(found) => found,
                     Err(fault) => {
-                        let _ = desk.replies.send(Reply::Failed(fault)).await;
+                        let _ = channels.replies.send(Reply::Failed(fault)).await;
                         return;
                     }
                 };
                 let end = piece.is_none();
                 let replies = [left.map(Reply::Left), Some(piece.map_or(Reply::Done, Reply::Piece))];
                 for reply in replies.into_iter().flatten() {
-                    if desk.replies.send(reply).await.is_err() {
+                    if channels.replies.send(reply).await.is_err() {
                         return;
                     }
                 }

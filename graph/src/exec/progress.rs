@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::backlog::Answer;
 use super::meter::{Meter, Passed};
 use super::queue::Gauge;
-use super::tap::Station;
+use super::tap::NodeRole;
 use crate::histogram::{Distribution, Histogram};
 use crate::plan::StepCount;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
@@ -165,7 +165,7 @@ pub struct NodeCount {
     /// Id of the connector or processor.
     pub node: Str,
     /// Kind of the node.
-    pub station: Station,
+    pub role: NodeRole,
     /// Counters and times.
     pub count: StepCount,
     /// Latest failure of a record in the node, or of a call that is retried.
@@ -228,21 +228,21 @@ impl StageProgress {
     fn of(stage: &StageSpec) -> Self {
         let step = |step: &StepSpec| {
             Meter::new(
-                Station::Processor,
+                NodeRole::Processor,
                 step.node.clone(),
                 PATIENCE + step.operator.patience().unwrap_or(Duration::ZERO),
             )
         };
         let (kind, steps) = match &stage.kind {
             StageKind::Read(read) => {
-                (Role::Read, [Meter::new(Station::Source, read.connector.clone(), PATIENCE)].into())
+                (Role::Read, [Meter::new(NodeRole::Source, read.connector.clone(), PATIENCE)].into())
             }
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 (Role::Process, steps.iter().map(step).collect())
             }
             StageKind::Async { step: only, .. } => (Role::Process, [step(only)].into()),
             StageKind::Write(write) => {
-                let meter = Meter::new(Station::Destination, write.connector.clone(), PATIENCE + holds(write));
+                let meter = Meter::new(NodeRole::Destination, write.connector.clone(), PATIENCE + holds(write));
                 (Role::Write { transactional: stage.is_transactional() }, [meter].into())
             }
         };
@@ -266,7 +266,7 @@ impl Progress {
             lanes: RwLock::default(),
             stages: plan.stages.iter().map(StageProgress::of).collect(),
             queues: OnceLock::new(),
-            letters: Meter::new(Station::DeadLetters, Str::from_static(DeadLetterSpec::NODE), PATIENCE),
+            letters: Meter::new(NodeRole::DeadLetters, Str::from_static(DeadLetterSpec::NODE), PATIENCE),
             born: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
             letters_evicted: AtomicU64::new(0),
@@ -422,7 +422,7 @@ impl Progress {
             code: fault.code(),
             message: mask(&fault.message(), &self.mask),
         });
-        NodeCount { node: meter.node.clone(), station: meter.station, count: meter.count(), last_error }
+        NodeCount { node: meter.node.clone(), role: meter.role, count: meter.count(), last_error }
     }
 
     pub(super) fn queue(&self, stage: usize) -> QueueCount {

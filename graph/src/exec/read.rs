@@ -20,7 +20,7 @@ use super::fan_out::Output;
 use super::lanes::Lanes;
 use super::meter::{Passed, timed};
 use super::progress::{Left, Unread};
-use super::tap::{Side, Station, Tap};
+use super::tap::{NodeRole, Side, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::plan::stage::ReadSpec;
@@ -90,7 +90,7 @@ impl Reading {
             exact: spec.source.replays_exactly(),
             stamp: Stamp { connector: id.into() },
             questions: Questions::new(),
-            tap: output.tap(Station::Source, &spec.connector),
+            tap: output.tap(NodeRole::Source, &spec.connector),
             output,
         }
     }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-pub use inspection::{Glimpse, Inspection, Look, Unjudged};
+pub use inspection::{Inspection, Look, TappedRecord, Unjudged};
 
 use anabranch_record::Record;
 use anabranch_record::text::Str;
@@ -28,7 +28,7 @@ use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan};
 
 /// Kind of the node of a tap. A connector and a processor may have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Station {
+pub enum NodeRole {
     /// A source.
     Source,
     /// A processor.
@@ -39,22 +39,23 @@ pub enum Station {
     DeadLetters,
 }
 
-impl Station {
+impl NodeRole {
     /// All stations.
-    pub const ALL: [Station; 4] = [Station::Source, Station::Processor, Station::Destination, Station::DeadLetters];
+    pub const ALL: [NodeRole; 4] =
+        [NodeRole::Source, NodeRole::Processor, NodeRole::Destination, NodeRole::DeadLetters];
 
-    /// Returns the name of the station.
+    /// Returns the name of the role.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Station::Source => "source",
-            Station::Processor => "processor",
-            Station::Destination => "destination",
-            Station::DeadLetters => "dead-letter-queue",
+            NodeRole::Source => "source",
+            NodeRole::Processor => "processor",
+            NodeRole::Destination => "destination",
+            NodeRole::DeadLetters => "dead-letter-queue",
         }
     }
 }
 
-impl fmt::Display for Station {
+impl fmt::Display for NodeRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -87,9 +88,9 @@ impl fmt::Display for Side {
 
 /// A place in a plan where records can be inspected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct TapPoint {
     /// Kind of the node.
-    pub station: Station,
+    pub role: NodeRole,
     /// Displayed id of the node.
     pub node: Str,
     /// Side of the node.
@@ -98,31 +99,31 @@ pub struct Place {
 
 /// Returns all places of a plan: after sources, before and after processors, before destinations and the dead-letter
 /// queue, in plan order.
-pub fn places(plan: &StagePlan) -> Vec<Place> {
+pub fn places(plan: &StagePlan) -> Vec<TapPoint> {
     let mut places = Vec::new();
-    let mut add = |station, node: &Str, sides: &[Side]| {
-        places.extend(sides.iter().map(|side| Place { station, node: node.clone(), side: *side }));
+    let mut add = |role, node: &Str, sides: &[Side]| {
+        places.extend(sides.iter().map(|side| TapPoint { role, node: node.clone(), side: *side }));
     };
     for stage in &plan.stages {
         match &stage.kind {
-            StageKind::Read(read) => add(Station::Source, &read.connector, &[Side::After]),
+            StageKind::Read(read) => add(NodeRole::Source, &read.connector, &[Side::After]),
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 for step in steps {
-                    add(Station::Processor, &step.node, &[Side::Before, Side::After]);
+                    add(NodeRole::Processor, &step.node, &[Side::Before, Side::After]);
                 }
             }
-            StageKind::Async { step, .. } => add(Station::Processor, &step.node, &[Side::Before, Side::After]),
-            StageKind::Write(write) => add(Station::Destination, &write.connector, &[Side::Before]),
+            StageKind::Async { step, .. } => add(NodeRole::Processor, &step.node, &[Side::Before, Side::After]),
+            StageKind::Write(write) => add(NodeRole::Destination, &write.connector, &[Side::Before]),
         }
     }
-    add(Station::DeadLetters, &Str::from_static(DeadLetterSpec::NODE), &[Side::Before]);
+    add(NodeRole::DeadLetters, &Str::from_static(DeadLetterSpec::NODE), &[Side::Before]);
     places
 }
 
 /// The taps of a pipeline.
 #[derive(Debug, Default)]
 pub struct Taps {
-    taps: Mutex<BTreeMap<(Station, Str), Arc<Tap>>>,
+    taps: Mutex<BTreeMap<(NodeRole, Str), Arc<Tap>>>,
     /// Number of open inspections, which share the time limit for all inspections.
     inspections: Arc<AtomicUsize>,
 }
@@ -130,7 +131,7 @@ pub struct Taps {
 impl Taps {
     /// Opens an inspection. Dropping it closes it. A place that does not exist in the pipeline yields no records.
     pub fn inspect(&self, look: Look) -> Inspection {
-        let taps = look.places.iter().map(|place| (self.at(place.station, &place.node), place.side)).collect();
+        let taps = look.places.iter().map(|place| (self.at(place.role, &place.node), place.side)).collect();
         Inspection::open(taps, look, self.inspections.clone())
     }
 
@@ -140,9 +141,9 @@ impl Taps {
     }
 
     /// Returns the tap of a node, for a run or an inspection.
-    pub(super) fn at(&self, station: Station, node: &Str) -> Arc<Tap> {
+    pub(super) fn at(&self, role: NodeRole, node: &Str) -> Arc<Tap> {
         let mut taps = self.taps.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (station, node.clone());
+        let key = (role, node.clone());
         if let Some(tap) = taps.get(&key) {
             return tap.clone();
         }

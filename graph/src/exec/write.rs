@@ -13,13 +13,13 @@ use anabranch_record::text::Str;
 use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
-use super::deliver::{Delivery, Known, Outcome};
+use super::deliver::{Delivery, DeliveryOutcome, Known};
 use super::fan_out::Output;
 use super::meter::{Passed, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::rate::Bucket;
-use super::tap::{Side, Station, Tap};
+use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Failed, Lineage};
 use crate::plan::stage::WriteSpec;
@@ -59,7 +59,7 @@ impl Writing {
             Delivery { context: output.context.clone(), stage: Some(output.stage), writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
         let meters = output.meters();
-        let tap = output.tap(Station::Destination, &connector);
+        let tap = output.tap(NodeRole::Destination, &connector);
         let tracer = output.tracer(&connector, &spec.plugin, SpanKind::Write);
         Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, tracer, output, meters }
     }
@@ -169,8 +169,8 @@ impl Writing {
             let since = self.tracer.as_ref().map(|_| Instant::now());
             let outcome = timed(self.delivery.write(chunk.records()), &self.meters).await?;
             self.trace(&chunk, since, |row| match &outcome {
-                Outcome::All(delivered) => Some(Fate::Delivered(*delivered)),
-                Outcome::Each(each) => each.get(row).map(|verdict| match verdict {
+                DeliveryOutcome::All(delivered) => Some(Fate::Delivered(*delivered)),
+                DeliveryOutcome::Each(each) => each.get(row).map(|verdict| match verdict {
                     Ok(delivered) => Fate::Delivered(*delivered),
                     Err(fault) => Fate::Failed(fault),
                 }),
@@ -184,18 +184,18 @@ impl Writing {
         Ok(())
     }
 
-    async fn settle(&mut self, mut batch: Batch, outcome: Outcome) -> Result<(), Interrupt> {
+    async fn settle(&mut self, mut batch: Batch, outcome: DeliveryOutcome) -> Result<(), Interrupt> {
         match outcome {
-            Outcome::All(Delivered::Durable) => {
+            DeliveryOutcome::All(Delivered::Durable) => {
                 self.delivered(batch.into_parts().1)?;
             }
-            Outcome::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
+            DeliveryOutcome::All(Delivered::Accepted) if mutant!(AcceptedIsDurable) => {
                 self.delivered(batch.into_parts().1)?;
             }
-            Outcome::All(Delivered::Accepted) => {
+            DeliveryOutcome::All(Delivered::Accepted) => {
                 self.accept(batch.into_parts().1);
             }
-            Outcome::Each(each) => {
+            DeliveryOutcome::Each(each) => {
                 // Durable rows leave like filtered ones, failed rows like failed ones; accepted rows stay.
                 let decide = |(row, verdict)| match verdict {
                     Ok(Delivered::Accepted) => None,

@@ -194,14 +194,14 @@ impl Fusion<'_> {
             .collect();
         let (place, workers) = (placed[0].place, placed[0].operator.workers);
         match place {
-            Place::Waiting => {
+            ExecutionSite::Waiting => {
                 let most = placed[0].operator.signature.max_workers.unwrap_or(u32::MAX);
                 let in_flight = if workers > 1 { workers } else { ASYNC_IN_FLIGHT.min(most) };
                 StageKind::Async { step: steps.remove(0), in_flight }
             }
-            Place::Thread => StageKind::Isolate { steps, workers },
-            Place::Task if workers > 1 => StageKind::Parallel { steps, workers },
-            Place::Task => StageKind::Chain(steps),
+            ExecutionSite::Thread => StageKind::Isolate { steps, workers },
+            ExecutionSite::Task if workers > 1 => StageKind::Parallel { steps, workers },
+            ExecutionSite::Task => StageKind::Chain(steps),
         }
     }
 
@@ -243,7 +243,7 @@ impl Fusion<'_> {
 
 /// Place where an operator runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ExecutionSite {
     /// In the future of its stage.
     Task,
     /// In a future of its own.
@@ -255,7 +255,7 @@ enum Place {
 /// An operator and where it runs.
 struct Placed<'a> {
     operator: &'a OperatorNode,
-    place: Place,
+    place: ExecutionSite,
 }
 
 /// Places the operators of a run. An inline operator between two isolated ones with the same number of workers runs on
@@ -266,21 +266,21 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
     let mut thread: Option<usize> = None;
     for (i, &operator) in operators.iter().enumerate() {
         let place = match operator.signature.class {
-            Class::Inline => Place::Task,
-            Class::Async => Place::Waiting,
-            Class::Isolate => Place::Thread,
+            Class::Inline => ExecutionSite::Task,
+            Class::Async => ExecutionSite::Waiting,
+            Class::Isolate => ExecutionSite::Thread,
         };
         placed.push(Placed { operator, place });
         let same_workers = thread.is_some_and(|t| operators[t].workers == operator.workers);
         match place {
-            Place::Thread => {
+            ExecutionSite::Thread => {
                 if let Some(begin) = thread.filter(|_| same_workers) {
-                    placed[begin..i].iter_mut().for_each(|step| step.place = Place::Thread);
+                    placed[begin..i].iter_mut().for_each(|step| step.place = ExecutionSite::Thread);
                 }
                 thread = Some(i);
             }
-            Place::Task if same_workers => {}
-            Place::Task | Place::Waiting => thread = None,
+            ExecutionSite::Task if same_workers => {}
+            ExecutionSite::Task | ExecutionSite::Waiting => thread = None,
         }
     }
     placed
@@ -289,7 +289,7 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
 /// Returns the reason why an operator cannot join the stage of the one before it; `None` if it can.
 fn cut(before: &Placed<'_>, after: &Placed<'_>) -> Option<CutReason> {
     // A waiting batch would block the steps around it. A stage of its own keeps several batches in flight.
-    if before.place == Place::Waiting || after.place == Place::Waiting {
+    if before.place == ExecutionSite::Waiting || after.place == ExecutionSite::Waiting {
         return Some(CutReason::Async);
     }
     // The state of an isolated operator cannot leave its thread, and other operators should not occupy the thread.

@@ -37,13 +37,13 @@ use verdicts::Verdicts;
 /// per record.
 pub struct Observer {
     /// Indexed by stage and step.
-    steps: Vec<Vec<Step>>,
+    steps: Vec<Vec<ObservedNode>>,
     /// Values to mask in messages, which quote templates.
     secrets: Vec<Str>,
     seen: Mutex<Seen>,
 }
 
-struct Step {
+struct ObservedNode {
     node: Node,
     /// Parts of the settings that are checked.
     looks: Vec<(Place, Look)>,
@@ -148,7 +148,7 @@ impl Observer {
         let mut known = entering(plan, &asking);
         let mut step = |index: &NodeIndex| {
             let node: &Node = &plan[*index];
-            Step { node: node.clone(), looks: looks(node), known: known.remove(index) }
+            ObservedNode { node: node.clone(), looks: looks(node), known: known.remove(index) }
         };
         let steps = compiled.members.iter().map(|nodes| nodes.iter().map(&mut step).collect()).collect();
         Observer { steps, secrets: compiled.secrets.clone(), seen: Mutex::default() }
@@ -156,7 +156,7 @@ impl Observer {
 
     /// Checks a record that enters a processor or a destination (step 0 of its stage).
     pub fn look(&self, stage: StageId, step: usize, record: &Record) {
-        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         for (part, (_, look)) in looks.iter().enumerate() {
             let doubts = match look {
                 Look::Template(template) => template.doubts(record),
@@ -190,7 +190,7 @@ impl Observer {
 
     /// Checks a record that the condition of a step is evaluated on.
     pub fn look_at_condition(&self, stage: StageId, step: usize, record: &Record) {
-        let Some(Step { node, looks, .. }) = self.step(stage, step) else { return };
+        let Some(ObservedNode { node, looks, .. }) = self.step(stage, step) else { return };
         let Some(guard) = guard(node) else { return };
         let doubts = guard.condition.template().doubts(record);
         self.note(stage, step, looks.len(), doubts.into_iter().map(doubted));
@@ -199,7 +199,7 @@ impl Observer {
 
     /// Checks the records that a step made of one record.
     pub fn look_at_pieces(&self, stage: StageId, step: usize, pieces: &[Record]) {
-        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         let [first, others @ ..] = pieces else { return };
         if others.is_empty() {
             return;
@@ -214,7 +214,7 @@ impl Observer {
         self.note(stage, step, looks.len() + 1, same);
     }
 
-    fn step(&self, stage: StageId, step: usize) -> Option<&Step> {
+    fn step(&self, stage: StageId, step: usize) -> Option<&ObservedNode> {
         self.steps.get(stage.0)?.get(step)
     }
 
@@ -244,7 +244,7 @@ impl Observer {
         let mut told = BTreeSet::new();
         let mut found = Vec::new();
         for (key, counted) in &seen.doubts {
-            let Some(Step { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
+            let Some(ObservedNode { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
             let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
             if key.code == NO_FIELD && counted.records < of {
                 continue;

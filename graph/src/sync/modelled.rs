@@ -82,7 +82,7 @@ impl Notify {
 
     pub(crate) fn notified(&self) -> Notified<'_> {
         let calls = self.state().calls;
-        Notified { notify: self, calls, place: Place::None }
+        Notified { notify: self, calls, place: WaitState::None }
     }
 }
 
@@ -91,11 +91,11 @@ impl Notify {
 pub(crate) struct Notified<'a> {
     notify: &'a Notify,
     calls: u64,
-    place: Place,
+    place: WaitState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WaitState {
     None,
     Queue(u64),
     Done,
@@ -110,25 +110,25 @@ impl Notified<'_> {
         let mut state = self.notify.state();
         let state = &mut *state;
         let ready = match self.place {
-            Place::Done => true,
+            WaitState::Done => true,
             _ if state.calls != self.calls => {
-                if let Place::Queue(id) = self.place {
+                if let WaitState::Queue(id) = self.place {
                     state.waiting.retain(|waiting| waiting.id != id);
                 }
                 true
             }
-            Place::None if state.permit => {
+            WaitState::None if state.permit => {
                 state.permit = false;
                 true
             }
-            Place::None => {
+            WaitState::None => {
                 let id = state.next;
                 state.next += 1;
                 state.waiting.push_back(Waiting { id, waker: waker.cloned(), chosen: false });
-                self.place = Place::Queue(id);
+                self.place = WaitState::Queue(id);
                 false
             }
-            Place::Queue(id) => {
+            WaitState::Queue(id) => {
                 let at = state.waiting.iter().position(|waiting| waiting.id == id).expect("in the queue");
                 let chosen = state.waiting[at].chosen;
                 if chosen {
@@ -140,7 +140,7 @@ impl Notified<'_> {
             }
         };
         if ready {
-            self.place = Place::Done;
+            self.place = WaitState::Done;
             return Poll::Ready(());
         }
         Poll::Pending
@@ -157,7 +157,7 @@ impl Future for Notified<'_> {
 
 impl Drop for Notified<'_> {
     fn drop(&mut self) {
-        let Place::Queue(id) = self.place else { return };
+        let WaitState::Queue(id) = self.place else { return };
         let mut state = self.notify.state();
         let Some(at) = state.waiting.iter().position(|waiting| waiting.id == id) else { return };
         let waiting = state.waiting.remove(at);

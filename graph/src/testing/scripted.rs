@@ -37,7 +37,7 @@ pub fn registry() -> Registry {
             .with_all(shared::destination());
         registry.add_destination(Arc::new(ScriptedDestination { specification, retry }));
     }
-    for step in Step::ALL {
+    for step in Behaviour::ALL {
         registry.add_operator(Arc::new(ScriptedOperator { specification: step.specification(), step }));
     }
     registry.leave_out("custom.javascript", "js");
@@ -104,7 +104,7 @@ impl Destination for Ends {
 
 /// Behaviour of a scripted operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Behaviour {
     /// Appends `value` to the metadata `key`.
     Set,
     /// Like `Set`, but isolated on a thread, and with unknown writes.
@@ -123,24 +123,32 @@ enum Step {
     Picky,
 }
 
-impl Step {
-    const ALL: [Step; 8] =
-        [Step::Set, Step::Script, Step::Call, Step::Split, Step::Clone, Step::Filter, Step::Count, Step::Picky];
+impl Behaviour {
+    const ALL: [Behaviour; 8] = [
+        Behaviour::Set,
+        Behaviour::Script,
+        Behaviour::Call,
+        Behaviour::Split,
+        Behaviour::Clone,
+        Behaviour::Filter,
+        Behaviour::Count,
+        Behaviour::Picky,
+    ];
 
     fn specification(self) -> Specification {
         let name = match self {
-            Step::Set => "set",
-            Step::Script => "script",
-            Step::Call => "call",
-            Step::Split => "split",
-            Step::Clone => "clone",
-            Step::Filter => "filter",
-            Step::Count => "count",
-            Step::Picky => "picky",
+            Behaviour::Set => "set",
+            Behaviour::Script => "script",
+            Behaviour::Call => "call",
+            Behaviour::Split => "split",
+            Behaviour::Clone => "clone",
+            Behaviour::Filter => "filter",
+            Behaviour::Count => "count",
+            Behaviour::Picky => "picky",
         };
         let specification = Specification::builtin(name, "A step.").with_all(shared::processor());
         match self {
-            Step::Set | Step::Script | Step::Picky => specification
+            Behaviour::Set | Behaviour::Script | Behaviour::Picky => specification
                 .with(Parameter::new("key", ParameterKind::Text, "A metadata key.").required())
                 .with(Parameter::new("value", ParameterKind::Text, "A text.").default_value("x"))
                 .with(Parameter::new("times", ParameterKind::Int, "How often.").default_value("1")),
@@ -151,7 +159,7 @@ impl Step {
 
 struct ScriptedOperator {
     specification: Specification,
-    step: Step,
+    step: Behaviour,
 }
 
 impl OperatorKind for ScriptedOperator {
@@ -171,7 +179,7 @@ impl OperatorKind for ScriptedOperator {
 
 #[derive(Clone)]
 struct ScriptedStep {
-    step: Step,
+    step: Behaviour,
     key: Str,
     value: Str,
 }
@@ -182,21 +190,25 @@ impl ConfiguredOperator for ScriptedStep {
         let split_index = || Access::These(vec![vec!["Metadata".into(), "split.index".into()]]);
         let signature = Signature::inline();
         match self.step {
-            Step::Set => Signature { reads: key(), writes: key(), ..signature },
-            Step::Picky => Signature { reads: key(), writes: Access::NOTHING, ..signature },
-            Step::Script => Signature { class: Class::Isolate, ..signature },
-            Step::Call => Signature { class: Class::Async, ..signature },
-            Step::Split => Signature { fan: Fan::Many, writes: split_index(), needs_arch_v2: true, ..signature },
-            Step::Clone => Signature { fan: Fan::Copies(3), writes: split_index(), needs_arch_v2: true, ..signature },
-            Step::Filter => Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..signature },
-            Step::Count => Signature { max_workers: Some(1), ..signature },
+            Behaviour::Set => Signature { reads: key(), writes: key(), ..signature },
+            Behaviour::Picky => Signature { reads: key(), writes: Access::NOTHING, ..signature },
+            Behaviour::Script => Signature { class: Class::Isolate, ..signature },
+            Behaviour::Call => Signature { class: Class::Async, ..signature },
+            Behaviour::Split => Signature { fan: Fan::Many, writes: split_index(), needs_arch_v2: true, ..signature },
+            Behaviour::Clone => {
+                Signature { fan: Fan::Copies(3), writes: split_index(), needs_arch_v2: true, ..signature }
+            }
+            Behaviour::Filter => {
+                Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..signature }
+            }
+            Behaviour::Count => Signature { max_workers: Some(1), ..signature },
         }
     }
 
     fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
         Ok(match self.step {
-            Step::Call => BuiltOperator::Async(Arc::new(self.clone())),
-            Step::Script => BuiltOperator::Isolate(Box::new(self.clone())),
+            Behaviour::Call => BuiltOperator::Async(Arc::new(self.clone())),
+            Behaviour::Script => BuiltOperator::Isolate(Box::new(self.clone())),
             _ => BuiltOperator::Inline(Box::new(self.clone())),
         })
     }
@@ -214,12 +226,12 @@ impl Operator for ScriptedStep {
         rows.for_each(|record| {
             let held = record.metadata.get(&self.key).cloned().unwrap_or_default();
             Ok(match self.step {
-                Step::Set | Step::Script => {
+                Behaviour::Set | Behaviour::Script => {
                     record.metadata.insert(self.key.clone(), format!("{held}{}", self.value));
                     Decision::Keep
                 }
-                Step::Split | Step::Clone => {
-                    let pieces = if self.step == Step::Split { 2 } else { 3 };
+                Behaviour::Split | Behaviour::Clone => {
+                    let pieces = if self.step == Behaviour::Split { 2 } else { 3 };
                     let piece = |i: i32| {
                         let mut piece = record.clone();
                         piece.metadata.insert("split.index", i.to_string());
@@ -227,9 +239,9 @@ impl Operator for ScriptedStep {
                     };
                     Decision::Split((0..pieces).map(piece).collect())
                 }
-                Step::Filter => Decision::Filter,
-                Step::Picky if held.len() == self.value.len() => Decision::Fail(Fault::record("picky", "no")),
-                Step::Picky | Step::Count | Step::Call => Decision::Keep,
+                Behaviour::Filter => Decision::Filter,
+                Behaviour::Picky if held.len() == self.value.len() => Decision::Fail(Fault::record("picky", "no")),
+                Behaviour::Picky | Behaviour::Count | Behaviour::Call => Decision::Keep,
             })
         });
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_ops_http::client::Retry;
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
 
 use crate::service::count;
@@ -35,8 +36,10 @@ fn retry(arguments: &Arguments) -> Retry {
     let millis = |name| Duration::from_millis(arguments.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(0));
     Retry {
         count: count(arguments, "max_retries"),
-        min: millis("initial_backoff"),
-        max: millis("max_backoff"),
-        factor: arguments.float("backoff_factor").unwrap_or(1.0),
+        delays: Backoff {
+            first: millis("initial_backoff"),
+            longest: millis("max_backoff"),
+            factor: arguments.float("backoff_factor").unwrap_or(1.0),
+        },
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Network;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
@@ -101,9 +102,11 @@ pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
 pub(crate) fn backoff(arguments: &Arguments) -> Retry {
     Retry {
         count: count(arguments, "backoffRetry.count"),
-        min: arguments.duration("backoffRetry.min").unwrap_or_default(),
-        max: arguments.duration("backoffRetry.max").unwrap_or_default(),
-        factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+        delays: Backoff {
+            first: arguments.duration("backoffRetry.min").unwrap_or_default(),
+            longest: arguments.duration("backoffRetry.max").unwrap_or_default(),
+            factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+        },
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anabranch_ops_http::client::{
     Accept, Answer, Client, HttpError, Method, Policy, Problem, Request, Retry, Tls, Url, header,
 };
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::host::Network;
 use anabranch_plugin::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_record::fault::Fault;
@@ -56,7 +57,7 @@ pub struct ConfluentRegistry {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const RETRY: Retry = Retry { count: 4, min: Duration::from_millis(100), max: Duration::from_secs(2), factor: 2.0 };
+const RETRY: Retry = Retry { count: 4, delays: Backoff::doubling(Duration::from_millis(100), Duration::from_secs(2)) };
 /// Statuses whose body contains an error about schemas.
 const SPEAKING: [&str; 5] = ["401", "403", "404", "409", "422"];
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";

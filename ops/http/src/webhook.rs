@@ -5,6 +5,7 @@ mod message;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::host::Host;
@@ -171,9 +172,11 @@ impl OperatorKind for Webhook {
         let duration = |name| arguments.duration(name).unwrap_or_default();
         let retry = Retry {
             count: arguments.int("backoffRetry.count").and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX),
-            min: duration("backoffRetry.min"),
-            max: duration("backoffRetry.max"),
-            factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+            delays: Backoff {
+                first: duration("backoffRetry.min"),
+                longest: duration("backoffRetry.max"),
+                factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
+            },
         };
         let policy = Policy {
             concurrency: arguments.size("request.concurrency").unwrap_or(1),

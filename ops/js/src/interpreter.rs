@@ -7,7 +7,7 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 
 use crate::globals::log::Lines;
-use crate::isolate::{Failure, Isolate, Limits, Outcome};
+use crate::isolate::{Failure, Isolate, Limits, ScriptOutcome};
 use crate::program::Program;
 use crate::wire::Wants;
 
@@ -34,7 +34,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// Returns the fault of the record.
-    pub(crate) fn process(&mut self, record: &Record) -> Result<Outcome, Fault> {
+    pub(crate) fn process(&mut self, record: &Record) -> Result<ScriptOutcome, Fault> {
         self.run(record, false).map_err(fault)
     }
 
@@ -43,7 +43,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// Returns the fault of the record.
-    pub(crate) fn process_part(&mut self, record: &Record) -> Result<Option<Outcome>, Fault> {
+    pub(crate) fn process_part(&mut self, record: &Record) -> Result<Option<ScriptOutcome>, Fault> {
         match self.run(record, true) {
             Ok(outcome) => Ok(Some(outcome)),
             Err(Failure::Unseen) => Ok(None),
@@ -62,7 +62,7 @@ impl Interpreter {
         Ok(wants)
     }
 
-    fn run(&mut self, record: &Record, is_part: bool) -> Result<Outcome, Failure> {
+    fn run(&mut self, record: &Record, is_part: bool) -> Result<ScriptOutcome, Failure> {
         let mut isolate = self.isolate().map_err(Failure::Record)?;
         let outcome = isolate.process(record, is_part);
         if !matches!(outcome, Err(Failure::Stopped(_))) {
@@ -97,13 +97,13 @@ impl Operator for Interpreter {
 }
 
 /// Applies the outcome to the record and returns the decision.
-pub(crate) fn decide(outcome: Outcome, record: &mut Record) -> Decision {
+pub(crate) fn decide(outcome: ScriptOutcome, record: &mut Record) -> Decision {
     match outcome {
-        Outcome::Keep(new) => {
+        ScriptOutcome::Keep(new) => {
             *record = new;
             Decision::Keep
         }
-        Outcome::Split(records) => Decision::Split(records),
-        Outcome::Filter => Decision::Filter,
+        ScriptOutcome::Split(records) => Decision::Split(records),
+        ScriptOutcome::Filter => Decision::Filter,
     }
 }

@@ -57,7 +57,7 @@ const STACK: usize = 8 << 20;
 
 /// Outcome of a record.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum ScriptOutcome {
     Keep(Record),
     Split(Vec<Record>),
     Filter,
@@ -179,7 +179,7 @@ impl Isolate {
     }
 
     /// Processes a record, which may hold only the parts in [`Isolate::wants`].
-    pub(crate) fn process(&mut self, record: &Record, is_part: bool) -> Result<Outcome, Failure> {
+    pub(crate) fn process(&mut self, record: &Record, is_part: bool) -> Result<ScriptOutcome, Failure> {
         view::begin(&self.context);
         if let Some(at_hand) = self.context.get_data::<AtHand>() {
             at_hand.record.replace(Some(record.clone()));
@@ -249,18 +249,18 @@ impl Isolate {
         }
     }
 
-    fn outcome(&mut self, value: &JsValue, input: &Record) -> Result<Outcome, Failure> {
+    fn outcome(&mut self, value: &JsValue, input: &Record) -> Result<ScriptOutcome, Failure> {
         if value.is_null_or_undefined() {
-            return Ok(Outcome::Filter);
+            return Ok(ScriptOutcome::Filter);
         }
         let Some(object) = value.as_object().filter(|object| !object.is_callable()) else {
             let what = format!("is {}: return a record, null to drop it, or a list of records", described(value));
             return Err(self.unfit("result", &what));
         };
         let read = if object.is_array() {
-            self.list(&object, input).map(Outcome::Split)
+            self.list(&object, input).map(ScriptOutcome::Split)
         } else {
-            Leave::new(&mut self.context).record(&object, input, Path::new("rec")).map(Outcome::Keep)
+            Leave::new(&mut self.context).record(&object, input, Path::new("rec")).map(ScriptOutcome::Keep)
         };
         read.map_err(|unfit| match unfit {
             Unfit::Value { path, what } => self.unfit(&path, &what),

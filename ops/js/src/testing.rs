@@ -23,7 +23,7 @@ use crate::javascript::kind;
 use crate::program::Program;
 use crate::wire::orders::{read_outcome, write_order};
 use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};
-use crate::worker::Desk;
+use crate::worker::Executor;
 
 struct Silence;
 
@@ -104,7 +104,7 @@ impl Worker {
 
 /// A script behind the messages of a worker process, without the process.
 pub(crate) struct Wired {
-    desk: Desk,
+    executor: Executor,
     pub(crate) wants: Wants,
     names: Names,
 }
@@ -114,8 +114,8 @@ impl Wired {
         let program = Program { text: script.into(), name: "script".into() };
         let limits = Limits { time: Duration::from_secs(60) };
         let interpreter = Interpreter::open(program, limits, Rc::new(ServiceLog("js".into()))).unwrap();
-        let desk = Desk::new(interpreter).unwrap();
-        Wired { wants: desk.wants().clone(), desk, names: Names::default() }
+        let executor = Executor::new(interpreter).unwrap();
+        Wired { wants: executor.wants().clone(), executor, names: Names::default() }
     }
 
     /// Like [`Worker::run`].
@@ -130,7 +130,7 @@ impl Wired {
             let mut frame = Vec::new();
             write_order(&mut frame, false, &rows[made.len()..], &self.wants).unwrap();
             let mut answers = Vec::new();
-            self.desk.process(Bytes::copy_from_slice(&frame[5..]), &mut answers, |_| ()).unwrap();
+            self.executor.process(Bytes::copy_from_slice(&frame[5..]), &mut answers, |_| ()).unwrap();
             let mut answers = &answers[..];
             while let Some((kind, content)) = wire::receive(&mut answers).unwrap() {
                 let mut reader = Reader::new(content, &mut self.names);

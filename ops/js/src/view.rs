@@ -117,7 +117,7 @@ impl Part {
 }
 
 /// Shared objects for views, one instance per context.
-struct Optics {
+struct ViewObjects {
     proxy: JsObject,
     traps: JsObject,
     /// A proxy returns its target for this symbol, which scripts cannot obtain.
@@ -154,13 +154,13 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     trap(define, "defineProperty", 3);
     trap(seal, "preventExtensions", 1);
     let traps = traps.build();
-    context.insert_data(Optics { proxy, traps, target, near: RefCell::default() });
+    context.insert_data(ViewObjects { proxy, traps, target, near: RefCell::default() });
     Ok(())
 }
 
-fn optics(context: &Context) -> JsResult<&Optics> {
+fn optics(context: &Context) -> JsResult<&ViewObjects> {
     context
-        .get_data::<Optics>()
+        .get_data::<ViewObjects>()
         .ok_or_else(|| JsNativeError::error().with_message("the context is not prepared").into())
 }
 
@@ -168,7 +168,7 @@ fn optics(context: &Context) -> JsResult<&Optics> {
 pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
     let prototype = context.intrinsics().constructors().object().prototype();
     let target = JsObject::new(context.root_shape(), prototype, View::new(whole, false)).upcast();
-    let Optics { proxy, traps, .. } = optics(context)?;
+    let ViewObjects { proxy, traps, .. } = optics(context)?;
     let (proxy, traps) = (proxy.clone(), traps.clone());
     let shown = proxy.construct(&[target.clone().into(), traps.into()], None, context)?;
     let mut near = optics(context)?.near.borrow_mut();

@@ -154,15 +154,15 @@ fn work(
     }
     let mut frame = Vec::new();
     let opened = catch_unwind(AssertUnwindSafe(|| {
-        Interpreter::open(opening.program, opening.limits, lines).and_then(Desk::new)
+        Interpreter::open(opening.program, opening.limits, lines).and_then(Executor::new)
     }));
-    let mut desk = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-        Ok(desk) => {
-            let desk = Desk { since, ..desk };
+    let mut executor = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+        Ok(executor) => {
+            let executor = Executor { since, ..executor };
             wire::begin(&mut frame, Kind::Opened);
-            desk.wants.write(&mut frame);
+            executor.wants.write(&mut frame);
             wire::send(&mut frame, &mut answers)?;
-            desk
+            executor
         }
         Err(fault) => {
             wire::begin(&mut frame, Kind::Refused);
@@ -172,7 +172,7 @@ fn work(
     };
     for order in 1u64.. {
         let Some(content) = next_order(&mut orders)? else { break };
-        desk.process(content, &mut answers, |row| at.store(order << 32 | row, Ordering::Relaxed))?;
+        executor.process(content, &mut answers, |row| at.store(order << 32 | row, Ordering::Relaxed))?;
     }
     Ok(())
 }
@@ -187,7 +187,7 @@ fn next_order(orders: &mut impl Read) -> io::Result<Option<Bytes>> {
 }
 
 /// Executes orders.
-pub(crate) struct Desk {
+pub(crate) struct Executor {
     interpreter: Interpreter,
     /// Parts of records that the service was asked to send.
     wants: Rc<Wants>,
@@ -199,11 +199,11 @@ pub(crate) struct Desk {
     since: Arc<AtomicU64>,
 }
 
-impl Desk {
-    pub(crate) fn new(mut interpreter: Interpreter) -> Result<Desk, Fault> {
+impl Executor {
+    pub(crate) fn new(mut interpreter: Interpreter) -> Result<Executor, Fault> {
         let wants = interpreter.wants()?;
         let (names, since) = (Names::default(), Arc::default());
-        Ok(Desk { interpreter, wants, names, frame: Vec::new(), made: Vec::new(), since })
+        Ok(Executor { interpreter, wants, names, frame: Vec::new(), made: Vec::new(), since })
     }
 
     #[cfg(test)]
@@ -219,7 +219,7 @@ impl Desk {
         answers: &mut impl Write,
         at: impl Fn(u64),
     ) -> Result<(), io::Error> {
-        let Desk { interpreter, wants: told, names, frame, made, since } = self;
+        let Executor { interpreter, wants: told, names, frame, made, since } = self;
         let begin = || since.store(u64::try_from(taken().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         begin();
         let mut reader = Reader::new(content, names);

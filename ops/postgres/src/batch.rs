@@ -24,7 +24,7 @@ pub(crate) struct Row {
 
 /// Rows that one statement can write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct StatementRows {
     pub(crate) table: usize,
     /// Index of the shape; for a deletion, any shape with the same key.
     pub(crate) shape: usize,
@@ -52,11 +52,11 @@ struct Slot {
 /// PostgreSQL may find keys with different bytes equal, for example text with a case-insensitive collation. Only
 /// PostgreSQL can decide that, so rows with such keys share a series only with rows of the same shape. These form one
 /// statement, in which PostgreSQL refuses to write a row twice. The rows are then written one after the other.
-pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<Step> {
+pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<StatementRows> {
     let mut series: Vec<Series<'_>> = Vec::new();
     // Tables in order of appearance, each with its open series.
     let mut order: Vec<usize> = Vec::new();
-    let mut steps_of: HashMap<usize, Vec<Step>> = HashMap::new();
+    let mut steps_of: HashMap<usize, Vec<StatementRows>> = HashMap::new();
     let mut open: HashMap<usize, usize> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
         let at = *open.entry(row.table).or_insert_with(|| {
@@ -148,13 +148,18 @@ impl<'a> Series<'a> {
     }
 
     /// Appends the steps of the series, deletions first, then rows by shape, and starts a new series.
-    fn close(&mut self, rows: &[Row], tables: &[Table], steps: &mut Vec<Step>) {
+    fn close(&mut self, rows: &[Row], tables: &[Table], steps: &mut Vec<StatementRows>) {
         let table = self.table;
-        let mut deletion: Option<Step> = None;
+        let mut deletion: Option<StatementRows> = None;
         for slot in self.slots.iter().filter(|slot| slot.deleted) {
             let row = &rows[slot.any];
             deletion
-                .get_or_insert_with(|| Step { table, shape: row.shape, action: Action::Delete, rows: Vec::new() })
+                .get_or_insert_with(|| StatementRows {
+                    table,
+                    shape: row.shape,
+                    action: Action::Delete,
+                    rows: Vec::new(),
+                })
                 .rows
                 .push(row.values.start..row.key_end);
         }
@@ -165,7 +170,7 @@ impl<'a> Series<'a> {
             let step = match steps[first..].iter_mut().position(|step| step.shape == row.shape) {
                 Some(at) => &mut steps[first + at],
                 None => {
-                    steps.push(Step { table, shape: row.shape, action: shape.action, rows: Vec::new() });
+                    steps.push(StatementRows { table, shape: row.shape, action: shape.action, rows: Vec::new() });
                     let last = steps.len() - 1;
                     &mut steps[last]
                 }

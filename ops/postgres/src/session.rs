@@ -14,7 +14,7 @@ use futures::sink::SinkExt;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::batch::Step;
+use crate::batch::StatementRows;
 use crate::catalog;
 use crate::fault::Failure;
 use crate::statement;
@@ -105,7 +105,7 @@ impl Session {
     /// versions of tables. The transaction is open if and only if the step succeeded or failed because of a row.
     pub(crate) async fn begin_single(
         &mut self,
-        step: &Step,
+        step: &StatementRows,
         tables: &[Table],
         bytes: &[u8],
         names: &[String],
@@ -133,7 +133,7 @@ impl Session {
 
     /// Creates the staging tables that steps need, outside of a transaction so that they survive a rollback. If that is
     /// not allowed, returns the fault; the session then writes with parameters.
-    pub(crate) async fn stage(&mut self, steps: &[Step], tables: &[Table]) -> Result<Option<Fault>, Failure> {
+    pub(crate) async fn stage(&mut self, steps: &[StatementRows], tables: &[Table]) -> Result<Option<Fault>, Failure> {
         let copy_from = self.copy_from;
         for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
             let table = &tables[step.table];
@@ -155,13 +155,13 @@ impl Session {
     }
 
     /// Returns `true` if a step is one statement.
-    pub(crate) fn is_single(&self, step: &Step, tables: &[Table]) -> bool {
+    pub(crate) fn is_single(&self, step: &StatementRows, tables: &[Table]) -> bool {
         let shape = tables[step.table].shape(step.shape);
         !self.copies(step, shape) && chunks(step.rows.len(), width(shape, step.action)).nth(1).is_none()
     }
 
     /// Writes a step.
-    pub(crate) async fn run(&mut self, step: &Step, tables: &[Table], bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) async fn run(&mut self, step: &StatementRows, tables: &[Table], bytes: &[u8]) -> Result<(), Failure> {
         let table = &tables[step.table];
         let shape = table.shape(step.shape);
         match self.copies(step, shape) {
@@ -170,11 +170,17 @@ impl Session {
         }
     }
 
-    fn copies(&self, step: &Step, shape: &Shape) -> bool {
+    fn copies(&self, step: &StatementRows, shape: &Shape) -> bool {
         step.rows.len() >= self.copy_from && self.stages.contains(&(shape.id, step.action))
     }
 
-    async fn values(&mut self, step: &Step, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+    async fn values(
+        &mut self,
+        step: &StatementRows,
+        table: &Table,
+        shape: &Shape,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         let width = width(shape, step.action);
         let mut prepared = Vec::new();
         for chunk in chunks(step.rows.len(), width) {
@@ -194,7 +200,7 @@ impl Session {
         Ok(())
     }
 
-    async fn copy(&mut self, step: &Step, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+    async fn copy(&mut self, step: &StatementRows, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
         let action = step.action;
         let copy = self.prepare(shape, action, SqlText::Copy, || statement::copy(shape, action)).await?;
         let merge = self.prepare(shape, action, SqlText::Merge, || statement::merge(table, shape, action)).await?;

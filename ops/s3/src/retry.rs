@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::host::Host;
 use anabranch_record::fault::{Fault, FaultClass};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time without success after which the fault is returned. The pipeline then recovers from its stored positions.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// First and longest pause between attempts; pauses double.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Pauses between attempts.
+const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Time without an answer after which a warning is logged.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -47,8 +48,10 @@ where
     F: Future<Output = Result<T, Fault>>,
 {
     let again = Instant::now() + OPENING.1;
-    let mut pause = PAUSES.0;
+    let mut failures = 0;
     loop {
+        failures += 1;
+        let pause = PAUSES.after(failures);
         let answer = timeout(OPENING.0, attended(host, asked, attempt())).await.unwrap_or_else(|_| {
             let (Asked { server, what }, seconds) = (asked, OPENING.0.as_secs());
             let text = format!("{server} has not said {what} within {seconds} s; check objstore.endpoint");
@@ -56,14 +59,13 @@ where
         });
         match answer {
             Err(fault) if fault.class() == FaultClass::Transient && Instant::now() + pause < again => {
-                if pause == PAUSES.0 {
+                if failures == 1 {
                     tracing::warn!(pipeline = %host.pipeline, connector = %host.node, "{fault}; trying again");
                 }
             }
             done => return done,
         }
         sleep(pause).await;
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 
@@ -75,25 +77,25 @@ pub(crate) async fn patiently<T, F>(host: &Host, mut attempt: impl FnMut() -> F)
 where
     F: Future<Output = Result<T, Fault>>,
 {
-    let mut failing: Option<(Instant, Duration)> = None;
+    let mut failing: Option<(Instant, u32)> = None;
     loop {
         let fault = match attempt().await {
             Ok(value) => return Ok(value),
             Err(fault) if fault.class() != FaultClass::Transient => return Err(fault),
             Err(fault) => fault,
         };
-        let pause = match &mut failing {
+        let failures = match &mut failing {
             None => {
                 tracing::warn!(pipeline = %host.pipeline, connector = %host.node, "{fault}; trying again");
-                failing = Some((Instant::now(), PAUSES.0));
-                PAUSES.0
+                failing = Some((Instant::now(), 1));
+                1
             }
             Some((since, _)) if since.elapsed() >= PATIENCE => return Err(fault),
-            Some((_, pause)) => {
-                *pause = (*pause * 2).min(PAUSES.1);
-                *pause
+            Some((_, failures)) => {
+                *failures += 1;
+                *failures
             }
         };
-        sleep(pause).await;
+        sleep(PAUSES.after(failures)).await;
     }
 }

@@ -29,7 +29,7 @@ use crate::connection::{self, Connection};
 use crate::fingerprint::fingerprint;
 use fetch::Fetching;
 use listing::Bucket;
-use position::Place;
+use position::SweepProgress;
 use reader::{Objects, Pace};
 
 /// Returns the `s3` source for the registry.
@@ -158,7 +158,7 @@ impl Source for Configured {
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
-        Some(Place::decode(position, self.sum()).map(drop))
+        Some(SweepProgress::decode(position, self.sum()).map(drop))
     }
 
     async fn open(
@@ -167,7 +167,8 @@ impl Source for Configured {
         host: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let name = self.connection.bucket().clone();
-        let place = resume.get(&Partition::ONLY).map(|mark| Place::decode(&mark.position, self.sum())).transpose()?;
+        let place =
+            resume.get(&Partition::ONLY).map(|mark| SweepProgress::decode(&mark.position, self.sum())).transpose()?;
         let server = Str::from(self.connection.server());
         let bucket = Bucket { client: self.connection.open().await?, server, name, prefix: self.prefix.clone() };
         let versioned = match self.versions {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::backlog::Survey;
-use super::gap::{Untold, unread};
+use super::gap::{RotationGap, unread};
 use super::generations::{Generations, Missed, Next};
 use super::position::{Place, Resume, Seen, identity};
 use super::rotation::{Directory, Form, Left, successor};
@@ -216,7 +216,7 @@ impl Follower {
     /// directory was moved, searches it at its new place, then the one that replaced it.
     fn successor(&mut self) -> io::Result<Found> {
         let Some(current) = &self.current else { return Ok(Found::None { is_certain: true }) };
-        let told: Vec<u32> =
+        let reported: Vec<u32> =
             self.generations().into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it).collect();
         let elsewhere = self.directory.as_ref().is_none_or(|directory| !directory.is_of(&self.path));
         let here = elsewhere.then(|| Directory::of(&self.path));
@@ -225,7 +225,7 @@ impl Follower {
             let left =
                 Left { file: &current.file, ends: &current.ends, forms: &self.forms, read: &self.left.identities };
             let found = match directory {
-                Ok(directory) => successor(directory, &self.path, left, &told),
+                Ok(directory) => successor(directory, &self.path, left, &reported),
                 Err(error) => Err(error.kind().into()),
             };
             match found {
@@ -261,11 +261,15 @@ impl Follower {
             Found::Unlisted => return 0,
         };
         let told = self.generations().map(|them| them.lengths(Some(current.identity))).unwrap_or_default();
-        let told_written: Vec<SystemTime> = told.into_iter().filter_map(|(.., written)| written).collect();
+        let reported_written: Vec<SystemTime> = told.into_iter().filter_map(|(.., written)| written).collect();
         let waiting = self.generations().map_or(0, |them| them.waiting(Some(current.identity)));
         let at_path = usize::from(fs::metadata(&self.path).is_ok());
-        let files =
-            Untold { left: current.identity, next, told: waiting.saturating_sub(at_path), told_written: &told_written };
+        let files = RotationGap {
+            left: current.identity,
+            next,
+            reported: waiting.saturating_sub(at_path),
+            reported_written: &reported_written,
+        };
         let here = Directory::of(&self.path).ok();
         let directory = self.directory.as_ref().or(here.as_ref());
         directory.and_then(|directory| unread(directory, &self.path, &files).ok()).unwrap_or(0)

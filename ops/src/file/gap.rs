@@ -10,17 +10,17 @@ use super::rotation::{Directory, Form, Sibling, compare, is_numbered, newer};
 /// What compressors append to names, digits as in a [`Form`].
 const COMPRESSED: [&str; 11] = [".gz", ".bz0", ".xz", ".zst", ".lz0", ".Z", ".zip", ".lzma", ".br", ".lz", ".lzo"];
 
-/// A rotation counts its files with so many digits; a number with more is something else, as that of a process.
+/// Largest number of digits in the number of a rotated file. A longer number is something else, such as a process id.
 const COUNTED: usize = 3;
 
-/// The files that were rotated away while the system did not tell of it.
-pub(super) struct Untold<'u> {
+/// What is known of files that were rotated away without a report of the system.
+pub(super) struct RotationGap<'u> {
     /// The file that is left, and the rotated file that is read next: `None` if it is at the path, or the system reported it.
     pub(super) left: u32,
     pub(super) next: Option<u32>,
     /// The files that the system reported: how many were rotated away, and when each was written.
-    pub(super) told: usize,
-    pub(super) told_written: &'u [SystemTime],
+    pub(super) reported: usize,
+    pub(super) reported_written: &'u [SystemTime],
 }
 
 /// How many files that came between two others cannot be read, as far as names tell: those whose numbers are left out
@@ -28,7 +28,7 @@ pub(super) struct Untold<'u> {
 ///
 /// # Errors
 /// The directory may not be listed, or is gone.
-pub(super) fn unread(directory: &Directory, path: &Path, files: &Untold<'_>) -> io::Result<u64> {
+pub(super) fn unread(directory: &Directory, path: &Path, files: &RotationGap<'_>) -> io::Result<u64> {
     let siblings = directory.siblings(path)?;
     let find = |identity| siblings.iter().find(|sibling| sibling.identity == identity && sibling.is_numbered(path));
     let Some(left) = find(files.left) else { return Ok(0) };
@@ -42,7 +42,7 @@ pub(super) fn unread(directory: &Directory, path: &Path, files: &Untold<'_>) -> 
     let absent = match (newer(&alike), count(left), next.map(count)) {
         // The next smaller one that is there is read.
         (Some(Ordering::Less), Some(number), _) => {
-            (files.told + 1..number).rev().take_while(|number| !is_there(*number)).count()
+            (files.reported + 1..number).rev().take_while(|number| !is_there(*number)).count()
         }
         (Some(Ordering::Greater), Some(number), Some(Some(next))) => (number + 1..next).count(),
         (Some(Ordering::Greater), ..) => {
@@ -51,7 +51,7 @@ pub(super) fn unread(directory: &Directory, path: &Path, files: &Untold<'_>) -> 
                 form == left.form
                     && compare(numbers, &left.numbers).is_gt()
                     && next.is_none_or(|next| compare(numbers, &next.numbers).is_lt())
-                    && !files.told_written.iter().any(|written| seconds(*written) == seconds(sibling.written))
+                    && !files.reported_written.iter().any(|written| seconds(*written) == seconds(sibling.written))
             };
             siblings.iter().filter(is_between).count()
         }

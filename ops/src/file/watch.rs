@@ -40,7 +40,7 @@ impl Arrivals {
         let (directory, name) = (Directory::of(path).ok()?, path.file_name()?);
         let generations = Arc::new(Generations::new(directory, name.to_owned()));
         let mut added = Added::none()?;
-        added.add(generations.directory().at(), ENTRIES, Told::Generations(generations.clone(), None)).ok()?;
+        added.add(generations.directory().at(), ENTRIES, Listener::Generations(generations.clone(), None)).ok()?;
         // Set the watch before opening the file, so that no file is missed.
         generations.begin();
         Some(Arrivals { generations, _added: added })
@@ -70,9 +70,9 @@ impl Watch {
         let changed = Arc::<Notify>::default();
         let mut added = Added::none()?;
         let name = path.file_name()?.to_owned();
-        added.add(directory_of(path), ENTRIES, Told::Changed(Some(name), changed.clone())).ok()?;
+        added.add(directory_of(path), ENTRIES, Listener::Changed(Some(name), changed.clone())).ok()?;
         let content = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE_SELF;
-        match added.add(path, content, Told::Changed(None, changed.clone())) {
+        match added.add(path, content, Listener::Changed(None, changed.clone())) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => None,
             _ => Some(Watch { changed, _added: added }),
         }
@@ -98,19 +98,19 @@ impl Added {
         Some(Added { watcher: Watcher::of_process()?, descriptors: Vec::new() })
     }
 
-    fn add(&mut self, path: &Path, flags: WatchFlags, told: Told) -> io::Result<()> {
+    fn add(&mut self, path: &Path, flags: WatchFlags, listener: Listener) -> io::Result<()> {
         // Open before taking the lock: a file system that hangs must not block other watches.
         let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let mut watched = self.watcher.lock();
         let descriptor = inotify::add_watch(&self.watcher.inotify, own, flags)?;
-        let told = match told {
-            Told::Generations(generations, _) => Told::Generations(generations, self.watcher.barrier()),
-            told @ Told::Changed(..) => told,
+        let listener = match listener {
+            Listener::Generations(generations, _) => Listener::Generations(generations, self.watcher.barrier()),
+            listener @ Listener::Changed(..) => listener,
         };
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        watched.entry(descriptor).or_default().push((number, told));
+        watched.entry(descriptor).or_default().push((number, listener));
         self.descriptors.push((descriptor, number));
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Drop for Added {
 
 /// Receiver of the changes under one descriptor.
 #[derive(Debug)]
-enum Told {
+enum Listener {
     /// Reports changes of this entry of the directory; `None` = every entry.
     Changed(Option<OsString>, Arc<Notify>),
     /// Records all entries of a directory. Changes before the barrier belong to earlier files.
@@ -141,7 +141,7 @@ enum Told {
 }
 
 /// Receivers by descriptor, each with the number under which it was registered.
-type Watched = HashMap<i32, Vec<(u64, Told)>>;
+type Watched = HashMap<i32, Vec<(u64, Listener)>>;
 
 /// The watches of the process.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl Watcher {
             if !unsettled.is_empty() && events.is_buffer_empty() {
                 // Do this without the lock: a file system that hangs must not block new watches.
                 unsettled.iter().for_each(|generations| generations.settle(false));
-                if self.has_told_all() {
+                if self.has_reported_all() {
                     unsettled.drain(..).for_each(|generations| generations.settle(true));
                 }
             }
@@ -206,7 +206,7 @@ impl Watcher {
     }
 
     /// Returns `true` if no event is pending.
-    fn has_told_all(&self) -> bool {
+    fn has_reported_all(&self) -> bool {
         rustix::io::ioctl_fionread(&self.inotify).is_ok_and(|bytes| bytes == 0)
     }
 
@@ -214,10 +214,10 @@ impl Watcher {
         let flags = event.events();
         let mut watched = self.lock();
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-            for (_, told) in watched.values_mut().flatten() {
-                match told {
-                    Told::Changed(_, changed) => changed.notify_one(),
-                    Told::Generations(generations, barrier) => {
+            for (_, listener) in watched.values_mut().flatten() {
+                match listener {
+                    Listener::Changed(_, changed) => changed.notify_one(),
+                    Listener::Generations(generations, barrier) => {
                         // The deletion event of the barrier may be among the lost events.
                         *barrier = None;
                         generations.see_nothing();
@@ -227,10 +227,10 @@ impl Watcher {
             return;
         }
         if flags.contains(ReadFlags::IGNORED) {
-            for (_, told) in watched.values_mut().flatten() {
-                match told {
-                    Told::Generations(_, barrier) if *barrier == Some(event.wd()) => *barrier = None,
-                    Told::Generations(..) | Told::Changed(..) => {}
+            for (_, listener) in watched.values_mut().flatten() {
+                match listener {
+                    Listener::Generations(_, barrier) if *barrier == Some(event.wd()) => *barrier = None,
+                    Listener::Generations(..) | Listener::Changed(..) => {}
                 }
             }
         }
@@ -244,15 +244,15 @@ impl Watcher {
             flags if flags.contains(ReadFlags::DELETE) => Some(Change::Deleted),
             _ => None,
         };
-        for (_, told) in watched.get(&event.wd()).into_iter().flatten() {
-            match told {
-                Told::Changed(name, changed) => {
+        for (_, listener) in watched.get(&event.wd()).into_iter().flatten() {
+            match listener {
+                Listener::Changed(name, changed) => {
                     if name.is_none() || entry.is_none() || name.as_deref() == entry {
                         changed.notify_one();
                     }
                 }
-                Told::Generations(_, Some(_)) => {}
-                Told::Generations(generations, None) => {
+                Listener::Generations(_, Some(_)) => {}
+                Listener::Generations(generations, None) => {
                     let Some((entry, change)) = entry.zip(change) else { continue };
                     generations.see(entry, change);
                     if !unsettled.iter().any(|other| Arc::ptr_eq(other, generations)) {
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    async fn is_told(watch: &Watch) -> bool {
+    async fn is_reported(watch: &Watch) -> bool {
         tokio::time::timeout(Duration::from_secs(120), watch.changed()).await.is_ok()
     }
 
@@ -289,16 +289,16 @@ mod tests {
         let watch = Watch::on(&path).unwrap();
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"b\n").unwrap();
-        assert!(is_told(&watch).await, "growth");
+        assert!(is_reported(&watch).await, "growth");
         settle(&watch).await;
         file.set_len(0).unwrap();
-        assert!(is_told(&watch).await, "truncation");
+        assert!(is_reported(&watch).await, "truncation");
         settle(&watch).await;
         fs::rename(&path, directory.path().join("lines.1")).unwrap();
-        assert!(is_told(&watch).await, "renaming");
+        assert!(is_reported(&watch).await, "renaming");
         settle(&watch).await;
         fs::write(&path, "c\n").unwrap();
-        assert!(is_told(&watch).await, "a new file");
+        assert!(is_reported(&watch).await, "a new file");
     }
 
     #[tokio::test]
@@ -308,10 +308,10 @@ mod tests {
         let theirs = Watch::on(&directory.path().join("theirs")).unwrap();
         fs::write(directory.path().join("theirs"), "x").unwrap();
         // The events of one directory come in order: mine would have been told by now.
-        assert!(is_told(&theirs).await);
+        assert!(is_reported(&theirs).await);
         assert!(tokio::time::timeout(Duration::ZERO, watch.changed()).await.is_err());
         fs::write(directory.path().join("mine"), "x").unwrap();
-        assert!(is_told(&watch).await);
+        assert!(is_reported(&watch).await);
         assert!(Watch::on(&directory.path().join("missing/mine")).is_none());
     }
 
@@ -350,6 +350,6 @@ mod tests {
         let (one, other) = (Watch::on(&path).unwrap(), Watch::on(&path).unwrap());
         drop(one);
         fs::write(&path, "x").unwrap();
-        assert!(is_told(&other).await);
+        assert!(is_reported(&other).await);
     }
 }

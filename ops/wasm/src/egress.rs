@@ -1,11 +1,11 @@
 //! HTTP requests of guests. They are allowed only if the processor's settings name the host and the service permits it.
 //!
-//! A guest may reach a list of [`Place`]s. Requests to other places are rejected, and so are redirects and names that
+//! A guest may reach a list of [`Endpoint`]s. Requests to other endpoints are rejected, and so are redirects and names that
 //! resolve to this machine or its local network; addresses are checked when the connection is made. Proxies from the
 //! environment are not used.
 
 mod call;
-mod place;
+mod endpoint;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::specification::{Parameter, ParameterKind};
 
 pub(crate) use self::call::{Network, Refusal};
-pub use self::place::{InvalidPlace, Place};
+pub use self::endpoint::{Endpoint, InvalidEndpoint};
 
 const ALLOW: &str = "sdk.egress.allow";
 const TIMEOUT: &str = "sdk.egress.timeout";
@@ -29,9 +29,9 @@ pub(crate) const PREFIX: &str = "sdk.egress.";
 pub struct Ceiling {
     /// True if requests are allowed at all.
     pub enabled: bool,
-    /// Allowed places; `None` = any.
-    pub places: Option<Vec<Place>>,
-    /// Names of allowed secrets; `None` = any, unless `places` names hosts.
+    /// Allowed endpoints; `None` = any.
+    pub endpoints: Option<Vec<Endpoint>>,
+    /// Names of allowed secrets; `None` = any, unless `endpoints` names hosts.
     pub secrets: Option<Vec<String>>,
     /// Maximum time of a request.
     pub timeout: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct Ceiling {
 /// Network access of one processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Egress {
-    pub(crate) places: Vec<Place>,
+    pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) secrets: BTreeSet<String>,
     pub(crate) timeout: Duration,
     pub(crate) response_bytes: u64,
@@ -80,10 +80,10 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     let invalid = |name: &str, message: String| {
         Diagnostic::error("settings.invalid", format!("{name}: {message}")).with_span(arguments.span(name))
     };
-    let mut places = Vec::new();
+    let mut endpoints = Vec::new();
     for entry in entries(ALLOW) {
-        match Place::parse(&entry) {
-            Ok(place) => places.push(place),
+        match Endpoint::parse(&entry) {
+            Ok(endpoint) => endpoints.push(endpoint),
             Err(error) => findings.push(invalid(ALLOW, error.to_string())),
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     if findings.has_errors() {
         return Err(findings);
     }
-    if places.is_empty() {
+    if endpoints.is_empty() {
         return Ok(Granted::default());
     }
     if !ceiling.enabled {
@@ -106,17 +106,18 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
         return Ok(Granted { egress: None, refused });
     }
     let mut refused = Vec::new();
-    if let Some(most) = &ceiling.places {
-        places.retain(|place| {
-            let kept = most.contains(place);
-            refused.extend((!kept).then(|| format!("{place} cannot be reached: processors.egress.allow has it not")));
+    if let Some(most) = &ceiling.endpoints {
+        endpoints.retain(|endpoint| {
+            let kept = most.contains(endpoint);
+            refused
+                .extend((!kept).then(|| format!("{endpoint} cannot be reached: processors.egress.allow has it not")));
             kept
         });
     }
     let mut secrets: BTreeSet<String> = entries(SECRETS).into_iter().collect();
     let none = Vec::new();
     // If the limit names hosts but no secrets, no secrets are allowed.
-    if let Some(most) = ceiling.secrets.as_ref().or(ceiling.places.is_some().then_some(&none)) {
+    if let Some(most) = ceiling.secrets.as_ref().or(ceiling.endpoints.is_some().then_some(&none)) {
         secrets.retain(|secret| {
             let kept = most.contains(secret);
             let text = || format!("the secret {secret} cannot be used: processors.egress.secret-refs has it not");
@@ -125,7 +126,7 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
         });
     }
     let egress = Egress {
-        places,
+        endpoints,
         secrets,
         timeout: ceiling.timeout.map_or(timeout, |most| most.min(timeout)),
         response_bytes: ceiling.response_bytes.map_or(response_bytes, |most| most.min(response_bytes)),

@@ -16,5 +16,5 @@ mod output;
 mod wasi;
 
 pub use self::directory::{Found, Options, load};
-pub use self::egress::{Ceiling, InvalidPlace, Place};
+pub use self::egress::{Ceiling, Endpoint, InvalidEndpoint};
 pub use self::guest::Limits;

@@ -11,7 +11,7 @@ use crate::scenario::mix;
 
 /// The contents of a destination.
 #[derive(Default)]
-pub struct Shelf {
+pub struct Contents {
     /// The origin of each copy that may arrive: lane, row, and index in the order of the lane.
     arrivals: HashMap<u64, (usize, u32, usize)>,
     /// Number of durable instances of each copy.
@@ -41,7 +41,7 @@ fn letter_id(node: &str, id: u64) -> u64 {
     node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
 }
 
-pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Shelf]) {
+pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Contents]) {
     let letters = shelves.len() - 1;
     let mut arrives = |shelf: usize, id: u64| {
         let place = shelves[shelf].arrivals.len();
@@ -61,7 +61,7 @@ pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Shelf]) 
     }
 }
 
-impl Shelf {
+impl Contents {
     /// Ends the process. Each row that was only accepted is lost or not.
     pub(super) fn end_run(&mut self, salt: u64) {
         for id in std::mem::take(&mut self.unsynced) {
@@ -218,7 +218,7 @@ impl World {
 impl State {
     /// Returns what destinations confirmed and lost. Until a run notices the loss, it counts as present.
     pub(super) fn confirmed(&self) -> Vec<(usize, u64)> {
-        let lost = |(at, shelf): (usize, &Shelf)| shelf.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>();
+        let lost = |(at, shelf): (usize, &Contents)| shelf.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>();
         self.shelves.iter().enumerate().flat_map(lost).collect()
     }
 

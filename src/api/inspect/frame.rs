@@ -1,6 +1,6 @@
 //! The frames of an inspection: one JSON object per frame.
 
-use anabranch_graph::exec::{Glimpse, Place};
+use anabranch_graph::exec::{TapPoint, TappedRecord};
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{write_data, write_record};
 use anabranch_record::{Data, Operation, Record};
@@ -19,18 +19,18 @@ pub(super) enum Form {
 }
 
 /// Returns the frame of a record. O(its size).
-pub(super) fn record(form: Form, glimpse: &Glimpse, places: &[Place]) -> Result<Message, Fault> {
-    let mut out = Vec::with_capacity(glimpse.record.weight() + 128);
+pub(super) fn record(form: Form, tapped: &TappedRecord, places: &[TapPoint]) -> Result<Message, Fault> {
+    let mut out = Vec::with_capacity(tapped.record.weight() + 128);
     out.extend_from_slice(b"{\"result\":");
     match form {
         Form::Own => {
-            write_record(&glimpse.record, &mut out)?;
-            if let Some(place) = places.get(glimpse.place) {
+            write_record(&tapped.record, &mut out)?;
+            if let Some(place) = places.get(tapped.place) {
                 let at = json!({ "node": &*place.node, "side": place.side.as_str() });
                 out.extend_from_slice(format!(",\"at\":{at}").as_bytes());
             }
         }
-        Form::Protobuf => protobuf(&glimpse.record, &mut out)?,
+        Form::Protobuf => protobuf(&tapped.record, &mut out)?,
     }
     out.push(b'}');
     let text = Utf8Bytes::try_from(out).map_err(|_| Fault::record("json_not_text", "the record is no JSON text"))?;
@@ -100,14 +100,14 @@ fn text(value: &serde_json::Value) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::exec::{Side, Station};
+    use anabranch_graph::exec::{NodeRole, Side};
     use anabranch_record::Position;
 
     use super::*;
 
     fn text_of(form: Form, record: Record) -> String {
-        let places = [Place { station: Station::Processor, node: "a\"b".into(), side: Side::Before }];
-        let message = super::record(form, &Glimpse { place: 0, record }, &places).unwrap();
+        let places = [TapPoint { role: NodeRole::Processor, node: "a\"b".into(), side: Side::Before }];
+        let message = super::record(form, &TappedRecord { place: 0, record }, &places).unwrap();
         message.into_text().unwrap().to_string()
     }
 
@@ -133,8 +133,8 @@ mod tests {
         let mut record = Record::at(Position::copy_from(b"p"));
         record.payload.after = Data::Structured(std::sync::Arc::new(object));
         for form in [Form::Own, Form::Protobuf] {
-            let glimpse = Glimpse { place: 0, record: record.clone() };
-            assert_eq!(super::record(form, &glimpse, &[]).unwrap_err().code(), "json_not_finite");
+            let tapped = TappedRecord { place: 0, record: record.clone() };
+            assert_eq!(super::record(form, &tapped, &[]).unwrap_err().code(), "json_not_finite");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::exec::{Place, Side, Station, places};
+use anabranch_graph::exec::{NodeRole, Side, TapPoint, places};
 use anabranch_record::text::Str;
 use anabranch_template::condition::CompiledCondition;
 use axum::http::StatusCode;
@@ -92,7 +92,7 @@ impl Request {
 
     /// Creates a request from `id`, which consists of the ids of the pipeline and the connector.
     pub(super) fn of_connector(view: &View, id: &str) -> Result<Self, ApiError> {
-        let connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
+        let connector = |place: &TapPoint| matches!(place.role, NodeRole::Source | NodeRole::Destination);
         Request::of_part(view, id, None, true, connector)
             .ok_or_else(|| missing(view, "connector", id, "connector.not_found"))
     }
@@ -100,7 +100,7 @@ impl Request {
     /// Creates a request from `id`, which consists of the ids of the pipeline, of the connector if the processor has
     /// one, and of the processor.
     pub(super) fn of_processor(view: &View, id: &str, side: Side) -> Result<Self, ApiError> {
-        Request::of_part(view, id, Some(side), false, |place| place.station == Station::Processor)
+        Request::of_part(view, id, Some(side), false, |place| place.role == NodeRole::Processor)
             .ok_or_else(|| missing(view, "processor", id, "processor.not_found"))
     }
 
@@ -109,7 +109,7 @@ impl Request {
         id: &str,
         side: Option<Side>,
         connector: bool,
-        is_meant: impl Fn(&Place) -> bool,
+        is_meant: impl Fn(&TapPoint) -> bool,
     ) -> Option<Self> {
         // Ids may contain colons, so the parts are matched against existing ids.
         view.control.all().into_iter().find_map(|(pipeline, _)| {
@@ -123,32 +123,32 @@ impl Request {
     }
 
     /// Returns the places in the current pipeline.
-    pub(super) fn places(&self, pipeline: &Pipeline) -> Result<Vec<Place>, ApiError> {
+    pub(super) fn places(&self, pipeline: &Pipeline) -> Result<Vec<TapPoint>, ApiError> {
         let all = places(&pipeline.compiled.stages);
         let At::Node { id, connector, side } = &self.at else {
-            return Ok(all.into_iter().filter(|place| place.station == Station::Source).collect());
+            return Ok(all.into_iter().filter(|place| place.role == NodeRole::Source).collect());
         };
         // The id may begin with the id of the pipeline, as in other paths.
         let own = id.strip_prefix(self.pipeline.as_str()).and_then(|rest| rest.strip_prefix(':'));
-        let is_connector = |place: &Place| matches!(place.station, Station::Source | Station::Destination);
-        let of = |id: &str, kind: Option<Station>| -> Vec<Place> {
-            let fits = |place: &&Place| {
+        let is_connector = |place: &TapPoint| matches!(place.role, NodeRole::Source | NodeRole::Destination);
+        let of = |id: &str, kind: Option<NodeRole>| -> Vec<TapPoint> {
+            let fits = |place: &&TapPoint| {
                 *place.node == *id
-                    && kind.is_none_or(|kind| place.station == kind)
+                    && kind.is_none_or(|kind| place.role == kind)
                     && connector.is_none_or(|connector| connector == is_connector(place))
             };
-            let found: Vec<Place> = all.iter().filter(fits).cloned().collect();
+            let found: Vec<TapPoint> = all.iter().filter(fits).cloned().collect();
             // A connector and a processor may have the same id: the first one with the requested side is used.
-            let station = found.iter().find(|place| side.is_none_or(|side| place.side == side)).map(|p| p.station);
-            let station = station.or(found.first().map(|place| place.station));
-            found.into_iter().filter(|place| Some(place.station) == station).collect()
+            let role = found.iter().find(|place| side.is_none_or(|side| place.side == side)).map(|p| p.role);
+            let role = role.or(found.first().map(|place| place.role));
+            found.into_iter().filter(|place| Some(place.role) == role).collect()
         };
         let mut found = of(id, None);
         if found.is_empty() {
             found = own.map(|own| of(own, None)).unwrap_or_default();
         }
         if found.is_empty() {
-            let named = Station::ALL.into_iter().find_map(|kind| {
+            let named = NodeRole::ALL.into_iter().find_map(|kind| {
                 let rest = id.strip_prefix(kind.as_str())?.strip_prefix(':')?;
                 Some(of(rest, Some(kind)))
             });
@@ -160,17 +160,17 @@ impl Request {
         match found.iter().find(|place| place.side == side) {
             Some(place) => Ok(vec![place.clone()]),
             None => {
-                let what = match last.station {
-                    Station::Source => format!("{id} is a source: there is nothing before it"),
-                    Station::Destination => format!("{id} is a destination: there is nothing after it"),
-                    Station::DeadLetters | Station::Processor => format!("there is nothing {side} {id}"),
+                let what = match last.role {
+                    NodeRole::Source => format!("{id} is a source: there is nothing before it"),
+                    NodeRole::Destination => format!("{id} is a destination: there is nothing after it"),
+                    NodeRole::DeadLetters | NodeRole::Processor => format!("there is nothing {side} {id}"),
                 };
                 Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what))
             }
         }
     }
 
-    fn no_such_node(&self, id: &str, pipeline: &Pipeline, all: &[Place]) -> ApiError {
+    fn no_such_node(&self, id: &str, pipeline: &Pipeline, all: &[TapPoint]) -> ApiError {
         let compiled = &pipeline.compiled;
         if compiled.lowered.node_weights().any(|node| *node.id == *id && node.kind.operator().is_some()) {
             let what = format!("no record comes to processor {id}: its condition never holds");

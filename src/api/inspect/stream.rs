@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::exec::{Glimpse, Inspection, Look, Place, Taps};
+use anabranch_graph::exec::{Inspection, Look, TapPoint, TappedRecord, Taps};
 use anabranch_plugin::secret::mask;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
@@ -80,7 +80,7 @@ struct Showing<'a> {
     form: Form,
     taps: Arc<Taps>,
     seen: tokio::sync::watch::Receiver<Seen>,
-    places: Vec<Place>,
+    places: Vec<TapPoint>,
     inspection: Inspection,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Showing<'a> {
         Ok(Showing { view, request, form, taps, seen, places, inspection })
     }
 
-    fn places(view: &View, request: &Request) -> Result<Vec<Place>, ApiError> {
+    fn places(view: &View, request: &Request) -> Result<Vec<TapPoint>, ApiError> {
         let id = &request.pipeline;
         let compiled = view.control.compiled(id).ok_or_else(|| {
             let what = match view.control.invalid(id) {
@@ -107,7 +107,7 @@ impl<'a> Showing<'a> {
         request.places(&compiled)
     }
 
-    fn look(taps: &Taps, request: &Request, places: &[Place]) -> Inspection {
+    fn look(taps: &Taps, request: &Request, places: &[TapPoint]) -> Inspection {
         let condition = request.condition.clone();
         taps.inspect(Look { places: places.to_vec(), condition, per_second: request.per_second })
     }
@@ -136,7 +136,7 @@ impl<'a> Showing<'a> {
                     Err(error) => return End::Error(error),
                 },
                 _ = account.tick() => self.account(),
-                glimpse = self.inspection.next() => self.written(glimpse).await.into_iter().collect(),
+                tapped = self.inspection.next() => self.written(tapped).await.into_iter().collect(),
             };
             if send(socket, frames).await.is_break() {
                 return End::Gone;
@@ -179,13 +179,13 @@ impl<'a> Showing<'a> {
         (dropped > 0).then(|| frame::dropped(dropped)).into_iter().chain(failed).collect()
     }
 
-    async fn written(&self, glimpse: Glimpse) -> Option<Message> {
+    async fn written(&self, tapped: TappedRecord) -> Option<Message> {
         let form = self.form;
-        let written = if glimpse.record.weight() < HEAVY {
-            frame::record(form, &glimpse, &self.places)
+        let written = if tapped.record.weight() < HEAVY {
+            frame::record(form, &tapped, &self.places)
         } else {
             let places = self.places.clone();
-            match spawn_blocking(move || frame::record(form, &glimpse, &places)).await {
+            match spawn_blocking(move || frame::record(form, &tapped, &places)).await {
                 Ok(written) => written,
                 // The service ends.
                 Err(_) => pending().await,

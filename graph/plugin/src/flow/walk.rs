@@ -23,7 +23,7 @@ pub(super) enum Access {
 
 /// The result of resolving a path.
 #[derive(Clone, Debug)]
-pub(super) struct Outcome {
+pub(super) struct Resolution {
     /// The type of the value if it exists; without kinds if it never exists.
     pub(super) ty: Type,
     /// True if it may be missing.
@@ -106,7 +106,7 @@ impl Lacking {
     }
 }
 
-impl Outcome {
+impl Resolution {
     /// Returns `true` if every record fails.
     pub(super) fn always_fails(&self) -> bool {
         self.blocked.is_some() && self.ty.kinds == Kinds::NONE && !self.missing
@@ -120,11 +120,11 @@ impl Outcome {
 
 /// Resolves `names`, at least one, in the data of `side`. The n-th access applies to the n-th name;
 /// the last access applies to all later names.
-pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access]) -> Outcome {
+pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access]) -> Resolution {
     let access = |depth: usize| accesses.get(depth).or(accesses.last()).copied().unwrap_or(Access::Reference);
     let mut place = side.as_str().to_owned();
-    let mut outcome = Outcome { ty: Type::of(Kinds::NONE), missing: false, blocked: None, lacking: None };
-    let block = |outcome: &mut Outcome, place: &str, what: &str, since, hint: Option<&'static str>, missing| {
+    let mut outcome = Resolution { ty: Type::of(Kinds::NONE), missing: false, blocked: None, lacking: None };
+    let block = |outcome: &mut Resolution, place: &str, what: &str, since, hint: Option<&'static str>, missing| {
         outcome.blocked.get_or_insert_with(|| Blocked {
             place: place.to_owned(),
             what: what.to_owned(),

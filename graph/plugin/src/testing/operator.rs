@@ -13,11 +13,11 @@ use crate::operator::{
     AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
 };
 
-type Step = dyn FnMut(&mut Record) -> Result<Decision, Fault> + Send;
+type ProcessFn = dyn FnMut(&mut Record) -> Result<Decision, Fault> + Send;
 
 struct Closure {
     class: Class,
-    step: Arc<Mutex<Step>>,
+    step: Arc<Mutex<ProcessFn>>,
 }
 
 /// Creates an inline operator. Its workers share the closure.
@@ -49,7 +49,7 @@ impl ConfiguredOperator for Closure {
 }
 
 struct Calling {
-    step: Arc<Mutex<Step>>,
+    step: Arc<Mutex<ProcessFn>>,
 }
 
 impl Operator for Calling {

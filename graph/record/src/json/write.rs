@@ -150,7 +150,7 @@ fn write_nested(value: &Value, depth: usize, out: &mut Vec<u8>) -> Written {
                 if i > 0 {
                     out.push(b',');
                 }
-                write_nested(item, depth + 1, out).map_err(|p| p.below(Step::Item(i)))?;
+                write_nested(item, depth + 1, out).map_err(|p| p.below(PathPart::Item(i)))?;
             }
             out.push(b']');
         }
@@ -170,7 +170,7 @@ fn write_object(object: &Object, depth: usize, out: &mut Vec<u8>) -> Written {
         }
         write_text(key, out);
         out.push(b':');
-        write_nested(value, depth + 1, out).map_err(|p| p.below(Step::Field(key.clone())))?;
+        write_nested(value, depth + 1, out).map_err(|p| p.below(PathPart::Field(key.clone())))?;
     }
     out.push(b'}');
     Ok(())
@@ -295,7 +295,7 @@ struct Unwritable {
     problem: Problem,
     side: Option<Side>,
     /// From the inside out.
-    steps: Vec<Step>,
+    steps: Vec<PathPart>,
 }
 
 enum Problem {
@@ -303,7 +303,7 @@ enum Problem {
     TooDeep,
 }
 
-enum Step {
+enum PathPart {
     Field(Str),
     Item(usize),
 }
@@ -315,7 +315,7 @@ impl Unwritable {
     }
 
     #[cold]
-    fn below(mut self: Box<Self>, step: Step) -> Box<Self> {
+    fn below(mut self: Box<Self>, step: PathPart) -> Box<Self> {
         self.steps.push(step);
         self
     }
@@ -332,8 +332,8 @@ impl Unwritable {
         // The path to a value that is nested too deeply is as long as the nesting is deep.
         for step in self.steps.iter().rev().take(8) {
             match step {
-                Step::Field(key) => crate::reference::push_part(key, &mut place),
-                Step::Item(i) => place.push_str(&format!("[{i}]")),
+                PathPart::Field(key) => crate::reference::push_part(key, &mut place),
+                PathPart::Item(i) => place.push_str(&format!("[{i}]")),
             }
         }
         if self.steps.len() > 8 {

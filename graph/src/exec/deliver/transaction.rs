@@ -7,7 +7,7 @@ use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 
-use super::{Backoff, Delivery, checked};
+use super::{Attempts, Delivery, checked};
 use crate::exec::Interrupt;
 use crate::plan::stage::StageId;
 
@@ -43,7 +43,7 @@ impl Delivery {
         rows: &[Record],
         marks: &[(LaneId, Mark)],
     ) -> Result<Transacted, Interrupt> {
-        let mut backoff = Backoff::new(self.stage);
+        let mut attempts = Attempts::new(self.stage);
         loop {
             match self.writer.write(rows, marks).await {
                 Ok(Verdicts::All(Delivered::Durable)) => return Ok(self.written(marks)),
@@ -55,10 +55,10 @@ impl Delivery {
                 Err(fault) => match fault.class() {
                     FaultClass::Fatal => return Err(fault.into()),
                     FaultClass::Record => return Ok(Transacted::Unfit(fault)),
-                    FaultClass::Transient => backoff.wait(&self.context, fault).await?,
+                    FaultClass::Transient => attempts.wait(&self.context, fault).await?,
                 },
             }
-            match self.found(marks, &mut backoff).await? {
+            match self.found(marks, &mut attempts).await? {
                 Found::Written => return Ok(self.written(marks)),
                 Found::Nothing => {}
                 Found::Strange => {
@@ -78,11 +78,11 @@ impl Delivery {
         Transacted::Written
     }
 
-    async fn found(&mut self, marks: &[(LaneId, Mark)], backoff: &mut Backoff) -> Result<Found, Interrupt> {
+    async fn found(&mut self, marks: &[(LaneId, Mark)], attempts: &mut Attempts) -> Result<Found, Interrupt> {
         loop {
             match self.writer.marks().await {
                 Ok(stored) => return Ok(compare(marks, &self.known, &stored.into_iter().collect())),
-                Err(fault) if fault.class() == FaultClass::Transient => backoff.wait(&self.context, fault).await?,
+                Err(fault) if fault.class() == FaultClass::Transient => attempts.wait(&self.context, fault).await?,
                 Err(fault) => return Err(fault.into()),
             }
         }

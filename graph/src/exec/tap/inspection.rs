@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::pace::Pace;
-use super::{Place, Side, Tap, Watcher};
+use super::{Side, Tap, TapPoint, Watcher};
 use crate::exec::panic;
 
 const SECOND: u64 = 1_000_000_000;
@@ -40,7 +40,7 @@ const VERDICT: Budget = Budget { bytes: 1 << 20, steps: 100_000, time: Duration:
 #[derive(Clone, Debug)]
 pub struct Look {
     /// Places to inspect.
-    pub places: Vec<Place>,
+    pub places: Vec<TapPoint>,
     /// Condition for records; `None` = all records.
     pub condition: Option<Arc<CompiledCondition>>,
     /// Maximum records per second, at least 1; also the maximum at once.
@@ -49,7 +49,7 @@ pub struct Look {
 
 /// An inspected record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Glimpse {
+pub struct TappedRecord {
     /// Index of the place in [`Look::places`].
     pub place: usize,
     /// Copy of the record at that place.
@@ -69,7 +69,7 @@ pub struct Unjudged {
 #[derive(Debug)]
 pub struct Inspection {
     session: Arc<Session>,
-    glimpses: mpsc::UnboundedReceiver<(Glimpse, usize)>,
+    tapped: mpsc::UnboundedReceiver<(TappedRecord, usize)>,
     taps: Vec<Arc<Tap>>,
 }
 
@@ -87,12 +87,12 @@ pub(super) struct Session {
     held_bytes: AtomicUsize,
     left_out: AtomicU64,
     unjudged: Mutex<Option<Unjudged>>,
-    glimpses: mpsc::UnboundedSender<(Glimpse, usize)>,
+    tapped: mpsc::UnboundedSender<(TappedRecord, usize)>,
 }
 
 impl Inspection {
     pub(super) fn open(taps: Vec<(Arc<Tap>, Side)>, look: Look, inspections: Arc<AtomicUsize>) -> Self {
-        let (sender, glimpses) = mpsc::unbounded_channel();
+        let (sender, tapped) = mpsc::unbounded_channel();
         inspections.fetch_add(1, Ordering::Relaxed);
         let each = SECOND / u64::from(look.per_second.max(1));
         let session = Arc::new(Session {
@@ -106,33 +106,33 @@ impl Inspection {
             held_bytes: AtomicUsize::new(0),
             left_out: AtomicU64::new(0),
             unjudged: Mutex::default(),
-            glimpses: sender,
+            tapped: sender,
         });
         for (place, (tap, side)) in taps.iter().enumerate() {
             tap.change(|watchers| watchers.push(Watcher { session: session.clone(), place, side: *side }));
         }
-        Inspection { session, glimpses, taps: taps.into_iter().map(|(tap, _)| tap).collect() }
+        Inspection { session, tapped, taps: taps.into_iter().map(|(tap, _)| tap).collect() }
     }
 
     /// Waits for the next record, across the ends of runs. Cancel-safe.
-    pub async fn next(&mut self) -> Glimpse {
-        match self.glimpses.recv().await {
-            Some((glimpse, bytes)) => self.released(glimpse, bytes),
+    pub async fn next(&mut self) -> TappedRecord {
+        match self.tapped.recv().await {
+            Some((tapped, bytes)) => self.released(tapped, bytes),
             // The session holds the sender, so this does not occur.
             None => std::future::pending().await,
         }
     }
 
     /// Returns the next record if one is available.
-    pub fn try_next(&mut self) -> Option<Glimpse> {
-        let (glimpse, bytes) = self.glimpses.try_recv().ok()?;
-        Some(self.released(glimpse, bytes))
+    pub fn try_next(&mut self) -> Option<TappedRecord> {
+        let (tapped, bytes) = self.tapped.try_recv().ok()?;
+        Some(self.released(tapped, bytes))
     }
 
-    fn released(&self, glimpse: Glimpse, bytes: usize) -> Glimpse {
+    fn released(&self, tapped: TappedRecord, bytes: usize) -> TappedRecord {
         self.session.held_rows.fetch_sub(1, Ordering::Relaxed);
         self.session.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        glimpse
+        tapped
     }
 
     /// Returns and resets the number of records that were neither shown nor rejected by the condition.
@@ -223,7 +223,7 @@ impl Session {
         self.held_rows.fetch_add(1, Ordering::Relaxed);
         self.held_bytes.fetch_add(weight, Ordering::Relaxed);
         // The receiver is dropped only after the inspection has ended.
-        let _ = self.glimpses.send((Glimpse { place, record }, weight));
+        let _ = self.tapped.send((TappedRecord { place, record }, weight));
         Some(weight)
     }
 }

@@ -12,16 +12,16 @@ use crate::exec::{RunOptions, Running, start};
 use crate::plan::stage::{DeadLetterSpec, StepCondition};
 use crate::testing::services;
 
-fn look(places: Vec<Place>) -> Look {
+fn look(places: Vec<TapPoint>) -> Look {
     Look { places, condition: None, per_second: 10_000 }
 }
 
-fn place(station: Station, node: &str, side: Side) -> Place {
-    Place { station, node: node.into(), side }
+fn place(role: NodeRole, node: &str, side: Side) -> TapPoint {
+    TapPoint { role, node: node.into(), side }
 }
 
-fn step(node: &str, side: Side) -> Vec<Place> {
-    vec![place(Station::Processor, node, side)]
+fn step(node: &str, side: Side) -> Vec<TapPoint> {
+    vec![place(NodeRole::Processor, node, side)]
 }
 
 impl Bench {
@@ -31,12 +31,12 @@ impl Bench {
 }
 
 /// What an inspection has by now.
-fn seen(inspection: &mut Inspection) -> Vec<Glimpse> {
+fn seen(inspection: &mut Inspection) -> Vec<TappedRecord> {
     std::iter::from_fn(|| inspection.try_next()).collect()
 }
 
 fn rows_seen(inspection: &mut Inspection) -> Vec<u64> {
-    seen(inspection).iter().map(|glimpse| row_at(glimpse.record.position())).collect()
+    seen(inspection).iter().map(|tapped| row_at(tapped.record.position())).collect()
 }
 
 fn marked(mark: &'static str) -> impl FnMut(&mut Record) -> Result<Decision, Fault> + Send + 'static {
@@ -82,8 +82,8 @@ async fn around(kind: impl FnOnce() -> StageKind) {
     assert_eq!(rows_seen(&mut inspections[3]), left);
     assert_eq!(rows_seen(&mut inspections[4]), [2, 6]);
     assert_eq!(rows(&a.durable()), left);
-    let counts = seen(&mut all).iter().fold([0; 5], |mut counts, glimpse| {
-        counts[glimpse.place] += 1;
+    let counts = seen(&mut all).iter().fold([0; 5], |mut counts, tapped| {
+        counts[tapped.place] += 1;
         counts
     });
     assert_eq!(counts, [8, 8, 6, 6, 2]);
@@ -151,7 +151,7 @@ async fn an_inspection_is_there_before_the_run_and_after_it() {
     let late = taps.inspect(look(step("other", Side::After)));
     assert_eq!(taps.taps.lock().unwrap().len(), 1);
     drop(late);
-    assert!(taps.at(Station::Processor, &"other".into()).watchers().is_none());
+    assert!(taps.at(NodeRole::Processor, &"other".into()).watchers().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,10 +179,10 @@ fn numbered(n: usize) -> Vec<Record> {
 
 fn source(condition: Option<&str>, per_second: u32) -> (Arc<Tap>, Inspection) {
     let taps = Taps::default();
-    let places = vec![place(Station::Source, "in", Side::After)];
+    let places = vec![place(NodeRole::Source, "in", Side::After)];
     let condition = condition.map(|text| Arc::new(CompiledCondition::compile(text).unwrap()));
     let inspection = taps.inspect(Look { places, condition, per_second });
-    (taps.at(Station::Source, &"in".into()), inspection)
+    (taps.at(NodeRole::Source, &"in".into()), inspection)
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +260,7 @@ async fn one_who_does_not_fetch_holds_a_bounded_number_of_records_and_bytes() {
     show(record(2));
     assert_eq!(inspection.take_left_out(), 1);
     let shown = seen(&mut inspection);
-    let [Glimpse { record, .. }] = &shown[..] else { panic!("{}", shown.len()) };
+    let [TappedRecord { record, .. }] = &shown[..] else { panic!("{}", shown.len()) };
     assert!(matches!(&record.payload.after, Data::Raw(bytes) if bytes.len() == 10 << 20));
     show(large());
     assert_eq!(seen(&mut inspection).len(), 1);
@@ -297,5 +297,5 @@ async fn a_small_slice_does_not_keep_its_buffer() {
 fn the_dead_letter_queue_has_the_id_that_plans_show() {
     let bench = Bench::new();
     let places = places(&bench.pipeline().plan());
-    assert_eq!(places, [place(Station::DeadLetters, DeadLetterSpec::NODE, Side::Before)]);
+    assert_eq!(places, [place(NodeRole::DeadLetters, DeadLetterSpec::NODE, Side::Before)]);
 }

@@ -13,7 +13,7 @@ use anabranch_record::value::Value;
 use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
-use super::{Doubtful, Observer, Seen, Step, plugin};
+use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
 use crate::plan::flow::{located, says};
 use crate::plan::stage::StageId;
 
@@ -135,7 +135,7 @@ impl Observer {
         hint: &str,
         (records, of): (u64, u64),
     ) -> Option<Doubtful> {
-        let Step { node, known, .. } = self.step(stage, step)?;
+        let ObservedNode { node, known, .. } = self.step(stage, step)?;
         if known.as_ref().is_some_and(|known| [KEY_SHARED, KEY_CONSTANT].iter().any(|code| says(node, known, code))) {
             return None;
         }

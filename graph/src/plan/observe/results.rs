@@ -4,7 +4,7 @@ use anabranch_record::reference::{Side, push_part};
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 
-use super::{Observer, Step, plugin};
+use super::{ObservedNode, Observer, plugin};
 use crate::plan::stage::StageId;
 
 /// Text that JavaScript produces for any object.
@@ -14,13 +14,13 @@ impl Observer {
     /// Returns whether a record that enters a script already contains that text; `None` for processors whose results
     /// are not checked.
     pub fn look_for_objects(&self, stage: StageId, step: usize, record: &Record) -> Option<bool> {
-        let Step { node, .. } = self.step(stage, step)?;
+        let ObservedNode { node, .. } = self.step(stage, step)?;
         (*plugin(node) == *"custom.javascript").then(|| place(record).is_some())
     }
 
     /// Checks the results of a script for a record that did not contain that text.
     pub fn look_at_results<'r>(&self, stage: StageId, step: usize, results: impl IntoIterator<Item = &'r Record>) {
-        let Some(Step { looks, .. }) = self.step(stage, step) else { return };
+        let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         let found = results.into_iter().find_map(place).map(|place| {
             let message = format!("the script makes the text {OF_OBJECT:?} of an object, in {place}");
             let hint = "take a field of the object, or all of it as JSON: JSON.stringify(…)".to_owned();

@@ -6,7 +6,7 @@ use anabranch_plugin::flow::{Flow, NO_FIELD, RecordShape};
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 
-use super::{Doubtful, Observer, Seen, Step, plugin};
+use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
 use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
 
@@ -36,7 +36,7 @@ impl Observer {
     pub(super) fn of_steps(&self, seen: &Seen) -> Vec<Doubtful> {
         let mut found = Vec::new();
         for (&(stage, step), (shape, count)) in &seen.shapes {
-            let Some(Step { node, known, .. }) = self.step(stage, step) else { continue };
+            let Some(ObservedNode { node, known, .. }) = self.step(stage, step) else { continue };
             let unknown = RecordShape::unknown();
             for remark in remarks_on(node, known.as_ref().unwrap_or(&unknown), shape) {
                 if remark.code == NO_FIELD && remark.hint.is_none() && *count < ENOUGH {

@@ -7,7 +7,7 @@ use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 use anabranch_template::condition::CompiledCondition;
 
-use super::{Doubtful, Observer, Step, guard, plugin};
+use super::{Doubtful, ObservedNode, Observer, guard, plugin};
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
 
@@ -56,7 +56,7 @@ impl Observer {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         for (&(stage, step), verdicts) in &seen.verdicts {
-            let Some(Step { node, .. }) = self.step(stage, step) else { continue };
+            let Some(ObservedNode { node, .. }) = self.step(stage, step) else { continue };
             let of = verdicts.held + verdicts.held_not;
             let drops = *plugin(node) == *"filter";
             let (code, message, hint) = match (verdicts.held, verdicts.held_not) {
@@ -140,6 +140,6 @@ impl Observer {
     }
 }
 
-fn is_of_script(step: &Step) -> bool {
+fn is_of_script(step: &ObservedNode) -> bool {
     *plugin(&step.node) == *"custom.javascript"
 }

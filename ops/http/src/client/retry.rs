@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use anabranch_plugin::backoff::Backoff;
 use chrono::DateTime;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
@@ -16,24 +17,18 @@ const SPREAD: f64 = 0.25;
 pub struct Retry {
     /// Maximum number of retries.
     pub count: u32,
-    /// Delay before the first retry.
-    pub min: Duration,
-    /// Maximum delay.
-    pub max: Duration,
-    /// Growth factor of the delay.
-    pub factor: f64,
+    /// Delays before the retries.
+    pub delays: Backoff,
 }
 
 impl Retry {
     /// No retries.
-    pub const NEVER: Retry = Retry { count: 0, min: Duration::ZERO, max: Duration::ZERO, factor: 1.0 };
+    pub const NEVER: Retry = Retry { count: 0, delays: Backoff::doubling(Duration::ZERO, Duration::ZERO) };
 
     /// Returns the delay after `made` attempts. `wish` is the time that the last answer asked to wait.
     pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
-        let exponent = i32::try_from(made.saturating_sub(1)).unwrap_or(i32::MAX);
-        let seconds = self.min.as_secs_f64() * self.factor.powi(exponent);
-        let seconds = seconds.clamp(0.0, self.max.as_secs_f64()) * (1.0 + SPREAD * fastrand::f64());
-        Duration::try_from_secs_f64(seconds).unwrap_or(self.max).max(wish.unwrap_or_default())
+        let delay = self.delays.after(made);
+        (delay + delay.mul_f64(SPREAD * fastrand::f64())).max(wish.unwrap_or_default())
     }
 }
 
@@ -54,7 +49,8 @@ mod tests {
 
     use super::*;
 
-    const RETRY: Retry = Retry { count: 9, min: Duration::from_millis(100), max: Duration::from_secs(5), factor: 2.0 };
+    const RETRY: Retry =
+        Retry { count: 9, delays: Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5)) };
 
     #[test]
     fn delays_grow_to_the_longest() {
@@ -72,7 +68,7 @@ mod tests {
     #[test]
     fn a_wish_is_a_lower_bound() {
         assert_eq!(RETRY.delay(1, Some(Duration::from_secs(60))), Duration::from_secs(60));
-        assert!(RETRY.delay(1, Some(Duration::ZERO)) >= RETRY.min);
+        assert!(RETRY.delay(1, Some(Duration::ZERO)) >= RETRY.delays.first);
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anabranch_plugin::backoff::Backoff;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -13,7 +14,7 @@ fn policy() -> Policy {
         concurrency: 4,
         per_minute: None,
         timeout: Some(Duration::from_secs(30)),
-        retry: Retry { count: 2, min: Duration::from_millis(1), max: Duration::from_millis(5), factor: 2.0 },
+        retry: Retry { count: 2, delays: Backoff::doubling(Duration::from_millis(1), Duration::from_millis(5)) },
         accept: Accept::default(),
         body_limit: 1000,
         disguised: None,

@@ -43,11 +43,11 @@ pub(super) type Result<T> = std::result::Result<T, Unfit>;
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     above: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathPart<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathPart<'a> {
     Field(&'a str),
     Item(u64),
 }
@@ -55,15 +55,15 @@ enum Step<'a> {
 impl<'a> Path<'a> {
     /// Creates a path that begins with this word.
     pub(crate) fn new(root: &'a str) -> Self {
-        Path { above: None, step: Step::Field(root) }
+        Path { above: None, step: PathPart::Field(root) }
     }
 
     pub(super) fn field<'b>(&'b self, name: &'b str) -> Path<'b> {
-        Path { above: Some(self), step: Step::Field(name) }
+        Path { above: Some(self), step: PathPart::Field(name) }
     }
 
     pub(crate) fn item(&self, index: u64) -> Path<'_> {
-        Path { above: Some(self), step: Step::Item(index) }
+        Path { above: Some(self), step: PathPart::Item(index) }
     }
 
     pub(super) fn depth(&self) -> usize {
@@ -93,10 +93,10 @@ impl fmt::Display for Path<'_> {
                 && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
         };
         match (self.step, self.above) {
-            (Step::Field(name), None) => f.write_str(name),
-            (Step::Field(name), Some(_)) if plain(name) => write!(f, ".{name}"),
-            (Step::Field(name), Some(_)) => write!(f, "[{name:?}]"),
-            (Step::Item(index), _) => write!(f, "[{index}]"),
+            (PathPart::Field(name), None) => f.write_str(name),
+            (PathPart::Field(name), Some(_)) if plain(name) => write!(f, ".{name}"),
+            (PathPart::Field(name), Some(_)) => write!(f, "[{name:?}]"),
+            (PathPart::Item(index), _) => write!(f, "[{index}]"),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     Changes, Kind, Malformed, Names, Reader, Remembered, TooDeep, Wants, begin, write_bytes, write_made, write_number,
     write_record,
 };
-use crate::isolate::{Limits, Outcome};
+use crate::isolate::{Limits, ScriptOutcome};
 use crate::position::Position;
 use crate::program::Program;
 
@@ -132,7 +132,7 @@ mod outcome {
 const MOST_BYTES: usize = 1 << 30;
 
 /// Writes the outcome of a record.
-pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of: &Record, wants: &Wants) {
+pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<ScriptOutcome, Fault>, of: &Record, wants: &Wants) {
     let begin = out.len();
     let unfit = match made {
         Ok(made) => match try_outcome(out, made, of, wants) {
@@ -147,17 +147,17 @@ pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<Outcome, Fault>, of
     write_fault(out, &unfit);
 }
 
-fn try_outcome(out: &mut Vec<u8>, made: &Outcome, of: &Record, wants: &Wants) -> Result<(), TooDeep> {
+fn try_outcome(out: &mut Vec<u8>, made: &ScriptOutcome, of: &Record, wants: &Wants) -> Result<(), TooDeep> {
     match made {
-        Outcome::Keep(record) => {
+        ScriptOutcome::Keep(record) => {
             out.push(outcome::KEEP);
             write_made(out, record, of, wants)
         }
-        Outcome::Filter => {
+        ScriptOutcome::Filter => {
             out.push(outcome::FILTER);
             Ok(())
         }
-        Outcome::Split(records) => {
+        ScriptOutcome::Split(records) => {
             out.push(outcome::SPLIT);
             write_number(out, records.len() as u64);
             records.iter().try_for_each(|record| write_made(out, record, of, wants))

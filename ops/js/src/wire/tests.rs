@@ -8,7 +8,7 @@ use anabranch_record::{Data, Record};
 
 use super::orders::*;
 use super::*;
-use crate::isolate::Outcome;
+use crate::isolate::ScriptOutcome;
 use crate::testing::record;
 
 const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":""},"key":"a2V5","payload":{"before":null,"after":{"big":18446744073709551615,"float":-0.5,"list":[1,-2,[],{"x":null}],"no":false,"text":"é","yes":true}}}"#;
@@ -77,7 +77,7 @@ fn metadata_that_records_share_travels_once() {
     for row in &rows {
         let mut changed = (**row).clone();
         changed.metadata.insert("js", "1");
-        write_outcome(&mut made, &Ok(Outcome::Keep(changed)), row, &Wants::ALL);
+        write_outcome(&mut made, &Ok(ScriptOutcome::Keep(changed)), row, &Wants::ALL);
     }
     let mut names = Names::default();
     let mut reader = Reader::new(made.into(), &mut names);
@@ -110,7 +110,7 @@ fn what_a_script_left_alone_does_not_travel_back() {
     let of = record(SAMPLE);
     let answer = |made: &Record| {
         let mut out = Vec::new();
-        write_outcome(&mut out, &Ok(Outcome::Keep(made.clone())), &of, &Wants::ALL);
+        write_outcome(&mut out, &Ok(ScriptOutcome::Keep(made.clone())), &of, &Wants::ALL);
         let mut back = of.clone();
         let mut names = Names::default();
         for length in 0..out.len() {
@@ -154,7 +154,7 @@ fn what_is_nested_too_deep_fails_its_row() {
     assert_eq!(order(&Wants::ALL), Err((1, TooDeep)));
     assert_eq!(order(&Wants { key: fields(&["b"]), ..Wants::default() }), Ok(()), "the script does not look there");
     let mut out = Vec::new();
-    write_outcome(&mut out, &Ok(Outcome::Split(vec![of.clone(), made.clone()])), &of, &Wants::ALL);
+    write_outcome(&mut out, &Ok(ScriptOutcome::Split(vec![of.clone(), made.clone()])), &of, &Wants::ALL);
     let (mut names, mut remembered) = (Names::default(), Remembered::default());
     let mut reader = Reader::new(out.into(), &mut names);
     let Ok(Err(fault)) = read_outcome(&mut reader, &mut of.clone(), &Wants::ALL, &mut remembered) else { panic!() };

@@ -41,7 +41,7 @@ pub(super) mod keys {
 }
 
 /// Result of fetching a find.
-pub(super) enum Outcome {
+pub(super) enum FetchOutcome {
     /// A record, and its share of the bytes in flight.
     Record(Box<Record>, usize),
     /// The object was deleted or replaced before it could be fetched. The next sweep finds its successor.
@@ -63,7 +63,7 @@ impl Fetching {
         find: Find,
         position: Position,
         weight: usize,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<FetchOutcome, Fault> {
         let Find { key, operation, version, .. } = find;
         let version = match version {
             Some(version) if !version.marker => version,
@@ -74,7 +74,7 @@ impl Fetching {
                     dated(&mut metadata, marker.modified);
                 }
                 let record = self.record(position, key, operation, metadata, Data::Absent);
-                return Ok(Outcome::Record(Box::new(record), weight));
+                return Ok(FetchOutcome::Record(Box::new(record), weight));
             }
         };
         if version.size > self.limit {
@@ -84,14 +84,14 @@ impl Fetching {
             Some((answer, body)) => {
                 let metadata = self.describe(answer, &version, body.len());
                 let record = self.record(position, key, operation, metadata, Data::Raw(body));
-                Ok(Outcome::Record(Box::new(record), weight))
+                Ok(FetchOutcome::Record(Box::new(record), weight))
             }
             None => {
                 tracing::info!(
                     pipeline = %self.host.pipeline, connector = %self.host.node, key, version = version.id,
                     "the object was changed or deleted before it could be read"
                 );
-                Ok(Outcome::Missed { key, delivered_before: operation == Operation::Update, weight })
+                Ok(FetchOutcome::Missed { key, delivered_before: operation == Operation::Update, weight })
             }
         }
     }

@@ -71,7 +71,7 @@ pub(super) struct Cursor {
 
 /// State of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SweepProgress {
     pub(super) purpose: Purpose,
     /// Horizon of the last completed sweep; `None` during the first.
     pub(super) since: Option<Horizon>,
@@ -85,7 +85,7 @@ const SINCE: u8 = 2;
 const UNDER_WAY: u8 = 4;
 const VERSION: u8 = 8;
 
-impl Place {
+impl SweepProgress {
     /// Encodes the position. `bucket` is the fingerprint of the bucket.
     pub(super) fn encode(&self, bucket: u32) -> Position {
         let mut out = Vec::with_capacity(64);
@@ -120,7 +120,7 @@ impl Place {
     ///
     /// # Errors
     /// Fatal if the position is not one of this source, or belongs to another bucket or prefix.
-    pub(super) fn decode(position: &Position, bucket: u32) -> Result<Place, Fault> {
+    pub(super) fn decode(position: &Position, bucket: u32) -> Result<SweepProgress, Fault> {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
@@ -154,7 +154,7 @@ fn read_horizon(bytes: &mut &[u8]) -> Option<Horizon> {
     Some(Horizon { time, uploads: (0..uploads).map(upload).collect::<Option<_>>()? })
 }
 
-fn read(mut bytes: &[u8]) -> Option<(u32, Place)> {
+fn read(mut bytes: &[u8]) -> Option<(u32, SweepProgress)> {
     let bytes = &mut bytes;
     let [FORMAT, flags] = take(bytes)? else { return None };
     let bucket = u32::from_le_bytes(take(bytes)?);
@@ -169,7 +169,7 @@ fn read(mut bytes: &[u8]) -> Option<(u32, Place)> {
         *bytes = &[];
         Some((until, Cursor { key, version }))
     };
-    bytes.is_empty().then_some((bucket, Place { purpose, since, under_way }))
+    bytes.is_empty().then_some((bucket, SweepProgress { purpose, since, under_way }))
 }
 
 #[cfg(test)]
@@ -181,26 +181,26 @@ mod tests {
         let horizon = |time, uploads| Horizon { time, uploads };
         let late = vec![Upload::new("big", 90), Upload::new("bigger", 95)];
         for place in [
-            Place { purpose: Purpose::Changes, since: Some(horizon(100, late.clone())), under_way: None },
-            Place {
+            SweepProgress { purpose: Purpose::Changes, since: Some(horizon(100, late.clone())), under_way: None },
+            SweepProgress {
                 purpose: Purpose::Snapshot,
                 since: None,
                 under_way: Some((horizon(100, Vec::new()), Cursor { key: "a/ü b".into(), version: None })),
             },
-            Place {
+            SweepProgress {
                 purpose: Purpose::Changes,
                 since: Some(horizon(100, Vec::new())),
                 under_way: Some((horizon(200, late.clone()), Cursor { key: "k".into(), version: Some(7) })),
             },
         ] {
             let position = place.encode(5);
-            assert_eq!(Place::decode(&position, 5).unwrap(), place);
-            assert_eq!(Place::decode(&position, 6).unwrap_err().code(), "position_of_another_bucket");
+            assert_eq!(SweepProgress::decode(&position, 5).unwrap(), place);
+            assert_eq!(SweepProgress::decode(&position, 6).unwrap_err().code(), "position_of_another_bucket");
             for cut in 0..5 {
                 let short = Position::copy_from(&position.0[..cut]);
-                assert_eq!(Place::decode(&short, 5).unwrap_err().code(), "position_unknown");
+                assert_eq!(SweepProgress::decode(&short, 5).unwrap_err().code(), "position_unknown");
             }
         }
-        assert!(Place::decode(&Position::copy_from(b"key_s170000"), 5).is_err());
+        assert!(SweepProgress::decode(&Position::copy_from(b"key_s170000"), 5).is_err());
     }
 }

@@ -14,9 +14,9 @@ use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
-use super::fetch::{Fetching, Outcome};
+use super::fetch::{FetchOutcome, Fetching};
 use super::listing::{From, Page, Version};
-use super::position::{Cursor, Horizon, Place, Purpose};
+use super::position::{Cursor, Horizon, Purpose, SweepProgress};
 use super::sweep::{Ahead, Find, Memory, Sweep};
 use crate::retry::{Asked, attended, patiently};
 
@@ -73,7 +73,7 @@ pub(super) struct Objects {
     /// A key whose versions may continue on the next page.
     group: Option<(String, Vec<Version>)>,
     finds: VecDeque<Find>,
-    fetches: FuturesOrdered<BoxFuture<'static, Result<Outcome, Fault>>>,
+    fetches: FuturesOrdered<BoxFuture<'static, Result<FetchOutcome, Fault>>>,
     in_flight: usize,
     /// Times of the last change of the objects being fetched, in the same order.
     fetching_since: VecDeque<Option<i64>>,
@@ -129,8 +129,14 @@ impl Phase {
 }
 
 impl Objects {
-    pub(super) fn new(fetching: Fetching, pace: Pace, versioned: bool, bucket: u32, place: Option<Place>) -> Self {
-        let place = place.unwrap_or(Place { purpose: Purpose::Snapshot, since: None, under_way: None });
+    pub(super) fn new(
+        fetching: Fetching,
+        pace: Pace,
+        versioned: bool,
+        bucket: u32,
+        place: Option<SweepProgress>,
+    ) -> Self {
+        let place = place.unwrap_or(SweepProgress { purpose: Purpose::Snapshot, since: None, under_way: None });
         Objects {
             fetching: Arc::new(fetching),
             pace,
@@ -209,8 +215,11 @@ impl Objects {
             // Finds exist only during a sweep.
             Phase::Rest(_) | Phase::Clock(_) => return Position::default(),
         };
-        let place =
-            Place { purpose: self.purpose, since: self.since.clone(), under_way: Some((until.clone(), cursor)) };
+        let place = SweepProgress {
+            purpose: self.purpose,
+            since: self.since.clone(),
+            under_way: Some((until.clone(), cursor)),
+        };
         place.encode(self.bucket)
     }
 
@@ -313,7 +322,7 @@ impl Objects {
         let all = self.caught_up != CaughtUp::NotYet || !(is_due || ended.resumed);
         if ended.purpose == Purpose::Snapshot && (all || ended.resumed) {
             self.purpose = Purpose::Changes;
-            let place = Place { purpose: Purpose::Changes, since: self.since.clone(), under_way: None };
+            let place = SweepProgress { purpose: Purpose::Changes, since: self.since.clone(), under_way: None };
             self.pending.push_back(Read::Progress(Partition::ONLY, place.encode(self.bucket)));
         }
         if !all {
@@ -346,13 +355,13 @@ impl Objects {
     }
 
     /// Builds a batch from one outcome and all others that are ready.
-    fn collect(&mut self, first: Result<Outcome, Fault>, room: Room) -> Result<Vec<Record>, Fault> {
+    fn collect(&mut self, first: Result<FetchOutcome, Fault>, room: Room) -> Result<Vec<Record>, Fault> {
         let mut records = Vec::new();
         let mut bytes = 0;
         let mut next = Some(first);
         while let Some(outcome) = next.take() {
             match outcome {
-                Ok(Outcome::Record(record, weight)) => {
+                Ok(FetchOutcome::Record(record, weight)) => {
                     self.fetching_since.pop_front();
                     self.in_flight = self.in_flight.saturating_sub(weight);
                     let size = record.weight();
@@ -363,7 +372,7 @@ impl Objects {
                     bytes += size;
                     records.push(*record);
                 }
-                Ok(Outcome::Missed { key, delivered_before, weight }) => {
+                Ok(FetchOutcome::Missed { key, delivered_before, weight }) => {
                     self.fetching_since.pop_front();
                     self.in_flight = self.in_flight.saturating_sub(weight);
                     self.missed.push((key, delivered_before));

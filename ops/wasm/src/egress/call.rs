@@ -19,7 +19,7 @@ use reqwest::{Client, ClientBuilder, Method, Proxy, Response, Url};
 use anabranch_plugin::host::Network as Way;
 
 use super::Egress;
-use super::place::{Place, is_public};
+use super::endpoint::{Endpoint, is_public};
 
 /// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Reason why a request has no answer. Of the request, it contains only the place.
+/// Reason why a request has no answer. Of the request, it contains only the endpoint.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the request is not valid: {0}")]
@@ -86,7 +86,7 @@ impl Network {
     pub(crate) fn new(egress: Egress, way: Way) -> Result<Network, String> {
         // Another component may have installed it already; this program has only one provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let names = Arc::new(Names { places: egress.places.clone() });
+        let names = Arc::new(Names { endpoints: egress.endpoints.clone() });
         let proxy = match way {
             Way::Open => None,
             Way::Through(proxy) => Some(Proxy::all(format!("http://{proxy}")).map_err(|error| error.to_string())?),
@@ -115,7 +115,8 @@ impl Network {
         patience: Duration,
     ) -> Result<wire::Response, Refusal> {
         let url = Url::parse(&request.url).map_err(|error| Refusal::Invalid(format!("the URL: {error}")));
-        let place = url.as_ref().ok().and_then(Place::of).map(|place| place.to_string()).unwrap_or_default();
+        let endpoint =
+            url.as_ref().ok().and_then(Endpoint::of).map(|endpoint| endpoint.to_string()).unwrap_or_default();
         let timeout = self.egress.timeout.min(patience);
         let result = match url {
             Ok(url) => match tokio::time::timeout(timeout, self.exchange(request, url)).await {
@@ -126,9 +127,16 @@ impl Network {
         };
         match &result {
             Ok(response) => {
-                tracing::debug!(processor = node, place, status = response.status_code, "a processor sent a request");
+                tracing::debug!(
+                    processor = node,
+                    place = endpoint,
+                    status = response.status_code,
+                    "a processor sent a request"
+                );
             }
-            Err(refusal) => tracing::warn!(processor = node, place, "a request of a processor failed: {refusal}"),
+            Err(refusal) => {
+                tracing::warn!(processor = node, place = endpoint, "a request of a processor failed: {refusal}")
+            }
         }
         result
     }
@@ -145,9 +153,9 @@ impl Network {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(invalid("credentials in the URL; use a secret"));
         }
-        let place = Place::of(&url).ok_or_else(|| invalid("the URL is not one of http or https"))?;
-        if !self.egress.places.contains(&place) {
-            return Err(Refusal::Forbidden(format!("{place} is not among {}", super::ALLOW)));
+        let endpoint = Endpoint::of(&url).ok_or_else(|| invalid("the URL is not one of http or https"))?;
+        if !self.egress.endpoints.contains(&endpoint) {
+            return Err(Refusal::Forbidden(format!("{endpoint} is not among {}", super::ALLOW)));
         }
         let mut headers = self.headers(&request.headers)?;
         if !request.auth_secret_ref.is_empty() {
@@ -271,7 +279,7 @@ fn capitalised(name: &str) -> String {
 
 /// Resolves names to permitted addresses.
 struct Names {
-    places: Vec<Place>,
+    endpoints: Vec<Endpoint>,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -285,22 +293,23 @@ enum NameError {
 impl Names {
     /// Returns `true` if the address may be connected to. A private address must be allowed itself, with every port
     /// that is allowed for the name, because the port is not known here.
-    fn lets(places: &[Place], host: &str, address: IpAddr) -> bool {
-        let allowed = |port| places.iter().any(|place| place.port() == port && place.address() == Some(address));
-        let mut meant = places.iter().filter(|place| place.host() == host).peekable();
-        is_public(address) || meant.peek().is_some() && meant.all(|place| allowed(place.port()))
+    fn lets(endpoints: &[Endpoint], host: &str, address: IpAddr) -> bool {
+        let allowed =
+            |port| endpoints.iter().any(|endpoint| endpoint.port() == port && endpoint.address() == Some(address));
+        let mut meant = endpoints.iter().filter(|endpoint| endpoint.host() == host).peekable();
+        is_public(address) || meant.peek().is_some() && meant.all(|endpoint| allowed(endpoint.port()))
     }
 }
 
 impl Resolve for Names {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().trim_end_matches('.').to_ascii_lowercase();
-        let places = self.places.clone();
+        let endpoints = self.endpoints.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await;
             let found: Vec<SocketAddr> = found.map_err(|error| NameError::Unknown(error.to_string()))?.collect();
             let good: Vec<SocketAddr> =
-                found.into_iter().filter(|address| Names::lets(&places, &host, address.ip())).collect();
+                found.into_iter().filter(|address| Names::lets(&endpoints, &host, address.ip())).collect();
             if good.is_empty() {
                 return Err(NameError::Inside.into());
             }

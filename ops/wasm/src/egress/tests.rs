@@ -31,10 +31,10 @@ fn the_ceiling_lets_through_what_both_name() {
     let arguments =
         asked(&[(ALLOW, "a.com, b.com:8443 https://c.com"), (SECRETS, "one,two"), (TIMEOUT, "10s"), (MOST, "1000")]);
     let all = granted(&arguments, &open()).unwrap().egress.unwrap();
-    assert_eq!((all.places.len(), all.secrets.len(), all.timeout.as_secs(), all.response_bytes), (3, 2, 10, 1000));
+    assert_eq!((all.endpoints.len(), all.secrets.len(), all.timeout.as_secs(), all.response_bytes), (3, 2, 10, 1000));
 
     let mut ceiling = Ceiling {
-        places: Some(vec![Place::parse("b.com:8443").unwrap(), Place::parse("d.com").unwrap()]),
+        endpoints: Some(vec![Endpoint::parse("b.com:8443").unwrap(), Endpoint::parse("d.com").unwrap()]),
         timeout: Some(Duration::from_secs(5)),
         response_bytes: Some(10),
         ..open()
@@ -42,7 +42,7 @@ fn the_ceiling_lets_through_what_both_name() {
     let some = granted(&arguments, &ceiling).unwrap();
     assert_eq!(some.refused.len(), 4, "two hosts, and no secret where only hosts are named: {:?}", some.refused);
     let some = some.egress.unwrap();
-    assert_eq!((some.places.len(), some.secrets.len(), some.timeout.as_secs(), some.response_bytes), (1, 0, 5, 10));
+    assert_eq!((some.endpoints.len(), some.secrets.len(), some.timeout.as_secs(), some.response_bytes), (1, 0, 5, 10));
     ceiling.secrets = Some(vec!["two".to_owned()]);
     assert!(granted(&arguments, &ceiling).unwrap().egress.unwrap().secrets.contains("two"));
 }
@@ -54,10 +54,11 @@ fn settings_that_are_none_are_found_before_anything_starts() {
     }
 }
 
-/// What comes back for a request to a server of which the place is allowed.
+/// What comes back for a request to a server of which the endpoint is allowed.
 fn call(server: &Server, request: Request) -> Result<Response, Refusal> {
-    let place = format!("http://{}", server.address());
-    let egress = granted(&asked(&[(ALLOW, &place), (TIMEOUT, "5s"), (MOST, "1000")]), &open()).unwrap().egress.unwrap();
+    let endpoint = format!("http://{}", server.address());
+    let egress =
+        granted(&asked(&[(ALLOW, &endpoint), (TIMEOUT, "5s"), (MOST, "1000")]), &open()).unwrap().egress.unwrap();
     send(egress, request)
 }
 
@@ -155,7 +156,7 @@ fn redirects_large_answers_and_silence_are_refused() {
     assert!(matches!(code("/large"), Refusal::TooLarge(1000)));
     assert!(matches!(code("/bomb"), Refusal::TooLarge(1000)));
     assert!(matches!(code("/close"), Refusal::Transport(_)));
-    let place = format!("http://{}", server.address());
-    let quick = granted(&asked(&[(ALLOW, &place), (TIMEOUT, "100ms")]), &open()).unwrap().egress.unwrap();
+    let endpoint = format!("http://{}", server.address());
+    let quick = granted(&asked(&[(ALLOW, &endpoint), (TIMEOUT, "100ms")]), &open()).unwrap().egress.unwrap();
     assert!(matches!(send(quick, get(&server, "/hang")), Err(Refusal::Timeout(_))));
 }

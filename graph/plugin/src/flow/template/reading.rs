@@ -11,7 +11,7 @@ use anabranch_template::{is_method_of_data, is_method_of_metadata, slips};
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
-use crate::flow::walk::{Access, Outcome, walk};
+use crate::flow::walk::{Access, Resolution, walk};
 use crate::flow::{NO_PART, RecordShape};
 
 /// A path from a side of the record to a field; without names, to the data.
@@ -26,7 +26,7 @@ pub(super) struct Way {
 
 impl Way {
     /// Resolves the path in a record shape; it must have names.
-    pub(super) fn walk(&self, record: &RecordShape) -> Outcome {
+    pub(super) fn walk(&self, record: &RecordShape) -> Resolution {
         let names: Vec<&Str> = self.names.iter().collect();
         walk(record.side(self.side), self.side, &names, &self.accesses)
     }

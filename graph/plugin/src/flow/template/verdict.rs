@@ -194,10 +194,10 @@ impl Walk<'_> {
         is_logic(pipeline).then_some(())?;
         let mut texts = Vec::new();
         let others = self.outcomes(pipeline, &mut texts);
-        let is_verdict = |outcome: &Outcome| verdict(&outcome.text).is_some();
+        let is_verdict = |outcome: &LiteralResult| verdict(&outcome.text).is_some();
         let at = texts.iter().position(|outcome| !is_verdict(outcome))?;
         let may = others || texts.iter().any(is_verdict);
-        let Outcome { at, meant, .. } = texts.swap_remove(at);
+        let LiteralResult { at, meant, .. } = texts.swap_remove(at);
         Some(Printed { verdict: may, other: Some((at, Other::Literal(meant))) })
     }
 
@@ -208,7 +208,7 @@ impl Walk<'_> {
             return;
         }
         self.outcomes(pipeline, &mut texts);
-        let Some(Outcome { at, text, meant }) = texts.into_iter().find(|outcome| !outcome.text.is_empty()) else {
+        let Some(LiteralResult { at, text, meant }) = texts.into_iter().find(|outcome| !outcome.text.is_empty()) else {
             return;
         };
         let message =
@@ -225,7 +225,7 @@ impl Walk<'_> {
     }
 
     /// Collects the literal texts that `and` and `or` may return. Returns `true` if they may return another value.
-    fn outcomes(&self, pipeline: &Pipeline, texts: &mut Vec<Outcome>) -> bool {
+    fn outcomes(&self, pipeline: &Pipeline, texts: &mut Vec<LiteralResult>) -> bool {
         let [command] = &*pipeline.commands else { return true };
         let or = match &command.head.term {
             Term::Function(function) if matches!(function.name, "and" | "or") => function.name == "or",
@@ -241,13 +241,13 @@ impl Walk<'_> {
                         let text = self.text(&bytes(arg));
                         format!("(eq {} {text})", self.text(&bytes(of)))
                     });
-                    found.push(Outcome { at: bytes(arg), text: text.clone(), meant });
+                    found.push(LiteralResult { at: bytes(arg), text: text.clone(), meant });
                     false
                 }
                 Term::Pipeline(inner) => self.outcomes(inner, &mut found),
                 _ => true,
             };
-            let decides = |outcome: &Outcome| outcome.text.is_empty() != or;
+            let decides = |outcome: &LiteralResult| outcome.text.is_empty() != or;
             let decided = !more && found.iter().all(decides);
             let last = i + 1 == command.args.len();
             texts.extend(found.into_iter().filter(|outcome| last || decides(outcome)));
@@ -301,7 +301,7 @@ impl Walk<'_> {
 }
 
 /// A literal text that `and` or `or` may return.
-struct Outcome {
+struct LiteralResult {
     at: Range<usize>,
     text: Str,
     /// The intended comparison, if there is only one.

@@ -35,7 +35,7 @@ struct UserInfo {
 
 /// A part of a URL, which determines the characters that are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum UrlPart {
     Path,
     Host,
     /// The zone of an IPv6 address.
@@ -44,16 +44,16 @@ enum Place {
     Fragment,
 }
 
-impl Place {
+impl UrlPart {
     fn is_plain(self, byte: u8) -> bool {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             return true;
         }
         match self {
-            Place::Host | Place::Zone => b"!$&'()*+,;=:[]<>\"".contains(&byte),
-            Place::Path => b"$&+,/:;=@".contains(&byte),
-            Place::User => b"$&+,;=".contains(&byte),
-            Place::Fragment => b"$&+,/:;=?@!()*".contains(&byte),
+            UrlPart::Host | UrlPart::Zone => b"!$&'()*+,;=:[]<>\"".contains(&byte),
+            UrlPart::Path => b"$&+,/:;=@".contains(&byte),
+            UrlPart::User => b"$&+,;=".contains(&byte),
+            UrlPart::Fragment => b"$&+,/:;=?@!()*".contains(&byte),
         }
     }
 
@@ -76,7 +76,7 @@ impl Place {
         while let Some((&byte, after)) = rest.split_first() {
             rest = after;
             if byte != b'%' {
-                if matches!(self, Place::Host | Place::Zone) && byte.is_ascii() && !self.is_plain(byte) {
+                if matches!(self, UrlPart::Host | UrlPart::Zone) && byte.is_ascii() && !self.is_plain(byte) {
                     return Err(format!("{:?} cannot stand in a host name", char::from(byte)));
                 }
                 out.push(byte);
@@ -88,9 +88,9 @@ impl Place {
             let value = digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
             let allowed = match self {
                 // Only bytes outside ASCII may be escaped, and the percent sign before a zone.
-                Place::Host => value >= 0x80 || value == b'%',
-                Place::Zone => value == b'%' || value == b' ' || Place::Host.is_plain(value),
-                Place::Path | Place::User | Place::Fragment => true,
+                UrlPart::Host => value >= 0x80 || value == b'%',
+                UrlPart::Zone => value == b'%' || value == b' ' || UrlPart::Host.is_plain(value),
+                UrlPart::Path | UrlPart::User | UrlPart::Fragment => true,
             };
             if !allowed {
                 return Err(wrong());
@@ -109,16 +109,16 @@ impl UserInfo {
         }
         let (name, password) = text.split_once(':').map_or((text, None), |(name, password)| (name, Some(password)));
         Ok(UserInfo {
-            name: Place::User.unescape(name)?,
-            password: password.map(|p| Place::User.unescape(p)).transpose()?,
+            name: UrlPart::User.unescape(name)?,
+            password: password.map(|p| UrlPart::User.unescape(p)).transpose()?,
         })
     }
 
     fn write(&self, out: &mut String) {
-        Place::User.escape(&self.name, out);
+        UrlPart::User.escape(&self.name, out);
         if let Some(password) = &self.password {
             out.push(':');
-            Place::User.escape(password, out);
+            UrlPart::User.escape(password, out);
         }
     }
 }
@@ -135,7 +135,7 @@ impl Url {
         } else {
             url.read(text)?;
         }
-        url.fragment = Place::Fragment.unescape(fragment)?;
+        url.fragment = UrlPart::Fragment.unescape(fragment)?;
         Ok(url)
     }
 
@@ -161,7 +161,7 @@ impl Url {
             self.authority(&after[..end])?;
             rest = &after[end..];
         }
-        self.path = Place::Path.unescape(rest)?;
+        self.path = UrlPart::Path.unescape(rest)?;
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl std::fmt::Display for Url {
                     userinfo.write(&mut out);
                     out.push('@');
                 }
-                Place::Host.escape(&self.host, &mut out);
+                UrlPart::Host.escape(&self.host, &mut out);
             }
             if !self.path.is_empty() && !self.path.starts_with(b"/") && !self.host.is_empty() {
                 out.push('/');
@@ -206,7 +206,7 @@ impl std::fmt::Display for Url {
             if self.path == b"*" {
                 path.push('*');
             } else {
-                Place::Path.escape(&self.path, &mut path);
+                UrlPart::Path.escape(&self.path, &mut path);
             }
             // A colon in the first segment would end a scheme.
             if out.is_empty() && path.split('/').next().is_some_and(|segment| segment.contains(':')) {
@@ -222,7 +222,7 @@ impl std::fmt::Display for Url {
         }
         if !self.fragment.is_empty() {
             out.push('#');
-            Place::Fragment.escape(&self.fragment, &mut out);
+            UrlPart::Fragment.escape(&self.fragment, &mut out);
         }
         f.write_str(&out)
     }
@@ -261,7 +261,7 @@ fn parsed_host(scheme: &str, text: &str) -> Result<Vec<u8>, String> {
             {
                 return Err(no_port(port));
             }
-            return Place::Host.unescape(text);
+            return UrlPart::Host.unescape(text);
         }
     }
     let end = text.rfind(']').ok_or("the closing bracket of the host is missing")?;
@@ -270,8 +270,8 @@ fn parsed_host(scheme: &str, text: &str) -> Result<Vec<u8>, String> {
         return Err(no_port(port));
     }
     let (address, zone) = inner.split_at(inner.find("%25").unwrap_or(inner.len()));
-    let address = Place::Host.unescape(address)?;
-    let zone = Place::Zone.unescape(zone)?;
+    let address = UrlPart::Host.unescape(address)?;
+    let zone = UrlPart::Zone.unescape(zone)?;
     let is_address = str::from_utf8(&address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     if !is_address || zone == b"%" {
         return Err("brackets stand around an address of IPv6 only".to_owned());

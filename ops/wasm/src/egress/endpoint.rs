@@ -1,4 +1,4 @@
-//! Network places that a guest may be allowed to reach.
+//! Network endpoints that a guest may be allowed to reach.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,16 +7,16 @@ use reqwest::Url;
 
 /// A scheme, a host and a port, written as `host`, `host:port`, `https://host:port` or `http://address:port`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct Endpoint {
     secure: bool,
     /// Host in lower case; addresses in brackets as in URLs.
     host: String,
     port: u16,
 }
 
-/// Reason why a text is not a place.
+/// Reason why a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidPlace {
+pub enum InvalidEndpoint {
     /// Patterns are not supported.
     #[error("{0:?} is a pattern: name each host")]
     Pattern(String),
@@ -28,38 +28,38 @@ pub enum InvalidPlace {
     Insecure(String),
 }
 
-impl Place {
+impl Endpoint {
     /// Parses one entry of a list.
     ///
     /// # Errors
     /// Fails if the entry is invalid.
-    pub fn parse(text: &str) -> Result<Place, InvalidPlace> {
+    pub fn parse(text: &str) -> Result<Endpoint, InvalidEndpoint> {
         let text = text.trim();
         if text.contains('*') {
-            return Err(InvalidPlace::Pattern(text.to_owned()));
+            return Err(InvalidEndpoint::Pattern(text.to_owned()));
         }
-        let malformed = || InvalidPlace::Malformed(text.to_owned());
+        let malformed = || InvalidEndpoint::Malformed(text.to_owned());
         let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         if text.trim_end_matches('/') != text || text.contains(['?', '#', '@', '\\']) {
             return Err(malformed());
         }
         let url = Url::parse(&whole).map_err(|_| malformed())?;
-        let place = Place::of(&url).filter(|_| url.path() == "/").ok_or_else(malformed)?;
-        if !place.secure && place.address().is_none_or(is_public) {
-            return Err(InvalidPlace::Insecure(text.to_owned()));
+        let endpoint = Endpoint::of(&url).filter(|_| url.path() == "/").ok_or_else(malformed)?;
+        if !endpoint.secure && endpoint.address().is_none_or(is_public) {
+            return Err(InvalidEndpoint::Insecure(text.to_owned()));
         }
-        Ok(place)
+        Ok(endpoint)
     }
 
-    /// Returns the place of a request; `None` if the URL is not HTTP.
-    pub(crate) fn of(url: &Url) -> Option<Place> {
+    /// Returns the endpoint of a request; `None` if the URL is not HTTP.
+    pub(crate) fn of(url: &Url) -> Option<Endpoint> {
         let secure = match url.scheme() {
             "https" => true,
             "http" => false,
             _ => return None,
         };
         let host = url.host_str().filter(|host| !host.is_empty())?.trim_end_matches('.').to_owned();
-        Some(Place { secure, host, port: url.port_or_known_default()? })
+        Some(Endpoint { secure, host, port: url.port_or_known_default()? })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}:{}", if self.secure { "https" } else { "http" }, self.host, self.port)
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn entries_are_hosts_with_schemes_and_ports() {
-        for (text, place) in [
+        for (text, endpoint) in [
             ("api.example.com", "https://api.example.com:443"),
             ("API.example.com:8443", "https://api.example.com:8443"),
             ("https://example.com", "https://example.com:443"),
@@ -125,7 +125,7 @@ mod tests {
             ("http://[::1]:8080", "http://[::1]:8080"),
             ("8.8.8.8", "https://8.8.8.8:443"),
         ] {
-            assert_eq!(Place::parse(text).unwrap().to_string(), place);
+            assert_eq!(Endpoint::parse(text).unwrap().to_string(), endpoint);
         }
     }
 
@@ -142,10 +142,10 @@ mod tests {
             "x:99999",
             "u@x",
         ] {
-            assert!(Place::parse(text).is_err(), "{text}");
+            assert!(Endpoint::parse(text).is_err(), "{text}");
         }
         for text in ["http://example.com", "http://8.8.8.8", "http://localhost"] {
-            assert_eq!(Place::parse(text), Err(InvalidPlace::Insecure(text.to_owned())));
+            assert_eq!(Endpoint::parse(text), Err(InvalidEndpoint::Insecure(text.to_owned())));
         }
     }
 
