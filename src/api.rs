@@ -84,7 +84,7 @@ pub enum ListenError {
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
     /// The address asks for TLS, but no certificate is configured.
-    #[error("api.http.address: {0} is to be served over TLS, and no certificate is given")]
+    #[error("api.http.address: {0} requires TLS, but no certificate is configured")]
     NoCertificate(String),
 }
 

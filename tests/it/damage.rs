@@ -290,7 +290,7 @@ fn too_few_open_files_are_told_with_their_limit() {
         if clients.len() < 100 {
             clients.extend(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
         }
-        printed().contains("HTTP cannot be answered: too many files are open")
+        printed().contains("the HTTP server cannot accept connections: too many files are open")
     });
     drop(clients);
     process.signal("TERM");

@@ -318,7 +318,7 @@ fn a_queue_that_is_not_the_store_says_where_letters_go() {
     workspace.write("pipelines/p.yaml", pipeline("7", "").replace("plugin: store,", ""));
     workspace.once();
     let text = workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout;
-    assert!(text.contains("go to the log"), "{text}");
+    assert!(text.contains("the log receives its failed records"), "{text}");
 }
 
 #[test]

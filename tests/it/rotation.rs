@@ -232,7 +232,7 @@ fn the_token_of_the_listener_is_read_again() {
     // What cannot be used changes nothing, and by itself it follows the file.
     workspace.write("token", "");
     let log = process.printed();
-    process.wait_until("a word about it", || log().contains("the token stays as it was"));
+    process.wait_until("a word about it", || log().contains("the service keeps the previous token"));
     assert_eq!(with_token(address, "second-token").status, 200);
     workspace.write("token", "third-token\n");
     process.wait_until("the third token", || with_token(address, "third-token").status == 200);

@@ -71,7 +71,7 @@ fn one_after_the_other(database: &[String]) {
     assert_eq!((ready.status, &ready.json()["status"]), (503, &"waiting".into()), "{}", ready.body);
     assert_eq!((get(address, "/healthz").status, get(address, "/v1/pipelines").status), (200, 503));
     let asked = workspace.run(&["pipelines", "list", &format!("--api.http.address={address}")]).expect_code(3).both();
-    assert!(asked.contains("waits for its state store") && asked.contains(&owner), "{asked}");
+    assert!(asked.contains("waiting for its state store") && asked.contains(&owner), "{asked}");
     workspace.append("in.txt", "one more\n");
     first.wait_until("one more line", || delivered(&workspace) == 101);
     first.signal("TERM");
