@@ -154,7 +154,7 @@ fn all_degraded_pipelines_are_started_at_once() {
     assert!(none.contains("No pipeline is degraded"), "{none}");
     workspace.run(&["pipelines", "start", &flag]).expect_code(2);
     let some = workspace.run(&["pipelines", "stop", "a", "x", "b", "--wait", &flag]).expect_code(2).both();
-    assert!(some.contains("not done: x") && some.contains("b is stopped"), "{some}");
+    assert!(some.contains("Failed: x") && some.contains("b is stopped"), "{some}");
     end(service);
 }
 
@@ -165,7 +165,7 @@ fn nothing_is_deleted_without_a_word() {
     assert!(text.contains("stop it first"), "{text}");
     asked(&workspace, &["pipelines", "stop", "p", "--wait"], &flag);
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
-    assert!(text.contains("--yes does it"), "{text}");
+    assert!(text.contains("add --yes to delete it"), "{text}");
     assert_eq!(asked(&workspace, &["pipelines", "list"], &flag)["pipelines"][0]["id"], "p");
     end(service);
 }

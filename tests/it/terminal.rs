@@ -116,7 +116,7 @@ fn a_pipeline_is_changed_and_deleted_when_the_answer_is_yes() {
     assert!(runs.contains("stop it first") && !runs.contains("[y/N]"), "{runs}");
     workspace.run(&["pipelines", "stop", "p"]).expect_code(0);
     let none = workspace.run(&delete).expect_code(2).both();
-    assert!(none.contains("--yes does it") && !none.contains("[y/N]"), "{none}");
+    assert!(none.contains("add --yes to delete it") && !none.contains("[y/N]"), "{none}");
     let no = on_terminal(&workspace, "", ["[y/N]", "nonsense"], &delete).unwrap().expect_code(0).stdout;
     assert!(no.contains("Nothing was deleted"), "{no}");
     assert!(is_there());
