@@ -244,7 +244,7 @@ impl From<MoveError> for ApiError {
                     answer
                         .suggest("no position is stored: the sources of the pipeline start from their beginning anyway")
                 } else {
-                    answer.suggest(format!("the stored positions are {}", known.join(", ")))
+                    answer.suggest(format!("positions are stored for {}", known.join(", ")))
                 }
             }
             MoveError::Ambiguous(_) => {

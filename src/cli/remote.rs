@@ -46,8 +46,8 @@ impl Remote {
             Ok(_) => Ok(Some(remote)),
             Err(error) if error.is_absence() && !named => Ok(None),
             Err(error) if error.is_absence() => Err(Box::new(remote.refused(&error).suggest(
-                "start the service, or correct --api.http.address or ANABRANCH_API_HTTP_ADDRESS; without them and \
-                 without a service, this command uses the store of this machine",
+                "start the service, or correct --api.http.address or ANABRANCH_API_HTTP_ADDRESS; if neither is set \
+                 and no service runs, this command uses the store on this machine",
             ))),
             Err(error) => Err(remote.refused(&error)),
         }

@@ -122,7 +122,7 @@ fn an_interrupted_run_is_no_success() {
     let reader = std::thread::spawn(move || std::io::copy(&mut { pipe }, &mut std::io::sink()).unwrap());
     let output = process.finish().expect_code(7);
     reader.join().unwrap();
-    assert!(output.stderr.contains("interrupted before everything was read"), "{}", output.both());
+    assert!(output.stderr.contains("interrupted before all records were read"), "{}", output.both());
     let line = last_line(&output);
     assert!(line.starts_with("p interrupted: "), "{line}");
 }

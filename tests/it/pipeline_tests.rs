@@ -390,7 +390,7 @@ fn coverage_counts_both_sides_of_conditions() {
     let said = output.both();
     assert!(said.contains("coverage of p: 50 % (2 of 4)"), "{said}");
     assert!(said.contains("NOT COVERED  small (filter), otherwise"), "{said}");
-    assert!(said.contains("50 % of p is covered, less than 90 %"), "{said}");
+    assert!(said.contains("the tests cover 50 % of p, less than 90 %"), "{said}");
     let more = format!(
         "{one}  - {{ name: b, input: [{{ after: y, metadata: {{ size: large }} }}], expect: {{ records: [y] }} }}\n"
     );

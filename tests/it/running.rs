@@ -228,7 +228,7 @@ fn positions_are_shown_and_moved_while_the_service_runs() {
         asked(&workspace, &["positions", "show", "p"], &flag)["positions"][0]["records"] == 2
     });
     let text = workspace.run(&["positions", "reset", "p", &flag]).expect_code(4);
-    assert!(text.stdout.contains("in would go on after (the beginning)"), "{}", text.both());
+    assert!(text.stdout.contains("in would resume after (the beginning)"), "{}", text.both());
     assert!(text.stderr.contains("Nothing was changed"), "{}", text.both());
     let moved = asked(&workspace, &["positions", "reset", "p", "--yes"], &flag);
     assert_eq!((&moved["pipeline"], &moved["positions"][0]["connector"]), (&"p".into(), &"in".into()));

@@ -210,7 +210,7 @@ fn settings(given: &[String], plugin: Span, files: &mut Files) -> Result<Setting
             findings.push(
                 Diagnostic::error("processors.invalid_setting", format!("--set {text:?} is not a setting"))
                     .with_span(Span { file, start: 0, end: end(text.len()) })
-                    .with_hint("settings are given as --set name=value"),
+                    .with_hint("write --set name=value"),
             );
             continue;
         };
