@@ -67,7 +67,7 @@ async fn copied(database: Database) -> Result<Here, String> {
         return Ok(Here::default());
     }
     let opened = tokio::task::spawn_blocking(move || Store::open(&database)).await;
-    let store = opened.map_err(|_| "it could not be opened".to_owned())?.map_err(|error| error.to_string())?;
+    let store = opened.map_err(|_| "the store could not be opened".to_owned())?.map_err(|error| error.to_string())?;
     let here = schemas_of(&store).await.map_err(|error| error.to_string());
     store.release().await;
     here
@@ -129,7 +129,7 @@ impl Overlay {
 }
 
 fn full() -> SchemaError {
-    SchemaError::Unusable("all numbers are used up".into())
+    SchemaError::Unusable("all ids and versions are in use".into())
 }
 
 #[async_trait]

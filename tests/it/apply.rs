@@ -175,7 +175,7 @@ fn a_renamed_source_is_not_applied_without_a_word_of_its_own() {
     assert_eq!(workspace.lines("a.ndjson").len(), 4, "each line once");
 
     // Or said in so many words. What was stopped stays so, and is not taken for what the file wants.
-    let stopped = "pipeline a is stopped and stays so: `anabranch pipelines start a` starts it";
+    let stopped = "pipeline a is stopped and stays stopped: run `anabranch pipelines start a` to start it";
     assert!(apply(&workspace, &["a.yaml", "--check"], 0).stdout.contains(stopped));
     workspace.write("a.yaml", pipeline("a").replace("- id: in\n", "- id: third\n"));
     assert!(apply(&workspace, &["a.yaml", "--yes", "--accept-rereads"], 0).stdout.contains(stopped));

@@ -283,7 +283,7 @@ fn too_few_open_files_are_told_with_their_limit() {
     let mut process = service(&workspace, "ulimit -n 64 && exec \"$0\" run");
     let address = process.address();
     let printed = process.printed();
-    process.wait_until("the limit", || printed().contains("may have 64 files open, and the pipelines"));
+    process.wait_until("the limit", || printed().contains("can open 64 files, but the pipelines"));
     assert!(printed().contains("need at least 140"), "{}", printed());
     let mut clients = Vec::new();
     process.wait_until("why nobody is answered", || {

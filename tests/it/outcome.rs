@@ -152,7 +152,7 @@ fn pipelines_that_feed_each_other_run_one_after_the_other() {
             );
         }
         let log = output.both();
-        assert!(log.contains("starts when c has ended") && log.contains("starts when a has ended"), "{log}");
+        assert!(log.contains("starts after the end of c") && log.contains("starts after the end of a"), "{log}");
     }
     // One that fails is one that has ended.
     std::fs::remove_file(workspace.path("first.txt")).unwrap();

@@ -113,7 +113,7 @@ fn a_login_that_is_refused_is_tried_again() {
     };
     process.wait_until("a refused login", || status() == "recovering");
     let log = process.printed();
-    process.wait_until("another attempt", || log().matches("starts again in").count() >= 2);
+    process.wait_until("another attempt", || log().matches("restarts in").count() >= 2);
     database.query("create role late login superuser");
     process.wait_until("the rows", || database.query("select count(*) from lines") == ["2"]);
     end(process);

@@ -162,7 +162,7 @@ fn all_degraded_pipelines_are_started_at_once() {
 fn nothing_is_deleted_without_a_word() {
     let (workspace, service, flag) = service();
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
-    assert!(text.contains("stop it first"), "{text}");
+    assert!(text.contains("stop the pipeline first"), "{text}");
     asked(&workspace, &["pipelines", "stop", "p", "--wait"], &flag);
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
     assert!(text.contains("add --yes to delete it"), "{text}");

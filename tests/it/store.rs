@@ -94,7 +94,7 @@ fn a_second_service_that_waits_says_that_the_first_has_its_port() {
     workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
     let mut next = workspace.start(&["run", "--db.wait", "300s"]);
     let printed = next.printed();
-    next.wait_until("the reason", || printed().contains("probes are not answered while this service waits"));
+    next.wait_until("the reason", || printed().contains("this service does not answer probes while it waits"));
     let text = printed();
     assert!(text.contains(&format!("{address} is in use")) && text.contains("in use by process"), "{text}");
     assert_eq!(get(address, "/readyz").status, 200, "the first answers");
@@ -334,7 +334,7 @@ fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {
     let text = workspace.run(&backup).expect_code(0).stdout;
     assert!(text.contains("copy.db") && text.contains("http://"), "{text}");
     let again = workspace.run(&backup).expect_code(2).both();
-    assert!(again.contains("copy.db exists already"), "{again}");
+    assert!(again.contains("copy.db already exists"), "{again}");
     // A second one, in the middle of commits.
     for _ in 0..20 {
         workspace.append("in.txt", &numbered_lines(50));

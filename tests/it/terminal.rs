@@ -113,7 +113,7 @@ fn a_pipeline_is_changed_and_deleted_when_the_answer_is_yes() {
 
     let delete = ["pipelines", "delete", "p"];
     let runs = on_terminal(&workspace, "", ["", ""], &delete).unwrap().expect_code(2).stdout;
-    assert!(runs.contains("stop it first") && !runs.contains("[y/N]"), "{runs}");
+    assert!(runs.contains("stop the pipeline first") && !runs.contains("[y/N]"), "{runs}");
     workspace.run(&["pipelines", "stop", "p"]).expect_code(0);
     let none = workspace.run(&delete).expect_code(2).both();
     assert!(none.contains("add --yes to delete it") && !none.contains("[y/N]"), "{none}");

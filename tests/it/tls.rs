@@ -80,7 +80,7 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_starts() {
         (&[cert, "--api.http.tls.key=empty.pem"], "empty.pem"),
         (&["--api.http.tls.cert=none.pem", key], "none.pem"),
         (&["--api.http.address=https://127.0.0.1:0"], "no certificate is configured"),
-        (&[cert], "given together"),
+        (&[cert], "api.http.tls.key, or neither"),
         (&[cert, key, "--api.http.address=http://127.0.0.1:0"], "without TLS"),
     ] {
         let refused = workspace.run(&[&["run"], arguments].concat()).expect_code(2).stderr;

@@ -236,7 +236,7 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
         // No confirmation for a request that the service will refuse.
         if pipeline.status.is_live() {
             let report = Report::new(COMMAND).fail(Exit::Invalid, "pipeline.running", format!("pipeline {id} runs"));
-            return Err(Box::new(report.suggest(format!("stop it first: `anabranch pipelines stop {id}`"))));
+            return Err(Box::new(report.suggest(format!("stop the pipeline first: `anabranch pipelines stop {id}`"))));
         }
         let question = format!("Delete pipeline {id} with its positions and dead letters? This cannot be undone.");
         match context.confirm(&question) {
