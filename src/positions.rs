@@ -79,7 +79,7 @@ pub struct Chosen {
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// No such position exists.
-    #[error("pipeline {pipeline} has no such position")]
+    #[error("pipeline {pipeline} has no matching position")]
     None {
         /// The pipeline.
         pipeline: Str,
@@ -100,7 +100,7 @@ pub enum MoveError {
         known: Vec<String>,
     },
     /// The source does not have partitions.
-    #[error("{pipeline}:{connector} has no partition {partition:?}: its source has only one")]
+    #[error("{pipeline}:{connector} has no partition {partition:?}: the source has only one partition")]
     NoPartition {
         /// The pipeline.
         pipeline: Str,

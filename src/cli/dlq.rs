@@ -115,7 +115,7 @@ impl Opened {
     fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
         // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
-            let message = format!("cannot start: {}", crate::files::system(&error));
+            let message = format!("cannot start the runtime: {}", crate::files::system(&error));
             Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
         })?;
         Ok(Opened { command, store, runtime })

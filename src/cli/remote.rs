@@ -108,7 +108,7 @@ impl Remote {
 
 fn asking(command: &'static str) -> Result<Runtime, Box<Report>> {
     runtime::start(&mut Builder::new_current_thread()).map_err(|error| {
-        let message = format!("cannot start: {}", crate::files::system(&error));
+        let message = format!("cannot start the runtime: {}", crate::files::system(&error));
         Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
     })
 }

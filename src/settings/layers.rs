@@ -364,14 +364,14 @@ impl<'a> Checking<'a> {
             });
             if let Some(entry) = idle {
                 let message = format!("{} has no effect: {switch} is {chosen}", entry.key.name);
-                let hint = format!("set {switch} to {wanted}, or remove it");
+                let hint = format!("set {switch} to {wanted}, or remove this setting");
                 self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
             }
         }
         let path = self.entry("db.path");
         if self.text("db.type") == "inmemory" && path.source != Source::Default {
             let message = "db.path has no effect: db.type is inmemory, and positions are lost when the service ends";
-            let hint = "set db.type to embedded, or remove it".to_owned();
+            let hint = "set db.type to embedded, or remove this setting".to_owned();
             self.report(path, Diagnostic::warning("service.no_effect", message.to_owned()), Some(hint));
         }
     }
@@ -627,7 +627,9 @@ mod tests {
         for name in ["traces.sample: 0.5", "traces.headers: a=b", "traces.service-name: x", "traces.attributes: a=b"] {
             let (_, found) = resolve(&[], &[], name).unwrap();
             let name = name.split(':').next().unwrap();
-            let said = format!("{name} has no effect: traces.endpoint is not set | set traces.endpoint, or remove it");
+            let said = format!(
+                "{name} has no effect: traces.endpoint is not set | set traces.endpoint, or remove this setting"
+            );
             assert_eq!(messages(&found), [said]);
         }
         // A variable that all programs read is not meant for this one alone.

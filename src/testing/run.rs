@@ -113,7 +113,7 @@ fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
     let runtime = match crate::runtime::start(Builder::new_current_thread().start_paused(paused)) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let error = Some(format!("cannot start: {}", system(&error)));
+            let error = Some(format!("cannot start the runtime: {}", system(&error)));
             return Observed { error, ..Observed::default() };
         }
     };

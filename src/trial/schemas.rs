@@ -109,9 +109,7 @@ impl Overlay {
     /// Returns the error for a missing schema, or the reason why schemas are unknown.
     async fn missing(&self, error: SchemaError) -> SchemaError {
         match self.load().await {
-            Some(why) => {
-                SchemaError::Unusable(format!("{error}; the schemas of the store are not known: {why}").into())
-            }
+            Some(why) => SchemaError::Unusable(format!("{error}; the schemas of the store are unknown: {why}").into()),
             None => error,
         }
     }

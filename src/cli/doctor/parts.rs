@@ -102,7 +102,7 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
                     counted(degraded as usize, "pipeline")
                 ))
                 .advise("`anabranch pipelines list` shows why"),
-                _ => Found::warning(format!("a service runs at {url} and is not ready"))
+                _ => Found::warning(format!("a service runs at {url}, but it is not ready"))
                     .advise("it is starting or stopping, or it cannot reach its store: see its log"),
             }
         }

@@ -89,7 +89,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let message = format!("cannot start: {}", system(&error));
+            let message = format!("cannot start the runtime: {}", system(&error));
             return Report::new(COMMAND).fail(Exit::Environment, "run.system", message);
         }
     };

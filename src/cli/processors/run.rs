@@ -118,7 +118,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 }
 
 fn not_started(error: &std::io::Error) -> Report {
-    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start: {}", system(error)))
+    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start the runtime: {}", system(error)))
 }
 
 fn failed(fault: &Fault) -> Report {

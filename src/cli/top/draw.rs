@@ -245,7 +245,7 @@ fn hints(state: &State) -> TextLine<'static> {
         (Some(Action::Stop(id)), _) => format!("Stop {id}? It first delivers the records in flight. y/n"),
         (Some(Action::Start(id)), _) => format!("Start {id}? y/n"),
         (Some(_), _) => "y/n".to_owned(),
-        (None, Mode::Filter) => format!("filter: {}▏  Enter keeps it, Esc removes it", state.filter),
+        (None, Mode::Filter) => format!("filter: {}▏  Enter applies it, Esc removes it", state.filter),
         (None, Mode::Graph) => "↑↓ nodes  s start/stop  Esc back  q quit".to_owned(),
         (None, Mode::List) => {
             let order = if state.reverse { ", reversed" } else { "" };

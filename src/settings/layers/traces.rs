@@ -65,7 +65,7 @@ impl Checking<'_> {
         });
         if let Some(entry) = idle {
             let message = format!("{} has no effect: traces.endpoint is not set", entry.key.name);
-            let hint = "set traces.endpoint, or remove it".to_owned();
+            let hint = "set traces.endpoint, or remove this setting".to_owned();
             self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
         }
     }
