@@ -124,7 +124,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
             Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
             None => {
                 let advice =
-                    format!("Nothing was changed. Apply it with --plan-hash {}, or with --yes.\n", work.hash());
+                    format!("Nothing was changed. To apply the plan, add --plan-hash {} or --yes.\n", work.hash());
                 return Ok(work.report(shown, false).notes(advice).found(Exit::Drift));
             }
         }

@@ -144,7 +144,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         },
     );
     if let Some((count, oldest)) = &dead_letter.kept {
-        let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest of {oldest}"));
+        let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest from {oldest}"));
         page.field("kept", &format!("{count}{}", oldest.unwrap_or_default()));
     }
     if dead_letter.evicted > 0 {
