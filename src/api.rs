@@ -67,7 +67,7 @@ const STARTING: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program uses the port.
-    #[error("api.http.address: {0} is in use by another program, or by another anabranch")]
+    #[error("api.http.address: {0} is in use by another program, or by another Anabranch process")]
     InUse(String),
     /// A system call failed.
     #[error("api.http.address: cannot listen on {address}: {error}")]
@@ -84,7 +84,7 @@ pub enum ListenError {
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
     /// The address asks for TLS, but no certificate is configured.
-    #[error("api.http.address: {0} is to be served over TLS, and no certificate is given")]
+    #[error("api.http.address: {0} requires TLS, but no certificate is configured")]
     NoCertificate(String),
 }
 

@@ -196,9 +196,10 @@ fn refused(error: &clap::Error) -> Exit {
     let message = lines.join(" ");
     Report::new("anabranch")
         .fail(Exit::Invalid, "cli.usage", message.strip_prefix("error: ").unwrap_or(&message))
-        .suggest(
-            meant.map_or_else(|| "`--help` shows what there is".to_owned(), |meant| format!("did you mean `{meant}`?")),
-        )
+        .suggest(meant.map_or_else(
+            || "`--help` lists all commands and options".to_owned(),
+            |meant| format!("did you mean `{meant}`?"),
+        ))
         .print(true)
 }
 

@@ -66,10 +66,10 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The settings turn HTTP off.
-    #[error("api.enabled is false: the service is not served over HTTP")]
+    #[error("api.enabled is false: the service has no HTTP API")]
     Disabled,
     /// The settings leave the port to the system.
-    #[error("api.http.address leaves the port to the system: name the one that the log of the service says")]
+    #[error("api.http.address has port 0: set the port that the log of the service shows")]
     NoPort,
     /// The token cannot be read.
     #[error("api.http.token-file: {0}")]
@@ -78,7 +78,7 @@ pub enum ClientError {
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
     /// The server is not trusted, or does not support TLS.
-    #[error("there is no secure connection to {url}: {what}")]
+    #[error("cannot open a secure connection to {url}: {what}")]
     Untrusted {
         /// URL of the service.
         url: String,
@@ -102,7 +102,7 @@ pub enum ClientError {
         after: Duration,
     },
     /// The server does not answer with HTTP, for example because it expects TLS.
-    #[error("what listens at {url} does not answer as HTTP has it: {what}")]
+    #[error("the program at {url} does not respond with valid HTTP: {what}")]
     NotHttp {
         /// URL of the service.
         url: String,
@@ -118,7 +118,7 @@ pub enum ClientError {
         error: io::Error,
     },
     /// The connection broke.
-    #[error("the answer of {url} broke off: {what}")]
+    #[error("the response from {url} is incomplete: {what}")]
     Broken {
         /// URL of the service.
         url: String,
@@ -126,7 +126,7 @@ pub enum ClientError {
         what: String,
     },
     /// The server is not this service, or has another version.
-    #[error("what listens at {url} is not an anabranch that knows this request ({status}{what})")]
+    #[error("the program at {url} is not an Anabranch service that supports this request ({status}{what})")]
     Foreign {
         /// URL of the service.
         url: String,
@@ -176,21 +176,22 @@ impl ClientError {
     pub fn suggestion(&self) -> Option<&str> {
         match self {
             ClientError::Disabled | ClientError::NoPort | ClientError::Unreachable { .. } => {
-                Some("start one with `anabranch run`, or name another with --api.http.address")
+                Some("start a service with `anabranch run`, or set another address with --api.http.address")
             }
-            ClientError::Foreign { .. } => Some("name another with --api.http.address"),
+            ClientError::Foreign { .. } => Some("set another address with --api.http.address"),
             ClientError::Untrusted { .. } => Some(
-                "name the certificate of its authority with --api.http.tls.ca, and the host as it stands in its own",
+                "set the certificate of its authority with --api.http.tls.ca, and use the host name that its own \
+                 certificate contains",
             ),
             ClientError::Refused(refusal) if refusal.status == StatusCode::UNAUTHORIZED => {
-                Some("give it with --api.http.token-file, or in the variable ANABRANCH_API_HTTP_TOKEN")
+                Some("set the token with --api.http.token-file or the variable ANABRANCH_API_HTTP_TOKEN")
             }
             ClientError::Refused(refusal) => match (&refusal.suggestion, refusal.reason.as_str()) {
                 (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
                 (suggestion, _) => suggestion.as_deref(),
             },
             ClientError::NotHttp { url, .. } if url.starts_with("http://") => {
-                Some("one that speaks TLS is asked at an address that begins with https://")
+                Some("if the service uses TLS, use an address that begins with https://")
             }
             ClientError::Token(_)
             | ClientError::Tls(_)
@@ -434,7 +435,7 @@ impl Client {
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let untrusted = |what: String| ClientError::Untrusted { url: self.url(), what };
         let name = ServerName::try_from(self.host.clone())
-            .map_err(|_| untrusted("the name of the host cannot stand in a certificate".to_owned()))?;
+            .map_err(|_| untrusted("the host name cannot be in a certificate".to_owned()))?;
         match timeout(CONNECT, tls.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(untrusted(anabranch_ops_tls::said(&error))),

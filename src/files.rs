@@ -21,7 +21,7 @@ pub enum Unreadable {
     #[error("it is not a regular file")]
     NotAFile,
     /// The file exceeds the size limit.
-    #[error("it is too large: {bytes} bytes, at most {limit} are read")]
+    #[error("it is too large: {bytes} bytes, the limit is {limit} bytes")]
     TooLarge {
         /// Its size, as far as it was read.
         bytes: u64,
@@ -161,11 +161,13 @@ impl Found {
         let is_id = !name.contains(['/', '.', '\\']);
         let hint = match error {
             Unreadable::Missing if is_id => Some(
-                "is this the id of a pipeline? give the path of its file, or no path at all: then all pipelines of \
-                 `pipelines.path` are checked",
+                "if this is the id of a pipeline, give the path of its file; without a path, the command checks all \
+                 pipelines in `pipelines.path`",
             ),
-            Unreadable::Missing => Some("`anabranch init` makes the directory, `anabranch pipelines init` a pipeline"),
-            Unreadable::TooLarge { .. } => Some("is this a pipeline file? split it, if it is"),
+            Unreadable::Missing => {
+                Some("`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline")
+            }
+            Unreadable::TooLarge { .. } => Some("if this is a pipeline file, split it"),
             Unreadable::NotText { .. } | Unreadable::NotAFile | Unreadable::System(_) => None,
         };
         let finding = match hint {
@@ -242,10 +244,10 @@ mod tests {
         File::create(&large).unwrap().set_len(100 << 20).unwrap();
         let found = find_pipelines(&[directory.path(), Path::new("/nowhere")]);
         let messages: Vec<_> = found.unreadable.iter().map(|(_, d)| d.message.clone()).collect();
-        assert!(messages[0].ends_with("it is too large: 104857600 bytes, at most 8388608 are read"), "{messages:?}");
+        assert!(messages[0].ends_with("it is too large: 104857600 bytes, the limit is 8388608 bytes"), "{messages:?}");
         assert_eq!(messages[1], "cannot read /nowhere: no such file or directory");
         let hint = |path: &str| find_pipelines(&[Path::new(path)]).unreadable.remove(0).1.hint.unwrap_or_default();
         assert!(hint("/nowhere").starts_with("`anabranch init`"));
-        assert!(hint("orders-of-nobody").starts_with("is this the id of a pipeline?"));
+        assert!(hint("orders-of-nobody").starts_with("if this is the id of a pipeline"));
     }
 }

@@ -73,13 +73,13 @@ impl Log {
     pub fn count_repeated(&self, all: bool) {
         for (count, about, latest) in self.repeated.counts(all, Instant::now()) {
             let lines = if count == 1 { "1 more line".to_owned() } else { format!("{count} more lines") };
-            let message = format!("{lines} like this were left out; the latest: {latest}");
+            let message = format!("suppressed {lines} like this; the latest: {latest}");
             self.write_event(LogLevel::Warn, &Fields::of(message, about));
         }
         let lost = self.output.take_lost();
         if lost > 0 {
             let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-            let message = format!("{lines} of this log were lost: the reader of the log was too slow");
+            let message = format!("lost {lines} of this log: the reader of the log was too slow");
             self.write_event(LogLevel::Warn, &Fields::of(message, Vec::new()));
         }
     }
@@ -314,7 +314,7 @@ mod tests {
         let text = content(&log, &file);
         let last = text.lines().last().unwrap();
         assert!(
-            last.ends_with("990 more lines like this were left out; the latest: it fails again, 999 pipeline=busy"),
+            last.ends_with("suppressed 990 more lines like this; the latest: it fails again, 999 pipeline=busy"),
             "{last}"
         );
     }
@@ -335,7 +335,7 @@ mod tests {
         let whole = text.lines().filter(|line| line.len() > 1000).count();
         let last = text.lines().last().unwrap();
         assert!(whole > 4000 && last.ends_with("the reader of the log was too slow"), "{whole}: {last}");
-        assert!(last.contains(&format!("{} lines of this log were lost", 10_000 - whole)), "{whole}: {last}");
+        assert!(last.contains(&format!("lost {} lines of this log", 10_000 - whole)), "{whole}: {last}");
     }
 
     #[test]

@@ -120,13 +120,13 @@ impl Server {
 
     /// Answers a message that is longer than [`MESSAGE`], of which only the id was read.
     pub fn too_long(&self, id: &Value) -> Answer {
-        let message = format!("the message is longer than {} MiB: nothing of it is done", MESSAGE >> 20);
+        let message = format!("the message is longer than {} MiB: it was not processed", MESSAGE >> 20);
         Refusal::new(413, -32700, message).answer(id)
     }
 
     /// Refuses a message because too many calls are waiting.
     pub fn busy(&self, message: &Value) -> Answer {
-        let what = "too many calls wait for others to end: wait for their answers";
+        let what = "too many calls are waiting: wait for their responses";
         Refusal::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
     }
 
@@ -163,18 +163,18 @@ impl Server {
                 Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
                     Answer { status: 202, body: None }
                 }
-                id => Refusal::new(400, -32600, "a message needs a method").answer(&id.unwrap_or_default()),
+                id => Refusal::new(400, -32600, "a message must have a method").answer(&id.unwrap_or_default()),
             };
         };
         let Some(id) = id else { return Answer { status: 202, body: None } };
         if !(id.is_string() || id.is_number()) {
-            return Refusal::new(400, -32600, "an id is a text or a number").answer(&Value::Null);
+            return Refusal::new(400, -32600, "an id must be a string or a number").answer(&Value::Null);
         }
         let none = Map::new();
         let parameters = match message.get("params") {
             None | Some(Value::Null) => &none,
             Some(Value::Object(parameters)) => parameters,
-            Some(_) => return Refusal::parameters("params is an object").answer(&id),
+            Some(_) => return Refusal::parameters("params must be an object").answer(&id),
         };
         let version = parameters.get("_meta").and_then(|meta| meta.get(VERSION));
         let result = match version {
@@ -196,7 +196,7 @@ impl Server {
         cancellation: &Cancellation,
     ) -> Result<Value, Refusal> {
         let Some(version) = version.as_str() else {
-            return Err(Refusal::parameters(format!("{VERSION} is a text")));
+            return Err(Refusal::parameters(format!("{VERSION} must be a string")));
         };
         if let Some(mirrored) = mirrored {
             let name = (method == "tools/call").then(|| parameters.get("name").and_then(Value::as_str)).flatten();
@@ -207,7 +207,7 @@ impl Server {
             ];
             for (header, given, body) in pairs {
                 if body.is_some() && given != body {
-                    let what = format!("header mismatch: {header} is {given:?}, the message says {body:?}");
+                    let what = format!("header mismatch: {header} is {given:?}, the message has {body:?}");
                     return Err(Refusal::new(400, -32020, what));
                 }
             }
@@ -219,7 +219,7 @@ impl Server {
             return Err(refusal);
         }
         if !parameters["_meta"].get(CAPABILITIES).is_some_and(Value::is_object) {
-            return Err(Refusal::parameters(format!("_meta needs {CAPABILITIES}")));
+            return Err(Refusal::parameters(format!("_meta must contain {CAPABILITIES}")));
         }
         let mut result = match method {
             "server/discover" => json!({
@@ -249,7 +249,7 @@ impl Server {
         // A client that claims a modern revision in the transport must name it in the message too.
         let claimed = mirrored.and_then(|mirrored| mirrored.version.as_deref());
         if method == "server/discover" || claimed.is_some_and(|version| MODERN.contains(&version)) {
-            return Err(Refusal::parameters(format!("_meta needs {VERSION} and {CAPABILITIES}")));
+            return Err(Refusal::parameters(format!("_meta must contain {VERSION} and {CAPABILITIES}")));
         }
         match method {
             "initialize" => {
@@ -305,7 +305,7 @@ impl Server {
         let arguments = match parameters.get("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
-            Some(_) => return Err(Refusal::parameters("arguments is an object")),
+            Some(_) => return Err(Refusal::parameters("arguments must be an object")),
         };
         let told = self.call(name, arguments, cancellation).unwrap_or_default();
         Ok(json!({

@@ -94,23 +94,22 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
         findings.0.extend(read_twice(node, nodes()));
         let Some(written) = written(node) else { continue };
         if let Some(what) = reserved(written, registry.reserved(), own) {
-            let message = format!("{:?} writes {written}, which is {what}", node.id);
-            findings.push(
-                about(Diagnostic::error("plan.output_reserved", message), node).with_hint("give it another path"),
-            );
+            let message = format!("{:?} writes to {written}, which is {what}", node.id);
+            findings
+                .push(about(Diagnostic::error("plan.output_reserved", message), node).with_hint("set another path"));
             continue;
         }
         findings.0.extend(letters_beside_records(node, written, nodes()));
         if written.ends_with('/') && fs::metadata(written).is_err() {
-            let finding = Diagnostic::error("settings.invalid", format!("path: {written} names a directory"));
-            findings.push(about(finding, node).with_hint("name a file in it"));
+            let finding = Diagnostic::error("settings.invalid", format!("path: {written} is the path of a directory"));
+            findings.push(about(finding, node).with_hint("give the path of a file in it"));
             continue;
         }
         findings.0.extend(written_twice(&compiled.lowered, node, written));
         if let Ok(found) = fs::metadata(written) {
             if found.is_dir() {
                 let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
-                findings.push(about(finding, node).with_hint("name a file in it"));
+                findings.push(about(finding, node).with_hint("give the path of a file in it"));
                 continue;
             }
             // Links are other names of the same file.
@@ -118,11 +117,11 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
             findings.0.extend(read.iter().filter(|(_, file)| same(file)).map(|(source, _)| feeds_back(node, source)));
         } else if let Some(missing) = missing_directory(Path::new(written)) {
             let shown = missing.display();
-            let message = format!("there is no directory {shown} to write the file in");
+            let message = format!("the directory {shown} of the file does not exist");
             let finding = Diagnostic::warning("plan.no_directory", message);
             // Another check reports that `~` does not stand for a directory.
             if !missing.starts_with("~") {
-                let hint = format!("make it before the pipeline starts: mkdir -p {shown}");
+                let hint = format!("create it before the pipeline starts: mkdir -p {shown}");
                 findings.push(about(finding, node).with_hint(hint));
             }
         }
@@ -175,8 +174,10 @@ fn letters_beside_records<'a>(
         }
         _ => false,
     })?;
-    let message =
-        format!("the dead-letter queue writes the file of {:?}: dead letters stand among its records", records.id);
+    let message = format!(
+        "the dead-letter queue writes to the file of {:?}: the file mixes dead letters with records",
+        records.id
+    );
     Some(
         about(Diagnostic::warning("plan.letters_among_records", message), queue)
             .with_related(place(records), "records are written here")
@@ -199,14 +200,14 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
     )?;
     let twice = match shared(plan, &first.id, &node.id) {
         Shared::Nothing => return None,
-        Shared::Some => "a record that reaches both stands in it twice",
-        Shared::All => "every record stands in it twice",
+        Shared::Some => "a record that reaches both is written twice",
+        Shared::All => "every record is written twice",
     };
-    let message = format!("{:?} writes the file of {:?}: {twice}", node.id, first.id);
+    let message = format!("{:?} writes to the file of {:?}: {twice}", node.id, first.id);
     Some(
         about(Diagnostic::warning("plan.output_shared", message), node)
             .with_related(place(first), "written here too")
-            .with_hint("give it another path, or remove one of the two"),
+            .with_hint("set another path, or remove one of the two"),
     )
 }
 
@@ -214,11 +215,11 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
 fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
     let identity = Identity::of(Path::new(read(node)?))?;
     let first = first_of(&identity, node, nodes, read)?;
-    let message = format!("{:?} reads the file of {:?}: every record comes twice", node.id, first.id);
+    let message = format!("{:?} reads the file of {:?}: every record is read twice", node.id, first.id);
     Some(
         about(Diagnostic::warning("plan.input_shared", message), node)
             .with_related(place(first), "read here too")
-            .with_hint("give it another path, or remove one of the two"),
+            .with_hint("set another path, or remove one of the two"),
     )
 }
 
@@ -371,13 +372,13 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
         let Some((_, node, _)) = fed[start].iter().find(|(to, ..)| *to == way[1]) else { continue };
         let ids: Vec<&str> = way.iter().map(|at| pipelines[*at].config.id.value.as_str()).collect();
         let message =
-            format!("pipelines feed each other ({}): every record would come again, without end", ids.join(" → "));
+            format!("pipelines feed each other ({}): every record would be read again, endlessly", ids.join(" → "));
         let (setting, of_source) = (setting_of(node), setting_of(source));
         let finding = Diagnostic::error("plan.feedback", message)
             .with_label(place_of(node, setting), "written here")
             .with_related(place_of(source, of_source), "read again here")
             .with_path(format!("{}/settings/{setting}", node.path))
-            .with_hint(format!("give one of the destinations another {setting}"));
+            .with_hint(format!("set another {setting} for one of the destinations"));
         findings.push((start, finding));
     }
     findings
@@ -634,9 +635,9 @@ mod tests {
         let (one, two) = (path("in"), path("other"));
         let (out, same) = (path("out"), format!("{}/./out", directory.path().display()));
         assert_eq!(codes([&one, &two], [&out, &path("more")]), Vec::<String>::new());
-        let shared = "plan.output_shared: \"d\" writes the file of \"c\": every record stands in it twice";
+        let shared = "plan.output_shared: \"d\" writes to the file of \"c\": every record is written twice";
         assert_eq!(codes([&one, &two], [&out, &same]), [shared]);
-        let some = "plan.output_shared: \"d\" writes the file of \"c\": a record that reaches both stands in it twice";
+        let some = "plan.output_shared: \"d\" writes to the file of \"c\": a record that reaches both is written twice";
         let filtered = |c: &str, d: &str| {
             let filter = |condition: &str| {
                 format!(", processors: [{{ id: only, plugin: filter, condition: '{{{{ {condition} }}}}' }}]")
@@ -649,7 +650,7 @@ mod tests {
         assert_eq!(filtered(&kind("order"), &kind("return")), Vec::<String>::new(), "no record is of two kinds");
         assert_eq!(filtered(&kind("order"), &kind("order")), [some]);
         assert_eq!(filtered(&kind("order"), r#"eq (index .Metadata "other") "x""#), [some]);
-        let shared = "plan.input_shared: \"b\" reads the file of \"a\": every record comes twice";
+        let shared = "plan.input_shared: \"b\" reads the file of \"a\": every record is read twice";
         assert_eq!(codes([&one, &path("link")], [&out, &path("more")]), [shared]);
         assert_eq!(codes([&one, &two], ["/dev/stdout", "/dev/stdout"]), Vec::<String>::new());
     }

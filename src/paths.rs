@@ -35,12 +35,12 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
     if let Ok(found) = fs::metadata(path) {
         // Another check reports an output that is a directory.
         return (is_read && found.is_dir()).then(|| {
-            let message = format!("path: {path} is a directory, and a source reads one file");
-            Diagnostic::error("settings.invalid", message).with_hint("name a file in it")
+            let message = format!("path: {path} is a directory, but a source reads one file");
+            Diagnostic::error("settings.invalid", message).with_hint("give the path of a file in it")
         });
     }
     if let Some((scheme, rest)) = path.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
-        let message = format!("path: {scheme}:// is taken as a part of the path, not as an address");
+        let message = format!("path: {scheme}:// is read as part of the path, not as an address");
         let finding = Diagnostic::warning("settings.not_a_path", message);
         return Some(match scheme {
             "file" => {
@@ -58,8 +58,12 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
     let is_pattern = Path::new(path).file_name().is_some_and(|name| name.to_string_lossy().contains('*'));
     is_pattern.then(|| {
         let what = if is_read { "a source reads one file" } else { "a destination writes one file" };
-        let message = format!("path: `*` is taken as it is written: {what}");
-        let hint = if is_read { "name the file; several files need a source each" } else { "name the file" };
+        let message = format!("path: `*` is read literally: {what}");
+        let hint = if is_read {
+            "write the name of the file; for several files, use one source each"
+        } else {
+            "write the name of the file"
+        };
         Diagnostic::warning("settings.not_a_path", message).with_hint(hint)
     })
 }
@@ -99,21 +103,21 @@ mod tests {
         let path = |name: &str| directory.path().join(name).display().to_string();
         for pattern in ["*.ndjson", "app-*.log"] {
             let told = codes(&path(pattern), &path("out"));
-            assert_eq!(told, ["settings.not_a_path: path: `*` is taken as it is written: a source reads one file"]);
+            assert_eq!(told, ["settings.not_a_path: path: `*` is read literally: a source reads one file"]);
             std::fs::write(path(pattern), "x").unwrap();
             assert_eq!(codes(&path(pattern), &path("out")), Vec::<String>::new(), "a file of this name");
         }
         for address in ["file:///tmp/x", "https://example.com/x", "s3://lake/x"] {
             let scheme = address.split(':').next().unwrap();
             let message =
-                format!("settings.not_a_path: path: {scheme}:// is taken as a part of the path, not as an address");
+                format!("settings.not_a_path: path: {scheme}:// is read as part of the path, not as an address");
             assert_eq!(codes(address, &path("out")), std::slice::from_ref(&message));
             assert_eq!(codes(&path("in"), address), [message]);
         }
         let here = directory.path().display().to_string();
         assert_eq!(
             codes(&here, &path("out")),
-            [format!("settings.invalid: path: {here} is a directory, and a source reads one file")]
+            [format!("settings.invalid: path: {here} is a directory, but a source reads one file")]
         );
         assert_eq!(codes(&path("in"), &path("out")), Vec::<String>::new());
         assert_eq!(codes("/dev/stdin", "/dev/stdout"), Vec::<String>::new());

@@ -50,7 +50,7 @@ pub enum NotReadAgain {
     #[error(transparent)]
     Unreadable(#[from] config::Unreadable),
     /// The pipeline does not compile with the current values of the files.
-    #[error("with the values that files have now it has errors: {0}")]
+    #[error("the pipeline has errors with the current values of its files: {0}")]
     Invalid(String),
 }
 
@@ -406,10 +406,11 @@ pub fn read_script(path: &str, pipeline_file: &str) -> Content {
     let found = script_path(path, pipeline_file);
     let read = read_text(&found, MAX_SCRIPT);
     let hint = read.as_ref().err().and_then(|error| match error {
-        Unreadable::Missing => {
-            Some("a relative path goes by the pipeline file's directory, then by the working directory")
-        }
-        Unreadable::NotText { .. } => Some("save the script as UTF-8, as `iconv -f latin1 -t utf-8` does"),
+        Unreadable::Missing => Some(
+            "a relative path is resolved against the directory of the pipeline file, then against the working \
+             directory",
+        ),
+        Unreadable::NotText { .. } => Some("save the script as UTF-8, for example with `iconv -f latin1 -t utf-8`"),
         Unreadable::NotAFile | Unreadable::TooLarge { .. } | Unreadable::System(_) => None,
     });
     let text = read.map(Str::from).map_err(|error| error.to_string().into());

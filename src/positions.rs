@@ -48,11 +48,11 @@ pub fn brief(shown: &str) -> Cow<'_, str> {
 /// Description of the error in the text.
 pub fn parse(text: &str) -> Result<Position, String> {
     let bytes = match text.strip_prefix(BASE64) {
-        Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("this is not base64: {error}"))?,
+        Some(encoded) => STANDARD.decode(encoded).map_err(|error| format!("the position is not base64: {error}"))?,
         None => text.as_bytes().to_vec(),
     };
     if bytes.is_empty() {
-        Err("an empty position is the beginning: reset it".to_owned())
+        Err("an empty position means the beginning: use a reset".to_owned())
     } else {
         Ok(Position::copy_from(&bytes))
     }
@@ -79,7 +79,7 @@ pub struct Chosen {
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// No such position exists.
-    #[error("pipeline {pipeline} has no such position")]
+    #[error("pipeline {pipeline} has no matching position")]
     None {
         /// The pipeline.
         pipeline: Str,
@@ -87,7 +87,7 @@ pub enum MoveError {
         known: Vec<String>,
     },
     /// The selection matches several lanes, but a position belongs to one source and partition.
-    #[error("a position belongs to one source and partition, here are {}", .0.join(", "))]
+    #[error("a position belongs to one source and partition, but the selection contains {}", .0.join(", "))]
     Ambiguous(Vec<String>),
     /// The pipeline does not have this source.
     #[error("pipeline {pipeline} has no source {connector:?}")]
@@ -100,7 +100,7 @@ pub enum MoveError {
         known: Vec<String>,
     },
     /// The source does not have partitions.
-    #[error("{pipeline}:{connector} has no partition {partition:?}: its source has only one")]
+    #[error("{pipeline}:{connector} has no partition {partition:?}: the source has only one partition")]
     NoPartition {
         /// The pipeline.
         pipeline: Str,
@@ -287,7 +287,7 @@ impl Moved {
 
     /// Returns the suffix of a message if the position was not checked.
     pub fn remark(&self) -> &'static str {
-        if self.checked { "" } else { "; the position was not checked: the source reads it when it is opened" }
+        if self.checked { "" } else { "; the position was not checked: the source reads it when it opens" }
     }
 
     fn one(lane: &LaneId, mark: &Mark, to: &Position) -> Moved {

@@ -39,6 +39,7 @@ impl Threads {
 /// The operating system refuses a resource. Tokio panics if the socket pair for signals cannot be created; this
 /// function converts the panic, which is the only one of a build, to an error.
 pub fn start(builder: &mut Builder) -> io::Result<Runtime> {
-    let refused = || io::Error::other("no socket for signals; too many open files, raise the limit (ulimit -n)");
+    let refused =
+        || io::Error::other("cannot create a socket for signals: too many open files; raise the limit (`ulimit -n`)");
     caught(|| builder.enable_all().build()).unwrap_or_else(|| Err(refused()))
 }

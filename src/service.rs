@@ -157,7 +157,7 @@ const WAITING_LINE: Duration = Duration::from_secs(60);
 /// Time between two checks that the file of the store still exists.
 const LOOK: Duration = Duration::from_secs(5);
 /// Log message for the first signal.
-const STOPPING: &str = "stopping; a second signal ends at once";
+const STOPPING: &str = "stopping; a second signal ends the service at once";
 /// Maximum number of pipelines that open at the same time: each may need a thread for its files.
 const OPENING: usize = 8;
 /// How long an idle blocking thread is kept.
@@ -233,8 +233,8 @@ impl Service {
                 // Another service on this machine may hold the address as long as it holds the store.
                 Err(error) => {
                     tracing::warn!(
-                        "probes are not answered while this service waits for the state store: {error}; it tries again \
-                         when it has the store"
+                        "this service does not answer probes while it waits for the state store: {error}; it tries to \
+                         listen again when it owns the store"
                     );
                     return None;
                 }
@@ -298,7 +298,9 @@ impl Service {
             biased;
             _ = work => {}
             signal = signals.next() => self.abort(signal),
-            () = until(patience) => tracing::warn!("the state store does not answer; it is left behind"),
+            () = until(patience) => tracing::warn!(
+                "the state store does not respond; the service ends without waiting for it"
+            ),
         }
         None
     }
@@ -345,7 +347,10 @@ impl Service {
         let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
         for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
             if taken(id) {
-                tracing::error!(pipeline = %id, "its file is not used: a pipeline of this id was made through the API");
+                tracing::error!(
+                    pipeline = %id,
+                    "the service ignores its file: a pipeline with this id was created through the API"
+                );
             }
         }
         pipelines.good.retain(|good| !taken(&good.config.id.value));
@@ -383,7 +388,7 @@ impl Service {
         let mut loading = compile.map(tokio::task::spawn_blocking);
         if control.live().is_empty() && !self.once && loading.is_none() {
             tracing::warn!(
-                "no pipeline is to be started; `anabranch pipelines init` writes one, and the API makes them; \
+                "there is no pipeline to start; `anabranch pipelines init` writes one, and the API creates them; \
                  waiting for Ctrl+C"
             );
         }
@@ -431,7 +436,7 @@ impl Service {
                     ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
                     if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
-                        tracing::error!("stopping, as pipelines.exit-on-degraded says");
+                        tracing::error!("stopping, because pipelines.exit-on-degraded is set");
                         ended.gave_up = true;
                         stopping = true;
                         deadline = self.stop(control);
@@ -515,7 +520,10 @@ impl Service {
         }
         status_line.clear();
         for (id, seen) in control.live() {
-            tracing::warn!(pipeline = %id, status = seen.status.word(), "does not stop; it is left behind");
+            tracing::warn!(
+                pipeline = %id, status = seen.status.word(),
+                "does not stop; the service ends without waiting for it"
+            );
             ended.outcomes.retain(|(before, _)| *before != id);
             ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
         }
@@ -593,7 +601,7 @@ impl Service {
         let mut starting = Vec::new();
         for invalid in &pipelines.invalid {
             let Some(id) = &invalid.id else { continue };
-            tracing::error!(pipeline = %id, "invalid: it is not started");
+            tracing::error!(pipeline = %id, "invalid: the pipeline is not started");
             control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
         }
         let planned = |pipeline: Pipeline| {
@@ -610,7 +618,7 @@ impl Service {
                 continue;
             }
             if !wanted {
-                tracing::info!(pipeline = %id, "not started: its file says `status: stopped`");
+                tracing::info!(pipeline = %id, "not started: its file contains `status: stopped`");
             } else {
                 starting.push(entry);
             }
@@ -663,7 +671,7 @@ fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mu
     let joining: Vec<_> = good.iter().map(|(_, pipeline, _)| pipeline.clone()).collect();
     for ((id, _, plan), finding) in good.into_iter().zip(outputs::closing(&control.good(), &joining)) {
         if let Some(finding) = finding {
-            tracing::error!(pipeline = %id, "invalid: it is not started: {}", finding.message);
+            tracing::error!(pipeline = %id, "invalid: the pipeline is not started: {}", finding.message);
             *plan = Plan::Invalid(finding.message.into());
         }
     }

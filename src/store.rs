@@ -429,7 +429,7 @@ fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {
 fn contradiction(answer: &dyn std::fmt::Debug) -> StoreError {
     // The content of an answer may hold secrets; its kind does not.
     let kind: String = format!("{answer:?}").chars().take_while(|c| c.is_alphanumeric()).collect();
-    StoreError::Damaged(format!("the answer `{kind}` does not belong to the question"))
+    StoreError::Damaged(format!("the response `{kind}` does not match the request"))
 }
 
 fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {

@@ -148,7 +148,7 @@ impl Suite {
                 }
                 Err(error) => {
                     let message = format!("cannot read {}: {error}", path.display());
-                    let hint = "the tests of orders.yaml are in orders.test.yaml beside it";
+                    let hint = "put the tests of orders.yaml into orders.test.yaml in the same directory";
                     suite.findings.push(Diagnostic::error("test.unreadable", message).with_hint(hint));
                 }
             }
@@ -232,8 +232,8 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     let acks = parts.resolved(&case.expect.acks, Role::Source, &mut findings, |acks| acks);
     parts.check_faults(case, &mut findings);
     if case.input.entries.is_empty() {
-        let finding = Diagnostic::error("test.field_required", "a test has `input`: without it no record is read");
-        let hint = "write `input: []` for a source that has nothing";
+        let finding = Diagnostic::error("test.field_required", "a test needs `input`: without it, no record is read");
+        let hint = "write `input: []` for a source without records";
         findings.push(finding.with_span(case.name.span).with_hint(hint));
     }
     if findings.has_errors() {
@@ -289,7 +289,7 @@ fn pipeline(
             Ok(text) => drop(files.add(path.value.display().to_string(), text)),
             Err(error) => {
                 let message = format!("cannot read the pipeline {}: {error}", path.value.display());
-                let hint = "`pipeline: PATH` names another file, relative to the test file";
+                let hint = "set the pipeline file with `pipeline: PATH`, relative to the test file";
                 let finding = Diagnostic::error("test.no_pipeline", message).with_span(path.span).with_hint(hint);
                 return Err((finding.into(), None));
             }
@@ -306,7 +306,7 @@ fn pipeline(
     let errors = loaded.diagnostics.has_errors();
     let mut findings = loaded.diagnostics;
     for finding in findings.0.iter_mut().filter(|finding| finding.code == "config.variable_unset") {
-        finding.hint = Some(format!("give it a value in `env` of the test {:?}, or a default", &*case.name.value));
+        finding.hint = Some(format!("set its value in `env` of the test {:?}, or write a default", &*case.name.value));
     }
     if errors {
         return Err((findings, Some(files)));
@@ -328,7 +328,7 @@ fn pipeline(
             let ids: Vec<&str> = named.iter().map(|config| config.id.value.as_str()).collect();
             let finding = Diagnostic::error("test.no_pipeline", format!("the file has {count} pipelines"))
                 .with_span(file.pipeline.as_ref().map_or(case.name.span, |path| path.span))
-                .with_hint(format!("name one with `id: ID`: {}", ids.join(", ")));
+                .with_hint(format!("choose one with `id: ID`: {}", ids.join(", ")));
             return Err((finding.into(), None));
         }
     };
@@ -362,7 +362,7 @@ impl Variables for Given<'_> {
             (Some(text), _) => Content { path: path.into(), text: Ok(text.as_str().into()), hint: None },
             (None, true) => read_script(path, pipeline_file),
             (None, false) => {
-                let why = format!("the test has no `file:{path}` for it in `env`");
+                let why = format!("the test does not set `file:{path}` in `env`");
                 Content { path: path.into(), text: Err(why.into()), hint: None }
             }
         }
@@ -372,7 +372,7 @@ impl Variables for Given<'_> {
         match self.env.get(&format!("file:{path}")) {
             Some(text) => Ok(text.clone()),
             None if self.reads_files => read_text(Path::new(path), 1 << 20).map_err(|error| error.to_string()),
-            None => Err("the test has no `file:PATH` for it in `env`".to_owned()),
+            None => Err("the test does not set `file:PATH` in `env`".to_owned()),
         }
     }
 }
@@ -427,11 +427,11 @@ impl<'a> Parts<'a> {
                     [only] => Some((*only).clone()),
                     _ => {
                         let names: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
-                        let message = format!("the pipeline has {} {what}s: say which is meant", ids.len());
+                        let message = format!("the pipeline has {} {what}s: choose one", ids.len());
                         findings.push(
                             Diagnostic::error("test.value", message)
                                 .with_span(of.span)
-                                .with_hint(format!("write a map by id: {}", names.join(", "))),
+                                .with_hint(format!("write a map with their ids as keys: {}", names.join(", "))),
                         );
                         None
                     }
@@ -465,20 +465,20 @@ impl<'a> Parts<'a> {
                 match kind {
                     FaultKind::Fail(..) | FaultKind::Panic => (true, ""),
                     FaultKind::Delay(_) | FaultKind::Hang => {
-                        (*class != Class::Inline, "a step that only computes can fail or panic")
+                        (*class != Class::Inline, "a processor that only computes can fail or panic, nothing else")
                     }
                     FaultKind::Down(_) | FaultKind::Partial(_) | FaultKind::Crash => {
-                        (false, "a step can fail, delay, hang or panic; the others are for connectors")
+                        (false, "a processor can fail, delay, hang or panic; the other faults are for connectors")
                     }
                 }
             } else {
                 let steps = self.steps.iter().map(|(node, _)| node.as_str());
                 let ids = self.sources.iter().chain(&self.destinations).map(|id| id.as_str()).chain(steps);
-                findings.push(unknown(&fault.at, "step or connector", ids));
+                findings.push(unknown(&fault.at, "processor or connector", ids));
                 continue;
             };
             if !possible {
-                let finding = Diagnostic::error("test.fault_impossible", format!("this cannot happen at {at}"));
+                let finding = Diagnostic::error("test.fault_impossible", format!("this fault is not possible at {at}"));
                 findings.push(finding.with_span(fault.kind.span).with_hint(what));
             }
         }
@@ -493,11 +493,11 @@ fn unknown<'i>(name: &Spanned<Str>, what: &str, ids: impl Iterator<Item = &'i st
             let ids = ids.collect::<Vec<_>>();
             match (case::is_of_list(&name.value), ids.first()) {
                 (true, Some(first)) => format!(
-                    "{name} stands below the id of a connector, as `{first}: {{ {name}: … }}`; the number of all records \
-                     is written `records: 1`",
+                    "write {name} below the id of a connector: `{first}: {{ {name}: … }}`; for the number of all \
+                     records, write `records: 1`",
                     name = &*name.value
                 ),
-                _ => format!("there is: {}", ids.join(", ")),
+                _ => format!("the ids are: {}", ids.join(", ")),
             }
         }
     };

@@ -130,7 +130,7 @@ impl Exporter {
         }
         let SpanCounts { sent, dropped } = self.counts();
         if dropped > 0 {
-            tracing::warn!(sent, dropped, "not all spans of traces were sent");
+            tracing::warn!(sent, dropped, "some trace spans were not sent");
         }
     }
 }
@@ -212,7 +212,7 @@ impl Sending {
         if self.said.is_none_or(|said| said.elapsed() >= SAID) {
             self.said = Some(Instant::now());
             let spans = std::mem::take(&mut self.unsaid);
-            tracing::warn!(spans, error = %refusal.what, "spans of traces could not be sent, and are lost");
+            tracing::warn!(spans, error = %refusal.what, "trace spans could not be sent and are lost");
         }
     }
 }

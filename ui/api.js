@@ -80,7 +80,7 @@ const token = {
 };
 
 /** @type {(refused: boolean) => Promise<string>} */
-let ask = () => Promise.reject(new ApiError(401, "this needs the token of the service"));
+let ask = () => Promise.reject(new ApiError(401, "this request needs the token of the service"));
 /** @type {Promise<void> | null} */
 let asking = null;
 

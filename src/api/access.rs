@@ -115,15 +115,15 @@ impl Access {
         if self.local && self.token().is_none() && !is_local(host) {
             let what = format!("the host {host:?} is not a name of this machine");
             let error = ApiError::new(Kind::PermissionDenied, "api.foreign_host", what);
-            return Some(error.suggest("ask for 127.0.0.1 or localhost, or set a token"));
+            return Some(error.suggest("connect to 127.0.0.1 or localhost, or set a token"));
         }
         let origin = headers.get(ORIGIN)?;
         if self.allows_origin(origin, host) {
             return None;
         }
-        let what = format!("pages of {:?} may not use this API", String::from_utf8_lossy(origin.as_bytes()));
+        let what = format!("pages from {:?} may not use this API", String::from_utf8_lossy(origin.as_bytes()));
         let error = ApiError::new(Kind::PermissionDenied, "api.foreign_origin", what);
-        Some(error.suggest("api.http.cors.allowed-origins names the origins that may"))
+        Some(error.suggest("if pages from this origin may use the API, add it to api.http.cors.allowed-origins"))
     }
 
     fn allows_origin(&self, origin: &HeaderValue, host: &str) -> bool {
@@ -188,7 +188,8 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     if !access.knows_token_of(&request) {
-        let error = ApiError::new(Kind::Unauthenticated, "api.unauthenticated", "this needs the token of the service");
+        let error =
+            ApiError::new(Kind::Unauthenticated, "api.unauthenticated", "this request needs the token of the service");
         let mut response = body.of(error.suggest("send it as `Authorization: Bearer TOKEN`"));
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));
         return response;
@@ -198,7 +199,7 @@ pub(crate) async fn guard(
     }
     match timeout(ANSWER, next.run(request)).await {
         Ok(response) => in_form(body, response).await,
-        Err(_) => body.of(ApiError::new(Kind::DeadlineExceeded, "api.timeout", "the answer took longer than 30 s")),
+        Err(_) => body.of(ApiError::new(Kind::DeadlineExceeded, "api.timeout", "the response took longer than 30 s")),
     }
 }
 

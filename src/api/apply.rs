@@ -275,9 +275,8 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
 async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
     let desired = desired(&asked)?;
     let Some(hash) = asked.hash else {
-        return Err(
-            ApiError::malformed("`hash` is missing: of the plan that was looked at").suggest("POST /v1/pipelines/plan")
-        );
+        return Err(ApiError::malformed("`hash` is missing: send the hash of the plan to apply")
+            .suggest("POST /v1/pipelines/plan"));
     };
     let planned = view.control.apply(desired, hash).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
@@ -300,7 +299,7 @@ fn desired(asked: &Asked) -> Result<Desired, ApiError> {
         (Some(config), None) => config.text(),
         (None, Some(yaml)) => yaml.clone(),
         (None, None) | (Some(_), Some(_)) => {
-            return Err(ApiError::malformed("one of `config` and `yaml` is expected"));
+            return Err(ApiError::malformed("give either `config` or `yaml`"));
         }
     };
     Ok(Desired { text, pipeline: asked.pipeline.clone(), strict: asked.strict })

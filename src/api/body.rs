@@ -19,7 +19,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let text = if bytes.trim_ascii().is_empty() { b"{}" } else { &bytes[..] };
         serde_json::from_slice(text)
             .map(Body)
-            .map_err(|error| ApiError::malformed(format!("the body is not what is expected: {error}")))
+            .map_err(|error| ApiError::malformed(format!("the body of the request is invalid: {error}")))
     }
 }
 

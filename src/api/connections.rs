@@ -162,10 +162,10 @@ impl Account {
             return;
         }
         self.next_of_files = now + ACCOUNT;
-        let limit = open_files().map_or_else(|| "as many as the system has".to_owned(), |limit| limit.to_string());
+        let limit = open_files().map_or_else(|| "that of the system".to_owned(), |limit| limit.to_string());
         tracing::error!(
-            "HTTP cannot be answered: too many files are open, and a connection needs one. This process may have {limit} \
-             open: raise the limit (`ulimit -n`, or LimitNOFILE of the systemd unit)"
+            "the HTTP server cannot accept connections: too many files are open, and each connection needs one. The \
+             limit of this process is {limit}: raise it (`ulimit -n`, or LimitNOFILE of the systemd unit)"
         );
     }
 
@@ -180,8 +180,8 @@ impl Account {
             let most = most.map_or_else(String::new, |most: IpAddr| format!("; most come from {most}"));
             tracing::warn!(
                 closed,
-                "too many clients are connected and do not finish their requests: those that wait \
-                            longest are closed{most}"
+                "too many clients are connected and do not finish their requests: the service closes the connections \
+                            that have waited longest{most}"
             );
         }
     }
@@ -222,8 +222,8 @@ async fn shaken_hands(
     };
     match shaken {
         Ok(Ok(stream)) => served(stream, seat, http, router, closing).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a client does not speak TLS as it should"),
-        Err(_) => tracing::debug!("a client took too long for the handshake of TLS"),
+        Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake with a client failed"),
+        Err(_) => tracing::debug!("the TLS handshake with a client took too long"),
     }
 }
 

@@ -94,9 +94,9 @@ impl Credentials {
             let Some(token) = followed.read(asked, move || settings.read_token()).await else { continue };
             let is_other = token.is_some_and(|token| self.access.change_token(&token));
             if is_other {
-                tracing::info!("api.http.token-file: the token is another one; requests need it from now on");
+                tracing::info!("api.http.token-file: the token changed; requests need the new one");
             } else if asked || followed.is_good_again {
-                tracing::info!("api.http.token-file: the token was read; it is the same one");
+                tracing::info!("api.http.token-file: the token was read again; it did not change");
             }
         }
     }
@@ -111,7 +111,7 @@ impl Credentials {
             let read = followed.read(asked, move || acceptor(&identity).map_err(|error| error.to_string()));
             let Some(tls) = read.await else { continue };
             self.tls.send_replace(Some(tls));
-            tracing::info!("api.http.tls: the certificate was read again; new connections are shown it");
+            tracing::info!("api.http.tls: the certificate was read again; new connections use it");
             self.warn();
         }
     }
@@ -168,7 +168,7 @@ impl Followed {
         asked: bool,
         read: impl FnOnce() -> Result<T, String> + Send + 'static,
     ) -> Option<T> {
-        let read = self.waited_for(read).await.unwrap_or_else(|| Err("it cannot be read".to_owned()));
+        let read = self.waited_for(read).await.unwrap_or_else(|| Err("the file cannot be read".to_owned()));
         match read {
             Ok(value) => {
                 self.is_good_again = self.failure.take().is_some();
@@ -184,7 +184,7 @@ impl Followed {
     fn fail(&mut self, error: String, asked: bool) {
         if asked || self.failure.as_ref() != Some(&error) {
             let what = if self.setting == TOKEN_FILE { "token" } else { "certificate" };
-            tracing::error!("{}: {error}; the {what} stays as it was", self.setting);
+            tracing::error!("{}: {error}; the service keeps the previous {what}", self.setting);
         }
         self.failure = Some(error);
     }

@@ -162,7 +162,10 @@ fn refused(error: &ConditionError) -> ApiError {
 async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -> Answer<LetterView> {
     let id = known(&view, id).await?;
     let number: u64 = number.parse().map_err(|_| {
-        ApiError::malformed(format!("{number:?} is not the number of a letter: a whole number up to {}", u64::MAX))
+        ApiError::malformed(format!(
+            "{number:?} is not the number of a dead letter: it must be a whole number up to {}",
+            u64::MAX
+        ))
     })?;
     let letter = view::one(&view.store, &id, number).await?;
     let missing = || {
@@ -189,7 +192,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     let numbers = match asked {
         Replay { numbers: Some(ref numbers), all: None | Some(false), .. } => Some(numbers.clone()),
         Replay { numbers: None, all: Some(true), .. } => None,
-        _ => return Err(ApiError::malformed("give either numbers or all: true")),
+        _ => return Err(ApiError::malformed("give either `numbers` or `all: true`")),
     };
     let record = asked.record.map(|record| Record::from_json(record.to_string().as_bytes())).transpose();
     let record = record.map_err(|error| {
@@ -210,7 +213,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
             let answer = ApiError::new(kind, error.code(), error.to_string());
             match error.suggestion() {
                 Some(_) if matches!(error, ReplayError::NoEntry { .. }) => {
-                    answer.suggest("replay it with `from` start, or step:ID")
+                    answer.suggest("replay it with `from: start` or `from: step:ID`")
                 }
                 Some(suggestion) => answer.suggest(suggestion),
                 None => answer,
@@ -236,10 +239,10 @@ async fn purge(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Pu
         Purge { numbers: None, all: Some(true), older_than_seconds: None } => Which::All,
         Purge { numbers: None, all: None | Some(false), older_than_seconds: Some(seconds) } => {
             let age = Duration::try_from_secs_f64(seconds);
-            let age = age.map_err(|_| ApiError::malformed("olderThanSeconds is no span of time"))?;
+            let age = age.map_err(|_| ApiError::malformed("`olderThanSeconds` is not a valid duration"))?;
             Which::Before(SystemTime::now().checked_sub(age).map_or(0, nanos))
         }
-        _ => return Err(ApiError::malformed("give one of numbers, all: true and olderThanSeconds")),
+        _ => return Err(ApiError::malformed("give exactly one of `numbers`, `all: true` and `olderThanSeconds`")),
     };
     let id = known(&view, id).await?;
     let purged = view.store.remove_letters(&id, which).await?;

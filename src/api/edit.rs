@@ -223,7 +223,7 @@ impl From<EditError> for ApiError {
             EditError::Control(error) => error.into(),
             EditError::FromFile(_) => answer(Kind::FailedPrecondition, "pipeline.declared_in_file").suggest(
                 "edit its file, or apply another text (POST /v1/pipelines/plan, then /apply); if the file is gone, \
-                     restart the service: it looks at its files when it starts",
+                     restart the service, which reads its files at startup",
             ),
             EditError::Exists { what: "connector", .. } => answer(Kind::AlreadyExists, "connector.exists"),
             EditError::Exists { what: "processor", .. } => answer(Kind::AlreadyExists, "processor.exists"),
@@ -234,12 +234,12 @@ impl From<EditError> for ApiError {
                 answer(Kind::FailedPrecondition, "connector.has_parts").suggest("delete them first")
             }
             EditError::HasParts { .. } => answer(Kind::FailedPrecondition, "pipeline.has_parts")
-                .suggest("delete them first, or all of it with `?parts=true`"),
+                .suggest("delete them first, or delete the pipeline and all its parts with `?parts=true`"),
             EditError::HasPositions(_) => answer(Kind::FailedPrecondition, "pipeline.has_positions")
-                .suggest("with `?positions=true` they are deleted too"),
+                .suggest("add `?positions=true` to delete the positions too"),
             EditError::NotOne(_) => answer(Kind::Malformed(StatusCode::BAD_REQUEST), "pipelines.one_expected"),
             EditError::Stale(_) => {
-                answer(Kind::Aborted, "pipelines.plan_stale").suggest("make the plan again, and look at it")
+                answer(Kind::Aborted, "pipelines.plan_stale").suggest("request a new plan, and check it")
             }
             EditError::RunsOn(_) => answer(Kind::FailedPrecondition, "pipelines.restart_not_allowed")
                 .suggest("stop the pipeline, apply the change, and start it"),

@@ -228,7 +228,7 @@ impl From<StoreError> for ApiError {
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
-    ApiError::new(Kind::NotFound, "api.no_such_path", format!("there is nothing at {}", uri.path()))
+    ApiError::new(Kind::NotFound, "api.no_such_path", format!("the path {} does not exist", uri.path()))
 }
 
 /// Adds the methods that a path accepts to the error for another method.
@@ -240,9 +240,9 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
         return response;
     };
     let methods: Vec<&str> = allowed.split(',').map(str::trim).filter(|name| *name != "HEAD").collect();
-    let message = format!("{path} does not take {method}: it takes {}", methods.join(", "));
+    let message = format!("{path} does not support {method}: it supports {}", methods.join(", "));
     let error = ApiError::new(Kind::Unimplemented, "api.no_such_method", message)
-        .suggest(format!("ask with {}", methods.join(" or ")));
+        .suggest(format!("use {}", methods.join(" or ")));
     let (mut parts, body) = error.into_response().into_parts();
     for (name, value) in response.headers() {
         if !parts.headers.contains_key(name) && *name != CONTENT_LENGTH {
@@ -257,7 +257,7 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
 struct OtherMethod;
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
-    let message = format!("{} does not take {method}", uri.path());
+    let message = format!("{} does not support {method}", uri.path());
     let mut response = ApiError::new(Kind::Unimplemented, "api.no_such_method", message).into_response();
     response.extensions_mut().insert(OtherMethod);
     response

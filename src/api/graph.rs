@@ -76,5 +76,5 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
 }
 
 fn unknown(name: &str, given: &str, known: &str) -> ApiError {
-    ApiError::malformed(format!("{name}: {given:?} is none of {known}"))
+    ApiError::malformed(format!("{name}: {given:?} is not one of {known}"))
 }

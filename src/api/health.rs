@@ -49,13 +49,13 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
     let known = access.knows_token(&headers).then(|| why.borrow().clone());
     if uri.path() != "/readyz" {
         let message = match known {
-            Some(why) => format!("the service waits for its state store: {why}"),
-            None => "the service waits for its state store".to_owned(),
+            Some(why) => format!("the service is waiting for its state store: {why}"),
+            None => "the service is waiting for its state store".to_owned(),
         };
         let refused = ApiError::new(Kind::Unavailable, "service.waiting", message);
-        return refused.suggest("ask again when /readyz says that it is ready").into_response();
+        return refused.suggest("try again when /readyz reports `ready`").into_response();
     }
-    let reason = known.unwrap_or_else(|| "the service waits for its state store".to_owned());
+    let reason = known.unwrap_or_else(|| "the service is waiting for its state store".to_owned());
     let body = Json(Readiness { status: "waiting", reason: Some(reason), pipelines: None });
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
 }

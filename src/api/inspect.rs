@@ -48,8 +48,8 @@ struct Seat {
 impl Sessions {
     fn enter(&self) -> Result<Seat, ApiError> {
         let permit = self.seats.clone().try_acquire_owned().map_err(|_| {
-            let what = format!("{MOST} inspections are open already, which is as many as there may be");
-            ApiError::new(Kind::ResourceExhausted, "inspect.too_many", what).suggest("close one")
+            let what = format!("{MOST} inspections are open already, which is the maximum");
+            ApiError::new(Kind::ResourceExhausted, "inspect.too_many", what).suggest("close an inspection")
         })?;
         Ok(Seat { _permit: permit, closing: self.closing.subscribe() })
     }

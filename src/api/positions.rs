@@ -121,7 +121,7 @@ async fn reset(
     Body(asked): Body<Asked>,
 ) -> Result<Json<Moves>, ApiError> {
     if asked.to.is_some() {
-        return Err(ApiError::malformed("a reset has no `to`: the beginning is meant"));
+        return Err(ApiError::malformed("a reset does not accept `to`: it always moves to the beginning"));
     }
     moved(&view, &id, asked, Position::copy_from(b"")).await
 }
@@ -143,7 +143,9 @@ async fn rewind(
     Path(id): Path<String>,
     Body(asked): Body<Asked>,
 ) -> Result<Json<Moves>, ApiError> {
-    let Some(to) = &asked.to else { return Err(ApiError::malformed("`to` is missing: the position to go on after")) };
+    let Some(to) = &asked.to else {
+        return Err(ApiError::malformed("`to` is missing: give the position after which the source resumes"));
+    };
     let to = parse(to).map_err(|error| ApiError::malformed(format!("to: {error}")))?;
     moved(&view, &id, asked, to).await
 }
@@ -239,19 +241,20 @@ impl From<MoveError> for ApiError {
             MoveError::None { known, .. } => {
                 let answer = ApiError::new(Kind::NotFound, "positions.none", text);
                 if known.is_empty() {
-                    answer.suggest("none is stored: its sources start at their beginning anyway")
+                    answer
+                        .suggest("no position is stored: the sources of the pipeline start from their beginning anyway")
                 } else {
-                    answer.suggest(format!("there are {}", known.join(", ")))
+                    answer.suggest(format!("positions are stored for {}", known.join(", ")))
                 }
             }
             MoveError::Ambiguous(_) => {
                 let answer = ApiError::new(Kind::FailedPrecondition, "positions.ambiguous", text);
-                answer.suggest("choose one by `connector` and `partition`")
+                answer.suggest("choose one with `connector` and `partition`")
             }
             MoveError::NoSource { known, .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_source", text)
-                .suggest(format!("its sources are {}", known.join(", "))),
+                .suggest(format!("the sources of the pipeline are {}", known.join(", "))),
             MoveError::NoPartition { .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_partition", text)
-                .suggest("leave this position out: it belongs to another source"),
+                .suggest("remove this position from the request: it belongs to another source"),
             MoveError::Refused { .. } => ApiError::new(Kind::FailedPrecondition, "positions.refused", text),
             MoveError::Store(error) => error.into(),
         }

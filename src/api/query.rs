@@ -83,7 +83,7 @@ impl Query {
     /// Returns the part of a list given by `offset` and `limit`. Clients of the registry send `-1` for no limit.
     #[cfg(feature = "avro")]
     pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> Result<impl Iterator<Item = T>, Misgiven> {
-        let most = self.read("limit", "a whole number; a negative one is no limit", |text| text.parse::<i64>().ok())?;
+        let most = self.read("limit", "a whole number (negative for no limit)", |text| text.parse::<i64>().ok())?;
         let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         let left_out = self.number("offset")?.unwrap_or(0);
         Ok(all.skip(usize::try_from(left_out).unwrap_or(usize::MAX)).take(most))

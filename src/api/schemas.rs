@@ -146,7 +146,7 @@ impl Registry {
     async fn given(&self, body: &Bytes) -> Result<Document, Refusal> {
         let given: Given = refusal::parse(body)?;
         if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
-            return Err(Refusal::invalid(format!("schema type {kind:?}: only AVRO is understood")));
+            return Err(Refusal::invalid(format!("schema type {kind:?} is not supported: only AVRO is")));
         }
         if given.schema.trim().is_empty() {
             return Err(Refusal::invalid("empty schema"));
@@ -157,13 +157,14 @@ impl Registry {
             return Ok(Document::alone(text));
         }
         if references.len() > MOST_REFERENCES {
-            return Err(Refusal::invalid(format!("it refers to more than {MOST_REFERENCES} schemas")));
+            return Err(Refusal::invalid(format!("the schema refers to more than {MOST_REFERENCES} schemas")));
         }
         let mut others = Vec::with_capacity(references.len());
         for Reference { name, subject, version } in &references {
             let missing = || {
-                let what =
-                    format!("it refers to version {version} of subject {subject:?} ({name}), which is not there");
+                let what = format!(
+                    "the schema refers to version {version} of subject {subject:?} ({name}), which does not exist"
+                );
                 Refusal::invalid(what)
             };
             let version = SchemaVersion::new(*version).ok_or_else(missing)?;
@@ -384,7 +385,7 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Qu
         Some(entry) => Ok(shown(&subject, Found { entry, document }, &query)),
         None => {
             registry.entries(&subject, &query).await?;
-            Err(SchemaError::SchemaNotFound("the subject has no such schema".into()).into())
+            Err(SchemaError::SchemaNotFound("the subject does not have this schema".into()).into())
         }
     }
 }

@@ -287,7 +287,7 @@ impl StatusAnswer {
         if let Some(stalled) = &self.stalled {
             let node = if stalled.node.is_empty() { String::new() } else { format!(" at {}", stalled.node) };
             let since = stalled.since.map(|since| format!(" for {}", short(now - since.0))).unwrap_or_default();
-            parts.push(format!("no record gets on{node}{since}"));
+            parts.push(format!("no record has moved{node}{since}"));
             parts.extend(stalled.error.clone());
         }
         parts.extend(self.cause());
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(status(r#"{"word":"degraded","error":"out: no file","where":"out"}"#), "out: no file");
         let stalled =
             r#"{"word":"running","stalled":{"node":"out","since":"1970-01-12T13:46:35.000Z","error":"disk full"}}"#;
-        assert_eq!(status(stalled), "no record gets on at out for 5s; disk full");
+        assert_eq!(status(stalled), "no record has moved at out for 5s; disk full");
         let again =
             r#"{"word":"running","lastFailure":{"at":"1970-01-12T13:46:30.000Z","error":"disk full","attempts":2}}"#;
         assert_eq!(status(again), "failed 10s ago (2 attempts to recover): disk full");

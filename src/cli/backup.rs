@@ -62,7 +62,9 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
         }
         Ok(None) => {
             let report = Report::new(COMMAND).fail(Exit::Environment, "store.none", "there is no store yet");
-            return Err(Box::new(report.suggest("--db.path names another place")));
+            return Err(Box::new(
+                report.suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
+            ));
         }
         Err(OpenError::InUse { .. }) => {
             let remote = Remote::of(COMMAND, &settings)?;

@@ -99,7 +99,7 @@ impl Shelf {
             Database::Embedded(_) | Database::InMemory => Err(Box::new(
                 Report::new(command)
                     .fail(Exit::Environment, "store.none", "there is no store yet, and no service answers")
-                    .suggest("the first `anabranch run` makes it; --db.path names another place"),
+                    .suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
             )),
         }
     }
@@ -115,7 +115,7 @@ impl Opened {
     fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
         // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
-            let message = format!("cannot start: {}", crate::files::system(&error));
+            let message = format!("cannot start the runtime: {}", crate::files::system(&error));
             Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
         })?;
         Ok(Opened { command, store, runtime })
@@ -138,7 +138,7 @@ impl Opened {
         if pipelines.iter().any(|pipeline| pipeline.id == *id) || self.ask(self.store.letter_totals(id))?.count > 0 {
             return Ok(());
         }
-        let message = format!("the store knows no pipeline {:?}", id.as_str());
+        let message = format!("the store has no pipeline {:?}", id.as_str());
         let report = Report::new(self.command).fail(Exit::Invalid, "pipeline.unknown", message);
         Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
@@ -158,5 +158,5 @@ fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
 
 /// Formats a number of dead letters: `1 letter`, `2 letters`.
 fn letters(count: u64) -> String {
-    format!("{count} letter{}", if count == 1 { "" } else { "s" })
+    format!("{count} dead letter{}", if count == 1 { "" } else { "s" })
 }

@@ -150,10 +150,11 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     let names = || [SETTINGS, STANDALONE].into_iter().chain(CHECKS.iter().map(|(name, _)| *name));
     let is_meant = |name: &str, asked: &str| name == asked || name.split('.').next() == Some(asked);
     if let Some(unknown) = arguments.checks.iter().find(|asked| !names().any(|name| is_meant(name, asked))) {
-        let report = Report::new(COMMAND).fail(Exit::Invalid, "doctor.unknown_check", format!("no check {unknown:?}"));
+        let report =
+            Report::new(COMMAND).fail(Exit::Invalid, "doctor.unknown_check", format!("there is no check {unknown:?}"));
         return match did_you_mean(unknown, names()) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
-            None => report.suggest(format!("there are: {}", names().collect::<Vec<_>>().join(", "))),
+            None => report.suggest(format!("the checks are: {}", names().collect::<Vec<_>>().join(", "))),
         };
     }
     let asked = |name: &str| arguments.checks.is_empty() || arguments.checks.iter().any(|asked| is_meant(name, asked));
@@ -167,7 +168,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     match (Layers { flags: &arguments.settings.0.given, environment: &environment }).resolve() {
         Err(refused) => {
             notes = context.rendered(&refused.findings, &refused.files);
-            let found = Found::new(Mark::Invalid, "the settings cannot be used; nothing else can be looked at");
+            let found = Found::new(Mark::Invalid, "the settings cannot be used; no other check can run");
             add(SETTINGS, found.advise(told(&refused)));
         }
         Ok((settings, warned)) => {
@@ -199,7 +200,7 @@ fn resolved(settings: &Settings, warned: &Refused) -> Found {
     let what = if settings.config_path.exists() {
         format!("settings of {path}")
     } else {
-        format!("there is no {path}: flags, variables and defaults")
+        format!("{path} does not exist: the settings come from flags, variables and defaults")
     };
     match warned.findings.iter().count() {
         0 => Found::well(what),

@@ -67,6 +67,6 @@ fn refused(path: &Path, error: &std::io::Error) -> Report {
     Report::new("init").fail(
         Exit::Environment,
         "init.cannot_write",
-        format!("cannot make {}: {}", path.display(), system(error)),
+        format!("cannot create {}: {}", path.display(), system(error)),
     )
 }

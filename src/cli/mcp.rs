@@ -97,9 +97,9 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         None => match std::env::var(TOKEN) {
             Ok(token) if !token.trim().is_empty() => token.trim().into(),
             _ => {
-                let what = "with --http requests must carry a token, and there is none";
+                let what = "--http requires a token, but no token is configured";
                 let report = report().fail(Exit::Invalid, "mcp.token_missing", what);
-                return report.suggest(format!("name a file with --token-file, or set {TOKEN}"));
+                return report.suggest(format!("give a file with --token-file, or set {TOKEN}"));
             }
         },
     };

@@ -115,7 +115,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
         let error = errors.max_by_key(|error| !matches!(error, ResolveError::Unknown { near: None, .. }));
         return match error {
             Some(error) => unknown(COMMAND, "connector", &error, &names),
-            None => Report::new(COMMAND).fail(Exit::Invalid, "plugins.unknown", "there is no such connector"),
+            None => Report::new(COMMAND).fail(Exit::Invalid, "plugins.unknown", "the connector does not exist"),
         };
     };
     let roles: Vec<&str> = connector.roles().map(|(role, _)| role).collect();
@@ -174,7 +174,7 @@ fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[Str
     if let ResolveError::WrongRole { name, roles, .. } = error {
         let other = if what == "processor" { "connectors" } else { "processors" };
         return Report::new(command)
-            .fail(Exit::Invalid, "plugins.unknown", format!("{name:?} can be used as {roles}, it is no {what}"))
+            .fail(Exit::Invalid, "plugins.unknown", format!("{name:?} can be used as {roles}, but not as a {what}"))
             .suggest(format!("see `anabranch {other} describe {name}`"));
     }
     let (message, near) = match error {
@@ -186,7 +186,7 @@ fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[Str
     let report = Report::new(command).fail(Exit::Invalid, "plugins.unknown", message);
     match near {
         Some(near) => report.suggest(format!("did you mean {near}?")),
-        None => report.suggest(format!("there are: {}", names.join(", "))),
+        None => report.suggest(format!("available: {}", names.join(", "))),
     }
 }
 

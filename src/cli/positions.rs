@@ -150,7 +150,9 @@ impl Opened {
         let store = if there { Some(open(database).map_err(|e| failed(e.to_string()))?) } else { None };
         let Some(store) = store else {
             let report = Report::new(command).fail(Exit::Environment, "positions.none", "there is no store yet");
-            return Err(Box::new(report.suggest("the first `anabranch run` makes it; --db.path names another place")));
+            return Err(Box::new(
+                report.suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
+            ));
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Opened { store, runtime: runtime.map_err(|e| failed(e.to_string()))? })
@@ -195,7 +197,7 @@ fn named<'a>(
     id: &str,
 ) -> Result<&'a StoredPipeline, Box<Report>> {
     pipelines.iter().find(|pipeline| pipeline.id.as_str() == id).ok_or_else(|| {
-        let message = format!("the store knows no pipeline {id:?}");
+        let message = format!("the store has no pipeline {id:?}");
         let report = Report::new(command).fail(Exit::Invalid, "pipeline.unknown", message);
         Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),

@@ -43,7 +43,7 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
             return Report::new("quickstart").notes(context.rendered(&refused.findings, &refused.files)).fail(
                 Exit::Failed,
                 "quickstart.settings",
-                "the defaults cannot be used",
+                "the default settings cannot be used",
             );
         }
     };
@@ -59,7 +59,10 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
 /// Prints the address of the page, and opens it if asked to.
 fn show(address: SocketAddr, opens: bool) {
     let url = format!("http://{address}/");
-    let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("The page of this service is {url}\n"));
+    let _ = crate::terminal::print(
+        crate::terminal::Stream::Err,
+        &format!("The web interface of this service is at {url}\n"),
+    );
     if opens && let Err(error) = open::that_detached(&url) {
         tracing::debug!(%error, "the browser cannot be opened");
     }
@@ -72,6 +75,6 @@ fn has_display() -> bool {
 }
 
 fn refused(error: &std::io::Error) -> Report {
-    let message = format!("cannot make a temporary directory: {}", system(error));
+    let message = format!("cannot create a temporary directory: {}", system(error));
     Report::new("quickstart").fail(Exit::Environment, "quickstart.no_directory", message)
 }

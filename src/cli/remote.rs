@@ -46,8 +46,8 @@ impl Remote {
             Ok(_) => Ok(Some(remote)),
             Err(error) if error.is_absence() && !named => Ok(None),
             Err(error) if error.is_absence() => Err(Box::new(remote.refused(&error).suggest(
-                "start the service, or correct --api.http.address or ANABRANCH_API_HTTP_ADDRESS; without them and \
-                 without a service, this command uses the store of this machine",
+                "start the service, or correct --api.http.address or ANABRANCH_API_HTTP_ADDRESS; if neither is set \
+                 and no service runs, this command uses the store on this machine",
             ))),
             Err(error) => Err(remote.refused(&error)),
         }
@@ -108,7 +108,7 @@ impl Remote {
 
 fn asking(command: &'static str) -> Result<Runtime, Box<Report>> {
     runtime::start(&mut Builder::new_current_thread()).map_err(|error| {
-        let message = format!("cannot start: {}", crate::files::system(&error));
+        let message = format!("cannot start the runtime: {}", crate::files::system(&error));
         Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
     })
 }

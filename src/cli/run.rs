@@ -116,9 +116,9 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             .fail(
                 Exit::Invalid,
                 "service.invalid_settings",
-                format!("pipelines.path: there is no file or directory {}", path.display()),
+                format!("pipelines.path: the file or directory {} does not exist", path.display()),
             )
-            .suggest("`anabranch init` makes the directory, `anabranch pipelines init` writes a pipeline into it");
+            .suggest("`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline into it");
     }
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
@@ -137,7 +137,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             (true, false) => report.fail(
                 Exit::Invalid,
                 "run.invalid_pipelines",
-                "a pipeline file has errors, and pipelines.exit-on-degraded is set: nothing was started",
+                "a pipeline file has errors, and pipelines.exit-on-degraded is set: no pipeline was started",
             ),
         };
     }
@@ -182,11 +182,10 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             };
             let report = Report::new(command).fail(exit, code, error.to_string());
             match error {
-                ListenError::InUse(_) => {
-                    report.suggest("give another with --api.http.address, or serve nothing with --api.enabled=false")
-                }
+                ListenError::InUse(_) => report
+                    .suggest("set another address with --api.http.address, or disable HTTP with --api.enabled=false"),
                 ListenError::NoCertificate(_) => {
-                    report.suggest("give it with api.http.tls.cert, and its key with api.http.tls.key")
+                    report.suggest("set the certificate with api.http.tls.cert, and its key with api.http.tls.key")
                 }
                 ListenError::System { .. } | ListenError::Token(_) | ListenError::Tls(_) => report,
             }

@@ -60,7 +60,10 @@ mod web_assembly {
             let found = load(&processors.path, &options, &|path, size| {
                 if size > LARGE {
                     let megabytes = size as f64 / 1e6;
-                    note(&format!("compiling {} ({megabytes:.1} MB); the next start needs not", path.display()));
+                    note(&format!(
+                        "compiling {} ({megabytes:.1} MB); the result is cached for the next start",
+                        path.display()
+                    ));
                 }
             });
             for (path, reason) in &found.refused {
@@ -68,7 +71,7 @@ mod web_assembly {
             }
             for name in found.operators.iter().map(|kind| &kind.specification().name).filter(|n| builtin.contains(*n)) {
                 note(&format!(
-                    "warning: {name:?} means the built-in processor; write \"standalone:{name}\" for the one in {}",
+                    "warning: {name:?} means the built-in processor; to use the one in {}, write \"standalone:{name}\"",
                     processors.path.display()
                 ));
             }
@@ -89,7 +92,7 @@ mod web_assembly {
         let place = |entry: &String| match Endpoint::parse(entry) {
             Ok(place) => Some(place),
             Err(error) => {
-                note(&format!("warning: processors.egress.allow: {error}; it is left out"));
+                note(&format!("warning: processors.egress.allow: {error}; the entry is ignored"));
                 None
             }
         };

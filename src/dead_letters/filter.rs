@@ -49,7 +49,7 @@ impl ConditionError {
             ConditionError::Interrupted => None,
             ConditionError::Fails(_, Some(hint)) => Some(hint),
             ConditionError::Fails(_, None) => {
-                Some("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}")
+                Some("write a template that returns true or false, for example {{ eq .Operation.String \"create\" }}")
             }
         }
     }

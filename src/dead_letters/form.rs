@@ -70,7 +70,7 @@ pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     let (trace, rest) = match bytes.split_first() {
         Some((&FORM, rest)) => (None, rest),
         Some((&TRACED, rest)) => {
-            let (context, rest) = context(rest).ok_or_else(|| damaged("its trace is cut off"))?;
+            let (context, rest) = context(rest).ok_or_else(|| damaged("its trace is truncated"))?;
             (Some(context), rest)
         }
         _ => return Err(damaged("a later version of this program wrote it")),

@@ -124,7 +124,7 @@ pub enum ReplayError {
     #[error("there is no dead letter {0}")]
     NotFound(u64),
     /// An edited record requires exactly one dead letter, which it replaces.
-    #[error("a record is given for {0} letters: it can take the place of one")]
+    #[error("a record is given for {0} dead letters, but it can replace only one")]
     NotOne(usize),
     /// The requested node does not exist.
     #[error("{0}")]
@@ -157,10 +157,12 @@ impl ReplayError {
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             ReplayError::NoEntry { error: NoEntry::Gone(_) | NoEntry::Ambiguous(_), .. } => {
-                Some("replay it from the start: --from start, or from another step: --from ID")
+                Some("replay it from the start with --from start, or from another node with --from ID")
             }
             ReplayError::NotThere(NoEntry::Several(..)) => None,
-            ReplayError::NotThere(_) => Some("`anabranch pipelines describe` lists the steps of a pipeline"),
+            ReplayError::NotThere(_) => {
+                Some("`anabranch pipelines describe` lists the connectors and processors of a pipeline")
+            }
             _ => None,
         }
     }
@@ -248,10 +250,10 @@ pub async fn replay(
             Ending::Finished | Ending::Stopped => None,
             Ending::NotDrained { left } => {
                 let left: Vec<&str> = left.iter().map(Str::as_str).collect();
-                Some(format!("not everything got through in time: records were left in {}", left.join(", ")))
+                Some(format!("not all records were delivered in time: records remained in {}", left.join(", ")))
             }
             Ending::Faulted(fault) => Some(anabranch_plugin::secret::mask(&fault.to_string(), &mask)),
-            Ending::Killed => Some("it was killed".to_owned()),
+            Ending::Killed => Some("the run was killed".to_owned()),
         };
         if halted || outcome.stopped.is_some() {
             break;

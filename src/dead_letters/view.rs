@@ -107,7 +107,7 @@ pub enum PageError {
     Store(#[from] StoreError),
     /// The condition used up its budget.
     #[error(
-        "the condition is too costly: after {looked_at} letters it had used {} steps or {} s",
+        "the condition is too costly: after {looked_at} dead letters, it had used {} steps or {} s",
         BUDGET.steps, BUDGET.time.as_secs()
     )]
     TooCostly {
@@ -129,9 +129,9 @@ impl PageError {
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
             PageError::Store(_) => None,
-            PageError::TooCostly { .. } => {
-                Some("write a condition that needs fewer steps, or look at fewer letters: by node, or by time")
-            }
+            PageError::TooCostly { .. } => Some(
+                "write a condition that needs fewer steps, or search fewer dead letters: filter by node or by time",
+            ),
         }
     }
 }
@@ -195,7 +195,7 @@ pub async fn page(
             let goes_on = search.look_through(&found);
             (search, goes_on)
         });
-        let interrupted = || StoreError::Unavailable("the search through the letters was interrupted".into());
+        let interrupted = || StoreError::Unavailable("the search through the dead letters was interrupted".into());
         let (after, more) = looked.await.ok_or_else(interrupted)?;
         search = after;
         goes_on = more?;

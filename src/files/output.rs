@@ -49,8 +49,8 @@ impl Unwritable {
     /// What the user can do where another name helps.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Unwritable::Directory(_) => Some("name a file in it"),
-            Unwritable::Taken { .. } => Some("name a file that does not exist, or one that this command wrote"),
+            Unwritable::Directory(_) => Some("give the path of a file in it"),
+            Unwritable::Taken { .. } => Some("give a file that does not exist, or one that this command wrote"),
             Unwritable::System { .. } => None,
         }
     }

@@ -128,11 +128,11 @@ impl Control {
     /// Another request holds the pipeline, it was created through the API, or the new pipeline cannot be opened.
     pub async fn take_up(&self, pipeline: Pipeline) -> Result<Planned, EditError> {
         let control = self.clone();
-        let task = Task::Errand("taking up the file", pipeline.config.id.value.clone());
+        let task = Task::Errand("applying the file", pipeline.config.id.value.clone());
         self.to_the_end(task, async move {
             let id = &pipeline.config.id.value;
             if control.stored(id).await?.is_some_and(|stored| stored.origin == Origin::Api) {
-                let what = "a pipeline of this id was made through the API".into();
+                let what = "a pipeline with this id was created through the API".into();
                 return Err(ControlError::Invalid { id: id.clone(), what }.into());
             }
             let planned = control.put_in_place(pipeline, None, true).await?;
@@ -232,7 +232,9 @@ impl Control {
         let mut notes = self.redirected(pipeline, &changes).await?;
         let is_stopped = matches!(status, Some(Status::Stopped { reason: StopReason::User }));
         if is_stopped && desired.autostart && !is_asked_to_start(&changes) {
-            notes.push(format!("pipeline {id} is stopped and stays so: `anabranch pipelines start {id}` starts it"));
+            notes.push(format!(
+                "pipeline {id} is stopped and stays stopped: run `anabranch pipelines start {id}` to start it"
+            ));
         }
         let planned = Planned {
             hash: hash(&changes, &rereads, [old.as_ref(), Some(&desired)], [runs.as_deref(), Some(pipeline)]),
@@ -268,9 +270,9 @@ impl Control {
         let told = redirected.into_iter().filter(|(source, _)| known.keys().any(|lane| lane.connector == **source));
         let told = told.map(|(source, path)| {
             format!(
-                "source {id}:{source} has a position in the file of its former path: if {path} begins with what the \
-                 source has read, it reads on from there, otherwise it reads {path} from its start. What it has not \
-                 read of the former file stays unread."
+                "source {id}:{source} has a position in the file of its former path. If {path} begins with the text \
+                 that the source has already read, the source continues after that text; otherwise, it reads {path} \
+                 from the beginning. The unread rest of the former file is not read."
             )
         });
         Ok(told.collect())
@@ -298,7 +300,10 @@ impl Control {
             return Ok(());
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
-        tracing::error!(pipeline = %entry.id, %error, "the new pipeline could not be opened: the old one is put back");
+        tracing::error!(
+            pipeline = %entry.id, %error,
+            "the new pipeline could not be opened: the service restores the old one"
+        );
         // The old pipeline runs again first, even if the store fails.
         entry.set_plan(old_plan);
         let begun = match ran {
@@ -308,7 +313,7 @@ impl Control {
                 Ok(())
             }
         };
-        let after = if ran { "the old one runs again" } else { "the old one is in its place again" };
+        let after = if ran { "the old pipeline runs again" } else { "the old pipeline was restored" };
         let back = Undone { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
         self.put_back(back).await;
         begun?;
@@ -334,7 +339,7 @@ impl Control {
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         self.remove(&entry);
         self.put_back(Undone { applied: desired.clone(), before: old.clone(), status: None }).await;
-        Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "it was removed again" })
+        Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "the new pipeline was removed" })
     }
 
     /// Restores in the store what it held before a pipeline was applied. Retries after a failure until it succeeds,
@@ -342,7 +347,10 @@ impl Control {
     async fn put_back(&self, undone: Undone) {
         let Err(error) = self.undo(&undone).await else { return };
         let id = undone.applied.id.clone();
-        tracing::warn!(pipeline = %id, %error, "the store still has the pipeline that was applied; it is tried again");
+        tracing::warn!(
+            pipeline = %id, %error,
+            "the store still contains the applied pipeline; the service retries to restore the old one"
+        );
         let control = self.clone();
         self.see_to(Task::Errand("restoring the stored configuration", id.clone()), async move {
             for failures in 1.. {
@@ -352,7 +360,7 @@ impl Control {
                 }
                 match control.undo(&undone).await {
                     Ok(()) => break,
-                    Err(error) => tracing::debug!(pipeline = %id, %error, "the store cannot be put back yet"),
+                    Err(error) => tracing::debug!(pipeline = %id, %error, "the stored pipeline cannot be restored yet"),
                 }
             }
             Done::Errand
@@ -411,7 +419,8 @@ async fn opened(entry: &Entry) -> Result<(), String> {
         // The sender is in `entry`, which outlives this function.
         Ok(Err(_)) => Ok(()),
         Err(_) => Err(format!(
-            "it was not open after {} s (where that is too short: stop the pipeline, apply, start it)",
+            "it was not open after {} s (if it needs longer: stop the pipeline, apply the change, and start the \
+             pipeline)",
             OPENING.as_secs()
         )),
     }

@@ -52,10 +52,10 @@ pub enum ControlError {
         what: Str,
     },
     /// The plugins of the pipeline are still being loaded.
-    #[error("the plugins of pipeline {0} are still being loaded; it is started then")]
+    #[error("the plugins of pipeline {0} are still being loaded; it starts after that")]
     Loading(Str),
     /// Another request is changing the pipeline.
-    #[error("pipeline {0} is being changed by another request")]
+    #[error("another request is changing pipeline {0}")]
     Busy(Str),
     /// The service is stopping.
     #[error("the service is stopping")]
@@ -84,11 +84,12 @@ impl ControlError {
     /// Returns the remedy, if there is one.
     pub fn suggestion(&self) -> Option<&'static str> {
         match self {
-            ControlError::Running(_) => Some("stop it first"),
-            ControlError::Stopping(_) => {
-                Some("wait until it has delivered what it read, or stop it with `force`: what is left is read again")
-            }
-            ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all that is wrong with files"),
+            ControlError::Running(_) => Some("stop the pipeline first"),
+            ControlError::Stopping(_) => Some(
+                "wait until it has delivered the records in flight, or stop it with `force`: undelivered records are \
+                 read again",
+            ),
+            ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all errors in files"),
             ControlError::Busy(_) => Some("try again in a moment"),
             ControlError::NotFound(_)
             | ControlError::NotRunning(_)
@@ -204,7 +205,7 @@ impl Control {
         if *entry.orders.borrow() != Order::Run && !force {
             return Err(ControlError::Stopping(entry.id.clone()));
         }
-        tracing::info!(pipeline = %entry.id, force, "asked to stop");
+        tracing::info!(pipeline = %entry.id, force, "stop requested");
         entry.stop(order);
         // The next request may force the stop.
         drop(gate);
@@ -417,7 +418,10 @@ impl Control {
                 if let Some(pipeline) = &renewed {
                     control.shared().log.mask(pipeline.compiled.secrets.iter().cloned());
                     entry.set_plan(Plan::Good(pipeline.clone()));
-                    tracing::info!(pipeline = %entry.id, "files with values of its settings changed: it runs with the new ones");
+                    tracing::info!(
+                        pipeline = %entry.id,
+                        "files with values of its settings changed: the pipeline runs with the new values"
+                    );
                 }
                 Ok(renewed)
             })
@@ -452,7 +456,10 @@ impl Control {
                     Err(error) => Err(error.to_string()),
                 };
                 if let Err(error) = renewed {
-                    tracing::error!(pipeline = %entry.id, error, "it goes on with the credentials that it has");
+                    tracing::error!(
+                        pipeline = %entry.id, error,
+                        "the pipeline continues with its previous credentials"
+                    );
                 }
                 Done::Errand
             });

@@ -23,10 +23,10 @@ pub enum EditError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// A file declares the pipeline.
-    #[error("pipeline {0} is declared in a file, or was when the service last looked at its files")]
+    #[error("pipeline {0} is declared in a file, or was when the service last read its files")]
     FromFile(Str),
     /// A resource with this id or name exists.
-    #[error("there is a {what} {id:?} already")]
+    #[error("the {what} {id:?} already exists")]
     Exists {
         /// `pipeline`, `pipeline named`, `connector` or `processor`.
         what: &'static str,
@@ -52,16 +52,16 @@ pub enum EditError {
         children: &'static str,
     },
     /// Positions are stored and would be lost.
-    #[error("the positions of the sources of pipeline {0} are stored: they would be lost")]
+    #[error("the stored positions of the sources of pipeline {0} would be lost")]
     HasPositions(Str),
     /// The configuration has errors.
     #[error("the configuration has errors")]
     Invalid(Diagnostics),
     /// The text does not declare exactly one pipeline.
-    #[error("the text declares {0} pipelines; one is expected")]
+    #[error("the text declares {0} pipelines; exactly one is required")]
     NotOne(usize),
     /// The pipeline or the text changed since the plan was made.
-    #[error("pipeline {0} or the text changed since the plan was made: nothing was done")]
+    #[error("pipeline {0} or the text changed since the plan was made: nothing was changed")]
     Stale(Str),
     /// The pipeline runs, and the settings do not allow a restart.
     #[error("pipeline {0} runs, and api.allow-live-restart-apply is false: nothing was changed")]
@@ -104,7 +104,7 @@ impl Control {
             control.check_circle(&plan).await?;
             control.shared().store.replace(pipeline).await?;
             control.put(&id, plan, Status::Stopped { reason: StopReason::User });
-            tracing::info!(pipeline = %id, "made through the API");
+            tracing::info!(pipeline = %id, "created through the API");
             Ok(())
         })
         .await

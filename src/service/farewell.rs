@@ -81,7 +81,10 @@ impl Control {
                 Some(_) => Ok(()),
             };
             if let Err(error) = forgotten {
-                tracing::warn!(pipeline = %pipeline, connector = %connector, "its position could not be removed: {error}");
+                tracing::warn!(
+                    pipeline = %pipeline, connector = %connector,
+                    "the positions of the connector could not be removed: {error}"
+                );
             }
             warnings.extend(warning);
         }
@@ -95,7 +98,10 @@ impl Control {
         let found = tokio::task::spawn_blocking(move || registry.of_active(&reference, &stored).cloned()).await;
         let farewell = found.ok().flatten().and_then(|found| found.farewell);
         let farewell = farewell.ok_or_else(|| {
-            format!("{:?} is not installed. What it keeps for the connector elsewhere stays", connector.plugin.as_str())
+            format!(
+                "{:?} is not installed. Resources that it has created elsewhere for the connector remain",
+                connector.plugin.as_str()
+            )
         })?;
         let host = Host {
             pipeline: pipeline.clone(),
@@ -120,7 +126,7 @@ impl Control {
         });
         match told.await {
             Ok(Ok(told)) => told.map_err(|fault| fault.to_string()),
-            Ok(Err(_)) => Err(format!("it does not answer within {} s", PATIENCE.as_secs())),
+            Ok(Err(_)) => Err(format!("it did not respond within {} s", PATIENCE.as_secs())),
             Err(_) => Err("it panicked".to_owned()),
         }
     }

@@ -25,7 +25,7 @@ impl Control {
     pub(super) async fn hold_with(&self, entry: Arc<Entry>, gate: OwnedMutexGuard<()>) -> Hold {
         let (held, released) = oneshot::channel::<()>();
         // This task keeps the service from ending while the hold exists.
-        self.see_to(Task::Errand("who holds a run", entry.id.clone()), async move {
+        self.see_to(Task::Errand("the hold on a run", entry.id.clone()), async move {
             let _ = released.await;
             Done::Errand
         });
@@ -62,7 +62,7 @@ impl Drop for Hold {
             }
             match control.begin(&entry) {
                 Ok(()) | Err(ControlError::ServiceStopping) => {}
-                Err(error) => tracing::error!(pipeline = %entry.id, %error, "it does not go on"),
+                Err(error) => tracing::error!(pipeline = %entry.id, %error, "the pipeline does not resume"),
             }
         };
         if !self.entry.is_live() {

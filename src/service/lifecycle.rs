@@ -277,7 +277,7 @@ impl Life {
                     tracing::info!(
                         pipeline = %self.id, read = account.read, delivered = account.delivered_in_all(),
                         filtered = account.filtered, dead_lettered = account.dead_lettered,
-                        "finished: there is nothing more to read"
+                        "finished: the sources have no more records"
                     );
                     return Outcome::Finished;
                 }
@@ -286,7 +286,7 @@ impl Life {
                 Ending::Killed if matches!(*self.orders.borrow(), Order::Kill { .. }) => {
                     return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
                 }
-                Ending::Killed => return self.degraded("it was killed".to_owned(), None).await,
+                Ending::Killed => return self.degraded("the run was killed".to_owned(), None).await,
                 Ending::Faulted(fault) => {
                     let error = self.log.masked(&fault.to_string());
                     let place = fault.node().cloned();
@@ -322,7 +322,7 @@ impl Life {
             stored.await;
             tracing::warn!(
                 pipeline = %self.id, error = %error, attempt = recovery.attempts(),
-                "failed; starts again in {:.1} s", wait.as_secs_f64()
+                "failed; restarts in {:.1} s", wait.as_secs_f64()
             );
             let stop = async { self.orders.wait_for(|order| *order != Order::Run).await.is_ok() };
             if timeout(wait, stop).await.is_ok() {
@@ -341,7 +341,7 @@ impl Life {
         if !matches!(*holding.borrow(), Holding::Gone(_)) {
             // Shown but not stored: the store refuses writes.
             drop(self.enter(Event::Retry { error: why.clone() }));
-            tracing::warn!(pipeline = %self.id, error = why, "stopped reading until the store is this service's again");
+            tracing::warn!(pipeline = %self.id, error = why, "stopped reading until this service owns the store again");
         }
         let decided = async {
             let decided = holding.wait_for(|holding| matches!(holding, Holding::Held | Holding::Gone(_))).await;
@@ -485,14 +485,15 @@ impl Life {
         self.enter(Event::Stop(by)).await;
         match &outcome {
             Outcome::NotDrained { left } if left.is_empty() => tracing::warn!(
-                pipeline = %self.id, "stopped before everything was delivered; what is left is read again at the next start"
+                pipeline = %self.id,
+                "stopped before all records were delivered; the next start reads the remaining ones again"
             ),
             Outcome::NotDrained { left } => tracing::warn!(
                 pipeline = %self.id, left = %names(left),
-                "stopped before everything was delivered; what is left is read again at the next start"
+                "stopped before all records were delivered; the next start reads the remaining ones again"
             ),
             Outcome::Finished | Outcome::Stopped | Outcome::Degraded { .. } => {
-                tracing::info!(pipeline = %self.id, "stopped: everything that was read is delivered");
+                tracing::info!(pipeline = %self.id, "stopped: all records that were read are delivered");
             }
         }
         match outcome {
@@ -509,7 +510,7 @@ impl Life {
         let stored = self.enter(Event::Fail { error: error.clone() });
         self.seen.send_modify(|seen| seen.place = place);
         stored.await;
-        tracing::error!(pipeline = %self.id, error = %error, "degraded: it does not run until it is started again");
+        tracing::error!(pipeline = %self.id, error = %error, "degraded: the pipeline does not run until you start it");
         if draining { Outcome::NotDrained { left: Vec::new() } } else { Outcome::Degraded { error } }
     }
 

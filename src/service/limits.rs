@@ -36,8 +36,8 @@ fn too_few(pipelines: &[Pipeline], limit: u64) -> Option<String> {
     let needed = OWN + PER_FILE * files.count() as u64;
     (needed > limit).then(|| {
         format!(
-            "this process may have {limit} files open, and the pipelines that are to be started need at least {needed}: \
-             raise the limit (`ulimit -n`, or LimitNOFILE of the systemd unit)"
+            "this process can open {limit} files, but the pipelines to start need at least {needed}: raise the limit \
+             (`ulimit -n`, or LimitNOFILE of the systemd unit)"
         )
     })
 }

@@ -26,7 +26,7 @@ impl fmt::Display for Reread {
         let Reread { source, replaces, records } = self;
         // The count of a copied or moved position begins at the copy.
         let again = match records {
-            0 => "all that it delivered is".to_owned(),
+            0 => "all its records are".to_owned(),
             1 => "at least 1 record is".to_owned(),
             records => format!("at least {records} records are"),
         };

@@ -49,7 +49,7 @@ pub fn elsewhere(settings: &Schemas) -> Result<Option<Arc<dyn SchemaRegistry>>, 
         }
         #[cfg(not(feature = "avro"))]
         Schemas::Confluent(_) => {
-            Err(ServiceError::Schemas("this program was built without it (feature `avro`)".to_owned()))
+            Err(ServiceError::Schemas("this program was built without support for it (feature `avro`)".to_owned()))
         }
     }
 }

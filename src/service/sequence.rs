@@ -23,7 +23,10 @@ pub(super) fn begin_in_turn(starting: &[Arc<Entry>], control: &Control) {
         let others: Vec<Arc<Entry>> = feeders[at].iter().map(|other| entries[*other].clone()).collect();
         if !others.is_empty() {
             let ids: Vec<&str> = others.iter().map(|other| other.id.as_str()).collect();
-            tracing::info!(pipeline = %entry.id, "starts when {} has ended, which writes what it reads", ids.join(" and "));
+            tracing::info!(
+                pipeline = %entry.id,
+                "starts after the end of {}, whose output it reads", ids.join(" and ")
+            );
         }
         if let Err(error) = control.begin_after(entry, others) {
             tracing::error!(pipeline = %entry.id, %error, "not started");

@@ -84,7 +84,7 @@ pub(crate) fn end_the_process_again() {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SignalKind::interrupt(), SignalKind::terminate()] {
         if let Err(error) = register_conditional_default(signal.as_raw_value(), again.clone()) {
-            tracing::debug!(%error, "signals do not end the process any more");
+            tracing::debug!(%error, "signals cannot end the process");
         }
     }
     // An echo of the signal that ended the service must not change how the process ends.

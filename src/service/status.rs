@@ -38,7 +38,7 @@ pub enum Event {
 
 /// A transition that does not exist: a defect of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a pipeline that is {from} cannot take {event:?}")]
+#[error("a pipeline with the status {from} does not accept the event {event:?}")]
 pub struct Refused {
     /// The current status.
     pub from: &'static str,

@@ -88,7 +88,7 @@ impl Tasks {
             }
         });
         if let Some(names) = bounded(named) {
-            tracing::warn!("still stopping; waits for {names}");
+            tracing::warn!("still stopping; waiting for {names}");
         }
     }
 
@@ -96,7 +96,7 @@ impl Tasks {
     pub(super) fn leave_behind(&self) {
         let errands = self.known.values().filter(|task| !matches!(task, Task::Life(_)));
         if let Some(names) = bounded(errands.map(Task::to_string)) {
-            tracing::warn!("left behind, since it does not end: {names}");
+            tracing::warn!("the service ends without waiting for {names}");
         }
     }
 }

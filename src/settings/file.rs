@@ -32,11 +32,11 @@ pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<
             let span = error.location().map_or(Span { file, start: 0, end: 0 }, |at| reading.place(&at));
             reading.findings.push(match second_document(text) {
                 Some(at) => {
-                    let message = "the file holds two documents: `---` begins another one";
+                    let message = "the file contains two documents: `---` begins another one";
                     let span = Span { file, start: at as u32, end: at as u32 + 3 };
                     Diagnostic::error("service.parse_error", message)
                         .with_span(span)
-                        .with_hint("remove the line, so that all settings stand in one document")
+                        .with_hint("remove the line, so that all settings are in one document")
                 }
                 None => {
                     let message = format!("not valid YAML: {}", plain(&error.without_snippet().to_string()));
@@ -182,12 +182,10 @@ impl Reading<'_> {
         if missing.is_empty() {
             let finding = Diagnostic::error(
                 "config.variable_invalid",
-                format!("{text:?} holds what is not a variable"),
+                format!("{text:?} contains an invalid variable reference"),
             )
             .with_span(span)
-            .with_hint(
-                "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`; or `$${` for the two characters themselves",
-            );
+            .with_hint("write `${NAME}`, `${NAME:-default}` or `${file:PATH}`; or `$${` for a literal `${`");
             return Err(Diagnostics::from(finding));
         }
         let mut findings = Diagnostics::new();
@@ -197,7 +195,7 @@ impl Reading<'_> {
 
     fn wrong_shape(&mut self, path: &str, span: Span) {
         let message = if path.is_empty() {
-            "the file must hold settings as `name: value`".to_owned()
+            "the file must contain settings of the form `name: value`".to_owned()
         } else {
             match find(path) {
                 Some(key) => format!("{path} must be a single value ({})", key.kind.describe()),
@@ -212,7 +210,7 @@ impl Reading<'_> {
             Diagnostic::warning("service.unknown_key", format!("there is no setting {path:?}; it is ignored"))
                 .with_span(span);
         let hint = if path == "config.path" || path == "config" {
-            Some("the path of this file is given by --config.path or ANABRANCH_CONFIG_PATH".to_owned())
+            Some("set the path of this file with --config.path or ANABRANCH_CONFIG_PATH".to_owned())
         } else if let Some((_, new)) = REPLACED.iter().find(|(old, _)| *old == path) {
             Some(format!("use {new}"))
         } else {
@@ -237,7 +235,7 @@ impl Variables for Recorded<'_> {
         if value.is_none() {
             let finding =
                 Diagnostic::error("config.variable_unset", format!("the environment variable {name} is not set"));
-            let hint = format!("set it, or write `${{{name}:-default}}` to have a default");
+            let hint = format!("set it, or write `${{{name}:-default}}` for a default");
             self.missing.borrow_mut().push(finding.with_hint(hint));
         }
         value
@@ -377,7 +375,7 @@ pub(super) mod tests {
         for text in ["db.path: a\n---\ndb.path: b\n", "---\ndb.path: a\n--- # more\ndb.path: b\n"] {
             let findings = read(FileId(0), text).1;
             let [finding] = &findings.into_iter().collect::<Vec<_>>()[..] else { panic!("{text:?}") };
-            assert_eq!(finding.message, "the file holds two documents: `---` begins another one");
+            assert_eq!(finding.message, "the file contains two documents: `---` begins another one");
             let at = finding.label.as_ref().unwrap().span.start as usize;
             assert_eq!((Some(at), &text[at..at + 3]), (text.rfind("---"), "---"), "{text:?}");
         }

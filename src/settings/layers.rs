@@ -209,8 +209,11 @@ impl Layers<'_> {
             }
             if let Some(near) = did_you_mean(name, names.iter().map(String::as_str)) {
                 findings.push(
-                    Diagnostic::warning("service.unknown_variable", format!("the variable {name} sets nothing"))
-                        .with_hint(format!("did you mean {near}?")),
+                    Diagnostic::warning(
+                        "service.unknown_variable",
+                        format!("the variable {name} belongs to no setting"),
+                    )
+                    .with_hint(format!("did you mean {near}?")),
                 );
             }
         }
@@ -225,7 +228,7 @@ fn unread(config_path: &Path) -> Diagnostics {
     }
     let (read, other) = (config_path.display(), other.display());
     let message = format!("{other} is not read: the configuration file is {read}");
-    let hint = format!("name it {read}, or give it with --config.path {other}");
+    let hint = format!("rename it to {read}, or set --config.path {other}");
     Diagnostic::warning("service.no_effect", message).with_hint(hint).into()
 }
 
@@ -256,7 +259,7 @@ impl<'a> Checking<'a> {
                 let finding = Diagnostic::error("service.invalid_value", problem.message);
                 self.report(entry, finding, problem.hint);
             } else if let (Some(part), true) = (entry.key.awaits, entry.source != Source::Default) {
-                let message = format!("{} has no effect in this version: {part} comes later", entry.key.name);
+                let message = format!("{} has no effect in this version: {part} is not available yet", entry.key.name);
                 self.report(entry, Diagnostic::warning("service.no_effect", message), None);
             } else if let (Some(why), true) = (entry.key.idle, entry.source != Source::Default) {
                 let message = format!("{} has no effect: {why}", entry.key.name);
@@ -279,8 +282,8 @@ impl<'a> Checking<'a> {
                 let what = "db.type: this program was built without PostgreSQL (feature `postgres`)";
                 self.report(entry, refuse(what), Some("use `embedded` or `inmemory`".to_owned()));
             } else if self.text("db.postgres.connection-string").is_empty() {
-                let hint =
-                    "set ANABRANCH_DB_POSTGRES_CONNECTION_STRING, as in postgresql://user:password@host/database";
+                let hint = "set ANABRANCH_DB_POSTGRES_CONNECTION_STRING, for example to \
+                            postgresql://user:password@host/database";
                 let what = "db.postgres.connection-string config value is required";
                 self.report(entry, refuse(what), Some(hint.to_owned()));
             }
@@ -295,7 +298,7 @@ impl<'a> Checking<'a> {
     fn check_confluent(&mut self) {
         let refuse = |what: String| Diagnostic::error("service.invalid_value", what);
         if !cfg!(feature = "avro") {
-            let what = "schema-registry.type: this program was built without it (feature `avro`)";
+            let what = "schema-registry.type: this program was built without support for it (feature `avro`)";
             self.report(self.entry("schema-registry.type"), refuse(what.to_owned()), Some("use `builtin`".to_owned()));
             return;
         }
@@ -313,8 +316,8 @@ impl<'a> Checking<'a> {
         }
         let url = self.text("schema-registry.confluent.connection-string");
         if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") {
-            let what = "schema-registry.confluent.connection-string is no URL of a server";
-            let hint = Some("as in https://registry:8081".to_owned());
+            let what = "schema-registry.confluent.connection-string is not the URL of a server";
+            let hint = Some("write a URL, for example https://registry:8081".to_owned());
             self.report(self.entry("schema-registry.confluent.connection-string"), refuse(what.to_owned()), hint);
         }
     }
@@ -361,14 +364,14 @@ impl<'a> Checking<'a> {
             });
             if let Some(entry) = idle {
                 let message = format!("{} has no effect: {switch} is {chosen}", entry.key.name);
-                let hint = format!("set {switch} to {wanted}, or remove it");
+                let hint = format!("set {switch} to {wanted}, or remove this setting");
                 self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
             }
         }
         let path = self.entry("db.path");
         if self.text("db.type") == "inmemory" && path.source != Source::Default {
             let message = "db.path has no effect: db.type is inmemory, and positions are lost when the service ends";
-            let hint = "set db.type to embedded, or remove it".to_owned();
+            let hint = "set db.type to embedded, or remove this setting".to_owned();
             self.report(path, Diagnostic::warning("service.no_effect", message.to_owned()), Some(hint));
         }
     }
@@ -534,12 +537,12 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
         Kind::Bytes { min } => match parse_bytes(text) {
             Some(n) if n < min => plain(format!("{name}: {text} must be at least {min} bytes")),
             Some(_) => None,
-            None => plain(format!("{name}: {shown:?} is not a size (as 1000, 64KiB, 8MB)")),
+            None => plain(format!("{name}: {shown:?} is not a size (for example 1000, 64KiB or 8MB)")),
         },
         Kind::Duration { zero } => match parse_duration(text) {
             Some(d) if d.is_zero() && !zero => plain(format!("{name} must be more than 0")),
             Some(_) => None,
-            None => plain(format!("{name}: {shown:?} is not a duration (as 100ms, 5s, 1h30m)")),
+            None => plain(format!("{name}: {shown:?} is not a duration (for example 100ms, 5s or 1h30m)")),
         },
         Kind::Choice(words) if !words.contains(&text) => Some(Problem {
             message: format!("{name}: {shown:?} is not one of {}", words.join(", ")),
@@ -561,7 +564,7 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
             Some(Problem { message, hint })
         }
         Kind::Share if parse_share(text).is_none() => {
-            plain(format!("{name}: {shown:?} is not a share from 0 to 1 (as 0.01, 1/100)"))
+            plain(format!("{name}: {shown:?} is not a share from 0 to 1 (for example 0.01 or 1/100)"))
         }
         _ => None,
     }
@@ -624,7 +627,9 @@ mod tests {
         for name in ["traces.sample: 0.5", "traces.headers: a=b", "traces.service-name: x", "traces.attributes: a=b"] {
             let (_, found) = resolve(&[], &[], name).unwrap();
             let name = name.split(':').next().unwrap();
-            let said = format!("{name} has no effect: traces.endpoint is not set | set traces.endpoint, or remove it");
+            let said = format!(
+                "{name} has no effect: traces.endpoint is not set | set traces.endpoint, or remove this setting"
+            );
             assert_eq!(messages(&found), [said]);
         }
         // A variable that all programs read is not meant for this one alone.
@@ -662,7 +667,7 @@ mod tests {
             [
                 "db.type: \"badger\" is not one of embedded, inmemory, postgres | use `embedded`: one file at db.path, nothing to install",
                 "engine.replay-rows: 0 must be at least 1",
-                "shutdown.timeout: \"5\" is not a duration (as 100ms, 5s, 1h30m)",
+                "shutdown.timeout: \"5\" is not a duration (for example 100ms, 5s or 1h30m)",
                 "log.level: \"inof\" is not one of trace, debug, info, warn, error (from ANABRANCH_LOG_LEVEL) | did you mean info?",
                 "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay",
             ]
@@ -685,8 +690,8 @@ mod tests {
         assert_eq!(
             messages(&found),
             [
-                "the variable ANABRANCH_DB_PAHT sets nothing | did you mean ANABRANCH_DB_PATH?",
-                "dev.cpuprofile has no effect in this version: profiling comes later",
+                "the variable ANABRANCH_DB_PAHT belongs to no setting | did you mean ANABRANCH_DB_PATH?",
+                "dev.cpuprofile has no effect in this version: profiling is not available yet",
             ]
         );
     }
@@ -726,7 +731,7 @@ mod tests {
         let text = messages(&refused).join("\n");
         for part in [
             "the environment variable NOT_SET is not set",
-            "what is not a variable",
+            "an invalid variable reference",
             "\"/not/there\" cannot be read",
             "log.level: \"${LEVEL}\" is not one of",
             "engine.replay-rows: ${ROWS} must be at least 1",

@@ -18,7 +18,7 @@ use crate::files::{parent_directory, system};
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// A file with this name exists.
-    #[error("{} exists already: nothing was written", .0.display())]
+    #[error("{} already exists: nothing was written", .0.display())]
     Exists(PathBuf),
     /// An operation of the file system failed.
     #[error("{}: {what}", .path.display())]
@@ -29,7 +29,7 @@ pub enum BackupError {
         what: String,
     },
     /// The copy is not a valid store.
-    #[error("the copy is not sound, and was removed: {0}")]
+    #[error("the copy is damaged and was removed: {0}")]
     Unsound(OpenError),
 }
 

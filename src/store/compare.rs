@@ -61,8 +61,8 @@ impl fmt::Display for Change {
         match &self.action {
             Action::Created => f.write_str(" is new"),
             Action::Updated(fields) => write!(f, " changed: {}", fields.join(", ")),
-            Action::Detached => f.write_str(" is no longer in the files; its state is kept"),
-            Action::Attached => f.write_str(" is back and goes on where it stopped"),
+            Action::Detached => f.write_str(" is not in the files; its state is kept"),
+            Action::Attached => f.write_str(" is back and resumes where it stopped"),
             Action::Removed => f.write_str(" was removed"),
         }
     }

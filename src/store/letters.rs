@@ -56,7 +56,7 @@ impl StoredLetter {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<StoredLetter, StoreError> {
-        let cut_off = || StoreError::Damaged("a dead letter is cut off".to_owned());
+        let cut_off = || StoreError::Damaged("a dead letter is truncated".to_owned());
         let (first, rest) = bytes.split_first_chunk().ok_or_else(cut_off)?;
         let (attempts, rest) = rest.split_first_chunk().ok_or_else(cut_off)?;
         let (key, content) = rest.split_first_chunk().ok_or_else(cut_off)?;
@@ -203,7 +203,7 @@ impl Store {
             tracing::warn!(
                 pipeline = %pipeline, evicted, max_count = count, max_bytes = bytes,
                 max_age = ?age.unwrap_or(Duration::ZERO),
-                "dead letters were removed because of the bounds of the queue; they are lost"
+                "the bounds of the dead-letter queue removed dead letters; they are lost"
             );
         }
         Ok(KeptLetters { kept, evicted, full })
@@ -272,14 +272,14 @@ impl Store {
     async fn ask_letters(&self, pipeline: &Str, question: Question) -> Result<Answer, StoreError> {
         match self.read(Read::Letters { pipeline: pipeline.clone(), question }).await? {
             Found::Letters(answer) => Ok(answer),
-            _ => Err(StoreError::Damaged("it answered something else than it was asked".to_owned())),
+            _ => Err(StoreError::Damaged("the response does not match the request".to_owned())),
         }
     }
 
     async fn change_letters(&self, pipeline: &Str, change: Change) -> Result<Changed, StoreError> {
         match self.write(Write::Letters { pipeline: pipeline.clone(), change }).await? {
             Written::Letters(changed) => Ok(changed),
-            _ => Err(StoreError::Damaged("it answered something else than it was asked".to_owned())),
+            _ => Err(StoreError::Damaged("the response does not match the request".to_owned())),
         }
     }
 }

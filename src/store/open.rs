@@ -31,8 +31,8 @@ use crate::settings;
 pub enum OpenError {
     /// Another process owns the store.
     #[error(
-        "the store {place} is in use by {}: stop that process, wait for it with --db.wait, or give this one a store of \
-         its own with {}",
+        "the store {place} is in use by {}: stop that process, wait for it with --db.wait, or use another store with \
+         {}",
         owner.as_ref().map_or_else(|| "another process".to_owned(), ToString::to_string),
         if *.is_file { "--db.path" } else { "--db.postgres.table" }
     )]
@@ -66,7 +66,7 @@ pub enum OpenError {
     },
     /// The file is not a store.
     #[error(
-        "{} is not a store of Anabranch: it was left as it is; give another --db.path",
+        "{} is not a store of Anabranch: it was not changed; set another --db.path",
         .path.display()
     )]
     Foreign {
@@ -75,7 +75,8 @@ pub enum OpenError {
     },
     /// A later version wrote the store.
     #[error(
-        "the store {} has version {found}, this program knows versions up to {SCHEMA}: use the program that wrote it",
+        "the store {} has version {found}, but this program supports versions up to {SCHEMA}: use the program that \
+         wrote it",
         .path.display()
     )]
     Newer {
@@ -86,8 +87,8 @@ pub enum OpenError {
     },
     /// The store is damaged.
     #[error(
-        "the store {} is damaged ({what}): it was left as it is. Restore it from a backup; if you move it away, \
-         every source starts from its beginning",
+        "the store {} is damaged ({what}): it was not changed. Restore it from a backup; if you move it away, every \
+         source starts from its beginning",
         .path.display()
     )]
     Damaged {
@@ -105,7 +106,11 @@ pub enum OpenError {
     #[error("db.type postgres: this program was built without the feature `postgres`")]
     LeftOut,
     /// The disk does not have the space that opening the store needs.
-    #[error("the store {} cannot be opened: {what}: make room, and start again; with --db.wait the start waits for it", .path.display())]
+    #[error(
+        "the store {} cannot be opened: {what}: free disk space, and start again; with --db.wait, the start waits for \
+         free space",
+        .path.display()
+    )]
     Full {
         /// The file.
         path: PathBuf,
@@ -479,7 +484,7 @@ fn refused(path: &Path, error: DatabaseError) -> OpenError {
 
 fn io(path: &Path, error: &std::io::Error) -> OpenError {
     let what = match error.kind() {
-        ErrorKind::NotFound => "its directory does not exist; make it, or give another --db.path".to_owned(),
+        ErrorKind::NotFound => "its directory does not exist; create it, or set another --db.path".to_owned(),
         _ => system(error),
     };
     match error.kind() {

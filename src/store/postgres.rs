@@ -64,15 +64,15 @@ pub enum Refused {
         what: String,
     },
     /// The table is not a store.
-    #[error("the table {table} is not a store of Anabranch: it was left as it is; give another db.postgres.table")]
+    #[error("the table {table} is not a store of Anabranch: it was not changed; set another db.postgres.table")]
     Foreign {
         /// Its name.
         table: String,
     },
     /// A later version wrote the table.
     #[error(
-        "the store in table {table} has version {found}, this program knows versions up to {known}: use the program \
-         that wrote it"
+        "the store in table {table} has version {found}, but this program supports versions up to {known}: use the \
+         program that wrote it"
     )]
     Newer {
         /// The table.
@@ -319,7 +319,7 @@ impl Keeper {
                 self.session = None;
                 tries.silent = true;
                 // Logged here, because it takes minutes until the pipelines report it.
-                tracing::warn!("the state store in PostgreSQL at {} is silent: {error}", self.address.hosts());
+                tracing::warn!("the state store in PostgreSQL at {} does not respond: {error}", self.address.hosts());
             }
             Failure::Postgres(error) if error.is_closed() || error.as_db_error().is_none() => self.session = None,
             Failure::Postgres(_) => {}
@@ -337,7 +337,7 @@ impl Keeper {
     /// Records that the server answered.
     fn answered(&mut self, tries: &Tries) {
         if self.away.take().is_some() || tries.silent {
-            tracing::info!("the state store answers again");
+            tracing::info!("the state store responds again");
         }
     }
 }

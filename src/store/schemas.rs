@@ -120,11 +120,11 @@ fn whole(stored: &Str) -> Result<Str, SchemaError> {
 }
 
 pub(super) fn full() -> StoreError {
-    StoreError::Damaged("there are 2147483647 schemas; there is no number for another".to_owned())
+    StoreError::Damaged("there are 2147483647 schemas, which is the maximum".to_owned())
 }
 
 pub(super) fn wrong_number() -> StoreError {
-    StoreError::Damaged("a schema has an id or version that cannot be".to_owned())
+    StoreError::Damaged("a schema has an invalid id or version".to_owned())
 }
 
 fn failed(error: StoreError) -> SchemaError {
@@ -132,7 +132,7 @@ fn failed(error: StoreError) -> SchemaError {
 }
 
 fn contradiction() -> SchemaError {
-    failed(StoreError::Damaged("it answered something else than it was asked".to_owned()))
+    failed(StoreError::Damaged("the response does not match the request".to_owned()))
 }
 
 impl Store {
@@ -221,7 +221,7 @@ impl Store {
         let Document { text, whole, .. } = document;
         // PostgreSQL does not store zero bytes in texts, and schemas and subjects do not need them.
         if subject.contains('\0') || text.contains('\0') || whole.contains('\0') {
-            return Err(SchemaError::Invalid("it holds a zero byte".into()));
+            return Err(SchemaError::Invalid("it contains a zero byte".into()));
         }
         #[cfg(feature = "avro")]
         anabranch_ops_avro::check(whole).map_err(|error| SchemaError::Invalid(error.into()))?;
@@ -263,7 +263,7 @@ impl Store {
     /// The store cannot be written.
     pub async fn set_level(&self, subject: Option<&Str>, level: Option<Str>) -> Result<(), SchemaError> {
         if subject.is_some_and(|subject| subject.contains('\0')) {
-            return Err(SchemaError::Invalid("its subject holds a zero byte".into()));
+            return Err(SchemaError::Invalid("its subject contains a zero byte".into()));
         }
         let write = Write::Level { subject: subject.cloned(), level };
         self.write(write).await.map(drop).map_err(failed)

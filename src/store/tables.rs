@@ -75,7 +75,7 @@ pub(super) fn marks(
             break;
         }
         let mark = decode(value.value())
-            .ok_or_else(|| StoreError::Damaged(format!("the position of {owner}:{connector} is cut off")))?;
+            .ok_or_else(|| StoreError::Damaged(format!("the position of {owner}:{connector} is truncated")))?;
         marks.insert(LaneId { connector: connector.into(), partition: Partition(partition.into()) }, mark);
     }
     Ok(marks)
@@ -94,7 +94,7 @@ pub(super) fn receipts(transaction: &ReadTransaction, pipeline: &str) -> Result<
             break;
         }
         let mark = decode(value.value())
-            .ok_or_else(|| StoreError::Damaged(format!("a receipt of {owner}:{destination} is cut off")))?;
+            .ok_or_else(|| StoreError::Damaged(format!("a receipt of {owner}:{destination} is truncated")))?;
         let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
         receipts.push(Receipt { destination: destination.into(), lane, mark });
     }
@@ -139,7 +139,7 @@ pub(super) fn pipelines(transaction: &ReadTransaction) -> Result<Vec<StoredPipel
 
 pub(super) fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreError> {
     serde_json::from_slice(json)
-        .map_err(|error| StoreError::Damaged(format!("what is stored of pipeline {id} cannot be read: {error}")))
+        .map_err(|error| StoreError::Damaged(format!("the stored pipeline {id} cannot be read: {error}")))
 }
 
 /// Returns all stored pipelines by id.

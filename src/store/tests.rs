@@ -217,7 +217,7 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
 #[test]
 fn an_answer_to_another_question_is_no_answer() {
     let error = contradiction(&Found::Recalled(vec![Some(Bytes::from_static(b"secret"))]));
-    assert_eq!(error.to_string(), "state store is damaged: the answer `Recalled` does not belong to the question");
+    assert_eq!(error.to_string(), "state store is damaged: the response `Recalled` does not match the request");
 }
 
 #[tokio::test]
@@ -521,7 +521,7 @@ async fn edited_fields_keep_the_position() {
         ("processor in:p changed: workers", |p| p.connectors[0].processors[0].workers = 2),
         ("processor in:q is new", |p| p.connectors[0].processors.push(processor("q"))),
         ("connector third is new", |p| p.connectors.push(connector("third", "destination"))),
-        ("connector out is no longer in the files; its state is kept", |p| drop(p.connectors.remove(1))),
+        ("connector out is not in the files; its state is kept", |p| drop(p.connectors.remove(1))),
     ];
     let places = Places::new();
     for (expected, edit) in edits {
@@ -546,8 +546,8 @@ async fn a_pipeline_is_replaced_as_a_whole_and_put_back_with_its_positions() {
         assert_eq!(
             shown(&store.replace(new).await.unwrap()),
             [
-                "connector in is no longer in the files; its state is kept",
-                "connector out is no longer in the files; its state is kept",
+                "connector in is not in the files; its state is kept",
+                "connector out is not in the files; its state is kept",
                 "connector other is new",
             ]
         );
@@ -621,10 +621,7 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
         let mut renamed = pipeline();
         renamed.connectors[0].id = "input".into();
         let changes = store.provision(good(&[renamed])).await.unwrap();
-        assert_eq!(
-            shown(&changes),
-            ["connector in is no longer in the files; its state is kept", "connector input is new"]
-        );
+        assert_eq!(shown(&changes), ["connector in is not in the files; its state is kept", "connector input is new"]);
         assert_eq!(position(&store).await, None);
         assert_eq!(store.detached_marks(&"p1".into()).await.unwrap()[&lane("in")], mark(7));
         assert_eq!(store.pipelines().await.unwrap()[0].detached_connectors[0].id, "in");
@@ -633,8 +630,8 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
         assert_eq!(
             shown(&changes),
             [
-                "connector input is no longer in the files; its state is kept",
-                "connector in is back and goes on where it stopped"
+                "connector input is not in the files; its state is kept",
+                "connector in is back and resumes where it stopped"
             ]
         );
         assert_eq!(position(&store).await, Some(7));
@@ -661,12 +658,12 @@ async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
         assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);
 
         let changes = store.provision(good(&[])).await.unwrap();
-        assert_eq!(shown(&changes), ["the pipeline is no longer in the files; its state is kept"]);
+        assert_eq!(shown(&changes), ["the pipeline is not in the files; its state is kept"]);
         assert!(store.pipelines().await.unwrap()[0].detached);
         assert_eq!(store.provision(good(&[])).await.unwrap(), []);
 
         let changes = store.provision(good(&[pipeline()])).await.unwrap();
-        assert_eq!(shown(&changes), ["the pipeline is back and goes on where it stopped"]);
+        assert_eq!(shown(&changes), ["the pipeline is back and resumes where it stopped"]);
         assert_eq!(position(&store).await, Some(7));
     }
 }

@@ -206,7 +206,8 @@ pub(super) fn read(files: &Files, file: FileId, path: Option<&Path>, findings: &
     let start = Span { file, start: 0, end: 0 };
     if source.text.len() > MAX_FILE_BYTES || source.not_utf8.is_some() {
         findings.push(
-            Diagnostic::error("config.parse_error", "this is no test file: too large, or no text").with_span(start),
+            Diagnostic::error("config.parse_error", "this is not a test file: it is too large, or it is not text")
+                .with_span(start),
         );
         return None;
     }
@@ -215,12 +216,14 @@ pub(super) fn read(files: &Files, file: FileId, path: Option<&Path>, findings: &
     let mut documents = documents.iter();
     let Some(root) = documents.next().and_then(|document| document.root.as_ref()) else {
         if findings.0.len() == before {
-            findings.push(invalid(start, "there is nothing in the file"));
+            findings.push(invalid(start, "the file is empty"));
         }
         return None;
     };
     if let Some(second) = documents.next().and_then(|document| document.root.as_ref()) {
-        findings.push(invalid(second.span, "a test file has one document").with_hint("put all tests under `tests`"));
+        findings.push(
+            invalid(second.span, "a test file must contain one document").with_hint("put all tests under `tests`"),
+        );
     }
     let mut reader = Reader { base: path.map(|path| path.parent().unwrap_or(Path::new(""))), findings };
     let read = reader.file(root, file, path);
@@ -246,7 +249,10 @@ impl Reader<'_> {
                 Some(Spanned::new(directory.join(name.value.as_str()), name.span))
             }
             (Some(entry), None) => {
-                self.findings.push(invalid(entry.key_span, "the pipeline comes with the test: no file can be named"));
+                self.findings.push(invalid(
+                    entry.key_span,
+                    "`pipeline` is not allowed here: the pipeline is sent with the test",
+                ));
                 None
             }
             (None, Some(path)) => Some(Spanned::new(beside(path), head)),
@@ -258,20 +264,21 @@ impl Reader<'_> {
         let tests = fields.take("tests");
         fields.finish(FILE, self.findings);
         let Some(tests) = tests else {
-            let finding = Diagnostic::error("test.field_required", "a test file has a list of `tests`").with_span(head);
+            let finding =
+                Diagnostic::error("test.field_required", "a test file needs a list of `tests`").with_span(head);
             self.findings.push(finding);
             return None;
         };
         let items = items(&tests.value, "`tests`", self.findings)?;
         if items.is_empty() {
-            self.findings.push(invalid(tests.key_span, "there is no test"));
+            self.findings.push(invalid(tests.key_span, "there are no tests"));
         }
         let tests: Vec<Arc<TestCase>> =
             items.iter().filter_map(|item| self.test(item, &shared)).map(Arc::new).collect();
         for (at, test) in tests.iter().enumerate() {
             if let Some(first) = tests[..at].iter().find(|first| first.name.value == test.name.value) {
                 self.findings.push(
-                    invalid(test.name.span, format!("two tests are called {:?}", &*test.name.value))
+                    invalid(test.name.span, format!("two tests have the name {:?}", &*test.name.value))
                         .with_related(first.name.span, "the first"),
                 );
             }
@@ -298,7 +305,7 @@ impl Reader<'_> {
             match chrono::DateTime::parse_from_rfc3339(&time.value) {
                 Ok(parsed) => shared.now = Some(SystemTime::from(parsed)),
                 Err(error) => {
-                    let message = format!("`now` is not a time as 2024-05-01T12:00:00Z: {error}");
+                    let message = format!("`now` is not a time (for example 2024-05-01T12:00:00Z): {error}");
                     self.findings.push(invalid(time.span, message));
                 }
             }
@@ -317,7 +324,7 @@ impl Reader<'_> {
             "data" => Match::Data,
             "exact" => Match::Exact,
             _ => {
-                self.findings.push(invalid(word.span, "`match` is one of fields, data, exact"));
+                self.findings.push(invalid(word.span, "`match` must be one of fields, data, exact"));
                 otherwise
             }
         }
@@ -347,7 +354,7 @@ impl Reader<'_> {
         let faults = fields.take("faults").map(|entry| self.list(entry, Self::fault)).unwrap_or_default();
         fields.finish(TEST, self.findings);
         let Some(name) = name.filter(|name| !name.value.trim().is_empty()) else {
-            self.findings.push(Diagnostic::error("test.field_required", "a test has a `name`").with_span(head));
+            self.findings.push(Diagnostic::error("test.field_required", "a test needs a `name`").with_span(head));
             return None;
         };
         let Shared { env, now, timeout, .. } = shared;
@@ -356,9 +363,10 @@ impl Reader<'_> {
 
     /// Reports a test without expectations.
     pub(super) fn nothing_expected(&mut self, at: Span) {
-        let finding = Diagnostic::error("test.field_required", "a test has `expect`: without it nothing is compared");
+        let finding =
+            Diagnostic::error("test.field_required", "a test needs `expect`: without it, nothing is compared");
         self.findings.push(finding.with_span(at).with_hint(
-            "to begin with, write `expect: { records: [] }` and run with --update; `expect: { status: finished }` asks \
+            "to start, write `expect: { records: [] }` and run with --update; `expect: { status: finished }` requires \
              only that all records pass",
         ));
     }
@@ -381,8 +389,8 @@ impl Reader<'_> {
                     let value = read(self, entry.value_span(), &entry.value);
                     if value.is_none() && is_of_list(&name.value) {
                         let name = &*name.value;
-                        let message = format!("{name} stands where the id of a connector is expected");
-                        let hint = format!("write it below the id, as `out: {{ {name}: … }}`");
+                        let message = format!("{name} is in the place of the id of a connector");
+                        let hint = format!("write it below the id: `out: {{ {name}: … }}`");
                         self.findings.0.truncate(before);
                         self.findings.push(invalid(entry.key_span, message).with_hint(hint));
                     }

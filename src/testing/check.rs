@@ -123,7 +123,7 @@ pub(super) fn lost(at: Span, observed: &Observed, unharmed: &Observed, transacti
                 let what = if got < wanted { "lost" } else { "doubled" };
                 let position = super::view::bytes(&position);
                 said.push(format!(
-                    "{what}: the record at {position} came {}, without the crash {}",
+                    "{what}: the record at {position} arrived {}, but {} without the crash",
                     counted(got, "time"),
                     counted(wanted, "time")
                 ));
@@ -187,12 +187,12 @@ fn faults(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<Fai
         let at = &fault.at.value;
         let source = fault.source.as_ref().map(|source| format!(" of {}", source.value)).unwrap_or_default();
         let said = match fault.records.as_slice() {
-            [] if source.is_empty() => format!("it never happens: no record comes to {at}"),
-            [] => format!("it never happens: no record{source} comes to {at}"),
-            [record] => format!("it never happens: record {record}{source} does not come to {at}"),
+            [] if source.is_empty() => format!("the fault never occurs: no record reaches {at}"),
+            [] => format!("the fault never occurs: no record{source} reaches {at}"),
+            [record] => format!("the fault never occurs: record {record}{source} does not reach {at}"),
             records => {
                 let numbers: Vec<String> = records.iter().map(usize::to_string).collect();
-                format!("it never happens: none of the records {}{source} comes to {at}", numbers.join(", "))
+                format!("the fault never occurs: none of the records {}{source} reaches {at}", numbers.join(", "))
             }
         };
         failures.push(failure(fault.span, "faults", said));
@@ -245,7 +245,7 @@ fn requests(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<F
     };
     for number in observed.unmatched.iter().take(MOST) {
         let Some(request) = observed.requests.get(*number) else { continue };
-        let mut said = vec![format!("no stub answers {}", shown(request))];
+        let mut said = vec![format!("no stub matches {}", shown(request))];
         // The most similar stub shows what does not match.
         let nearest =
             stubs.iter().map(|stub| (stub, stub.request.mismatches(Some(request)))).min_by_key(|(_, m)| m.len());
@@ -264,7 +264,7 @@ fn requests(expecting: &Expecting<'_>, observed: &Observed, failures: &mut Vec<F
     }
     for (stub, asked) in stubs.iter().zip(&observed.answered) {
         if let Some(times) = stub.times.filter(|times| times.value != *asked) {
-            let said = format!("the stub was asked {}, expected {}", counted(*asked, "time"), times.value);
+            let said = format!("the stub was called {}, expected {}", counted(*asked, "time"), times.value);
             failures.push(Failure {
                 fix: Some(Fix::Values(vec![(times.span, Json::from(*asked))])),
                 ..failure(times.span, "HTTP requests", said)
@@ -348,7 +348,7 @@ fn common(items: &[Expected], got: &[Json]) -> Vec<(usize, usize)> {
 fn list(expected: &ExpectedRecords, got: &[Json], what: &str, one: &str, of: Items) -> Option<Failure> {
     let mut said = Vec::new();
     if let Some(count) = expected.count.filter(|count| count.value != got.len()) {
-        said.push(format!("{} came, expected {}", got.len(), count.value));
+        said.push(format!("got {}, expected {}", got.len(), count.value));
         if expected.items.is_none() {
             let fix = Some(Fix::Values(vec![(count.span, Json::from(got.len()))]));
             return Some(Failure { fix, said, ..failure(count.span, what, String::new()) });

@@ -54,11 +54,11 @@ impl<'n> Fields<'n> {
                     .with_span(entry.key_span);
             let hint = match did_you_mean(&entry.key, known.iter().copied()) {
                 _ if matches!(&*entry.key, "version" | "pipelines") && known.contains(&"tests") => {
-                    "a file whose name ends in `.test.yaml` holds tests: give a file of pipelines another name"
+                    "a file whose name ends in `.test.yaml` contains tests: if this is a file of pipelines, rename it"
                         .to_owned()
                 }
                 _ if entry.key == *"count" && !known.contains(&"count") => {
-                    "the number of records is written `expect: { records: 1 }`".to_owned()
+                    "for the number of records, write `expect: { records: 1 }`".to_owned()
                 }
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("the fields are: {}", known.join(", ")),
@@ -123,7 +123,8 @@ pub(super) fn duration(entry: &Entry, findings: &mut Diagnostics) -> Option<Dura
     let text = text(entry, findings)?;
     let parsed = parse_duration(&text.value);
     if parsed.is_none() {
-        let message = format!("{:?} is {:?}, but must be a duration, as 500ms, 10s, 1m", entry.key, &*text.value);
+        let message =
+            format!("{:?} is {:?}, but must be a duration (for example 500ms, 10s or 1m)", entry.key, &*text.value);
         findings.push(invalid(text.span, message));
     }
     parsed

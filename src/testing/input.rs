@@ -72,8 +72,9 @@ fn add(node: &Node, base: Base<'_>, records: &mut Vec<Record>, findings: &mut Di
         }
         Value::Null | Value::List(_) | Value::Broken => {
             findings.push(
-                wrong(node, "a record", "a map of fields or a text")
-                    .with_hint("`- after: { name: x }` is a record with a payload, `- a text` one with raw data"),
+                wrong(node, "a record", "a map of fields or a text").with_hint(
+                    "`- after: { name: x }` is a record with a payload, `- a text` is a record with raw data",
+                ),
             );
         }
     }
@@ -156,7 +157,7 @@ fn data(node: &Node, findings: &mut Diagnostics) -> Option<Data> {
                 _ => match parse_value(json(node).to_string().as_bytes()) {
                     Ok(Field::Map(fields)) => Some(Data::Structured(fields)),
                     Ok(_) | Err(_) => {
-                        findings.push(invalid(node.span, "this cannot be the data of a record"));
+                        findings.push(invalid(node.span, "this value cannot be the data of a record"));
                         None
                     }
                 },
@@ -182,7 +183,7 @@ pub(super) fn lines(
 ) {
     let Some(name) = text(entry, findings) else { return };
     let Some(base) = base else {
-        findings.push(invalid(name.span, "no files can be named here").with_hint("write the records out"));
+        findings.push(invalid(name.span, "files are not allowed here").with_hint("write the records into the test"));
         return;
     };
     match read_text(&base.join(name.value.as_str()), MAX_FILE) {

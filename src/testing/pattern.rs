@@ -258,7 +258,7 @@ impl fmt::Display for Pattern {
                 (true, true) => write!(f, "a number from {min} to {max}"),
             },
             Pattern::Matches(regex) => write!(f, "a text that matches {:?}", regex.as_str()),
-            Pattern::Contains(part) => write!(f, "a text with {part:?} in it"),
+            Pattern::Contains(part) => write!(f, "a text that contains {part:?}"),
             Pattern::Length(length) => write!(f, "{length} characters, items or fields"),
             Pattern::Json(inner) => write!(f, "JSON text of {inner}"),
         }
@@ -348,10 +348,10 @@ mod tests {
     fn check(pattern: &str, good: &[Json], bad: &[Json]) {
         let expected = read(pattern).unwrap();
         for value in good {
-            assert!(expected.matches(Some(value)), "{pattern} is to match {value}");
+            assert!(expected.matches(Some(value)), "{pattern} must match {value}");
         }
         for value in bad {
-            assert!(!expected.matches(Some(value)), "{pattern} is not to match {value}");
+            assert!(!expected.matches(Some(value)), "{pattern} must not match {value}");
         }
     }
 

@@ -93,12 +93,12 @@ pub(super) fn play(play: Play) -> Observed {
         // Not joined: a processor that never returns blocks its thread forever.
         Ok(_) => match ended.recv_timeout(timeout) {
             Ok(observed) => return observed,
-            Err(RecvTimeoutError::Disconnected) => "the test panicked; this is a mistake of the engine".to_owned(),
+            Err(RecvTimeoutError::Disconnected) => "the test panicked; this is a defect of the engine".to_owned(),
             Err(RecvTimeoutError::Timeout) => {
                 over.notify_one();
                 match ended.recv_timeout(GRACE) {
                     Ok(observed) => return observed,
-                    Err(_) => format!("time was up after {timeout:?}, and a step does not return"),
+                    Err(_) => format!("the time limit of {timeout:?} expired, and a processor does not return"),
                 }
             }
         },
@@ -113,7 +113,7 @@ fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
     let runtime = match crate::runtime::start(Builder::new_current_thread().start_paused(paused)) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let error = Some(format!("cannot start: {}", system(&error)));
+            let error = Some(format!("cannot start the runtime: {}", system(&error)));
             return Observed { error, ..Observed::default() };
         }
     };
@@ -193,7 +193,7 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 add(&mut observed.measured, &progress);
                 let timeout = play.case.timeout;
                 observed.error = Some(format!(
-                    "time was up after {timeout:?}, with {on_their_way} {} on their way",
+                    "the time limit of {timeout:?} expired with {on_their_way} {} in flight",
                     plural(on_their_way, "record")
                 ));
                 return;
@@ -221,7 +221,8 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     () = over.notified() => {
-                        observed.error = Some(format!("time was up while it recovered of: {fault}"));
+                        observed.error = Some(format!("the time limit expired while the pipeline recovered from: \
+                                                       {fault}"));
                         return;
                     }
                 }
@@ -232,13 +233,13 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 return;
             }
             Ending::Stopped | Ending::NotDrained { .. } => {
-                observed.error = Some("it was stopped".to_owned());
+                observed.error = Some("the pipeline was stopped".to_owned());
                 return;
             }
         }
         if observed.starts >= most_starts {
             observed.error =
-                Some(format!("it was started {} and did not come to an end", counted(most_starts, "time")));
+                Some(format!("the pipeline was started {} and did not finish", counted(most_starts, "time")));
             return;
         }
     }

@@ -110,7 +110,7 @@ impl<'a> Services<'a> {
             let number = all.requests.len();
             all.requests.push(asked);
             all.unmatched.push(number);
-            return Ok(refusal("an encrypted connection cannot be answered by a test"));
+            return Ok(refusal("a test cannot answer an encrypted connection"));
         }
         let (head, body) = request.into_parts();
         let body = to_bytes(Body::new(body), BODY).await.map_err(io::Error::other)?;
@@ -137,7 +137,7 @@ impl<'a> Services<'a> {
             tokio::time::sleep(reply.delay).await;
         }
         if reply.close {
-            return Err(io::Error::other("closed as the test wants it"));
+            return Err(io::Error::other("closed by the test"));
         }
         let mut response = Response::new(Body::from(reply.body));
         *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or_default();

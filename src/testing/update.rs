@@ -43,7 +43,7 @@ pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
             let Verdict::Failed(failures) = &test.verdict else { continue };
             for failure in failures {
                 match &failure.fix {
-                    None => refused.push((failure.span, "this cannot be written by itself")),
+                    None => refused.push((failure.span, "this cannot be updated automatically")),
                     Some(Fix::Values(values)) => edits.extend(values.iter().map(value)),
                     Some(Fix::List { values, .. }) if !values.is_empty() => edits.extend(values.iter().map(value)),
                     Some(Fix::List { at, items, of, .. }) => match list(source, *at, items, *of) {
@@ -60,7 +60,7 @@ pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
         for edit in edits {
             match changed.last() {
                 Some(last) if edit.span.start < last.span.end => {
-                    refused.push((edit.span, "two tests want different values here"));
+                    refused.push((edit.span, "two tests expect different values here"));
                 }
                 _ => changed.push(edit),
             }
@@ -74,7 +74,8 @@ pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
         }
         // If the edited text is not a valid test file, it is not written.
         if !is_test_file(path, &text) {
-            refused.extend(changed.drain(..).map(|edit| (edit.span, "the layout of the list does not allow it")));
+            refused
+                .extend(changed.drain(..).map(|edit| (edit.span, "the layout of the list does not allow the change")));
             text = source.to_owned();
         }
         all.push(Updated { path: path.clone(), text, changes: changed.len(), refused });

@@ -119,7 +119,7 @@ impl Collector {
         let answer = ExportTraceServiceResponse::decode(beginning(answer).await).unwrap_or_default();
         let partial = answer.partial_success.filter(|partial| partial.rejected_spans > 0);
         Ok(partial.map(|partial| Refusal {
-            what: format!("the collector took a part of them: {}", partial.error_message),
+            what: format!("the collector did not accept all spans: {}", partial.error_message),
             spans: Some(partial.rejected_spans.unsigned_abs()),
             is_passing: false,
             wait: None,
@@ -142,14 +142,14 @@ fn header_map(given: &[(String, Str)]) -> Result<HeaderMap, String> {
 
 fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
     let advice = match status.as_u16() {
-        401 | 403 => "; does traces.headers hold what it wants?",
-        404 => "; does traces.endpoint name the right place?",
-        300..=399 => "; redirections are not followed",
+        401 | 403 => "; check the credentials in traces.headers",
+        404 => "; check traces.endpoint",
+        300..=399 => "; the service does not follow redirects",
         _ => "",
     };
     let seconds = headers.get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
     Refusal {
-        what: format!("the collector answers {status}{advice}"),
+        what: format!("the collector responded with {status}{advice}"),
         spans: None,
         is_passing: matches!(status.as_u16(), 429 | 502..=504),
         wait: seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT)),

@@ -13,7 +13,7 @@ pub(super) struct Collector(Infallible);
 
 impl Collector {
     pub(super) fn new(_: &TraceSettings) -> Result<Self, String> {
-        Err("this program was built without it (feature `traces`)".to_owned())
+        Err("this program was built without support for it (feature `traces`)".to_owned())
     }
 
     pub(super) fn encode(&self, _: &[Span]) -> Bytes {

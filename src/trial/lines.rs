@@ -244,7 +244,7 @@ impl Parser<'_> {
     fn too_long(&mut self, lines: &mut Vec<Line>) {
         if !std::mem::replace(&mut self.skipping, true) {
             self.number += 1;
-            let error = format!("it has more than {} MiB", MAX_LINE_BYTES >> 20);
+            let error = format!("it is longer than {} MiB", MAX_LINE_BYTES >> 20);
             lines.push(self.letter(&error, b""));
         }
     }

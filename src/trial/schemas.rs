@@ -67,7 +67,7 @@ async fn copied(database: Database) -> Result<Here, String> {
         return Ok(Here::default());
     }
     let opened = tokio::task::spawn_blocking(move || Store::open(&database)).await;
-    let store = opened.map_err(|_| "it could not be opened".to_owned())?.map_err(|error| error.to_string())?;
+    let store = opened.map_err(|_| "the store could not be opened".to_owned())?.map_err(|error| error.to_string())?;
     let here = schemas_of(&store).await.map_err(|error| error.to_string());
     store.release().await;
     here
@@ -109,9 +109,7 @@ impl Overlay {
     /// Returns the error for a missing schema, or the reason why schemas are unknown.
     async fn missing(&self, error: SchemaError) -> SchemaError {
         match self.load().await {
-            Some(why) => {
-                SchemaError::Unusable(format!("{error}; the schemas of the store are not known: {why}").into())
-            }
+            Some(why) => SchemaError::Unusable(format!("{error}; the schemas of the store are unknown: {why}").into()),
             None => error,
         }
     }
@@ -129,7 +127,7 @@ impl Overlay {
 }
 
 fn full() -> SchemaError {
-    SchemaError::Unusable("all numbers are used up".into())
+    SchemaError::Unusable("all ids and versions are in use".into())
 }
 
 #[async_trait]

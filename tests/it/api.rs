@@ -109,14 +109,14 @@ fn what_is_not_there_is_said_in_the_same_form() {
     let missing = get(address, "/v1/coffee");
     assert_eq!((missing.status, missing.reason().as_str()), (404, "api.no_such_path"));
     let body = missing.json();
-    assert_eq!((&body["code"], &body["message"]), (&5.into(), &"there is nothing at /v1/coffee".into()));
+    assert_eq!((&body["code"], &body["message"]), (&5.into(), &"the path /v1/coffee does not exist".into()));
     assert_eq!(body["details"][0]["domain"], "anabranch");
     let method = ask(address, "DELETE", "/healthz", "", "");
     assert_eq!(method.status, 405);
-    assert_eq!(method.json()["message"], "/healthz does not take DELETE: it takes GET");
+    assert_eq!(method.json()["message"], "/healthz does not support DELETE: it supports GET");
     let method = get(address, "/v1/pipelines/p/start");
     assert_eq!((method.status, method.reason().as_str()), (405, "api.no_such_method"));
-    assert_eq!(method.json()["message"], "/v1/pipelines/p/start does not take GET: it takes POST");
+    assert_eq!(method.json()["message"], "/v1/pipelines/p/start does not support GET: it supports POST");
     // The registry is served only when asked for.
     assert_eq!(get(address, "/subjects").reason(), "api.no_such_path");
     end(process);

@@ -122,7 +122,7 @@ fn a_switch_that_fails_goes_back() {
     let body = json!({ "yaml": bad, "hash": hash });
     let refused = service.refused("POST", "/v1/pipelines/apply", &body, "pipelines.switch_failed");
     let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("missing/out.ndjson") && message.contains("the old one runs again"), "{message}");
+    assert!(message.contains("missing/out.ndjson") && message.contains("the old pipeline runs again"), "{message}");
     service.wait_for("p", "running");
     // Appended: a file that is written anew is empty for a moment.
     workspace.append("in.txt", "line 3\nline 4\n");
@@ -359,7 +359,7 @@ fn a_switch_that_fails_goes_back_although_the_store_is_away() {
         server.kill();
         let answer = applying.join().unwrap();
         assert_eq!(answer.reason(), "pipelines.switch_failed", "{}", answer.body);
-        assert!(answer.body.contains("the old one runs again"), "{}", answer.body);
+        assert!(answer.body.contains("the old pipeline runs again"), "{}", answer.body);
     });
     server.resume();
     service.wait_for("p", "running");
@@ -386,7 +386,7 @@ fn a_new_pipeline_that_does_not_open_in_time_is_taken_out_again() {
     let body = json!({ "yaml": hanging, "hash": plan(&service, &hanging)["hash"] });
     let refused = service.refused("POST", "/v1/pipelines/apply", &body, "pipelines.switch_failed");
     let message = refused["message"].as_str().unwrap();
-    assert!(message.contains("not open after 10 s") && message.contains("the old one runs again"), "{message}");
+    assert!(message.contains("not open after 10 s") && message.contains("the old pipeline runs again"), "{message}");
     service.wait_for("p", "running");
     workspace.append("in.txt", "one more\n");
     service.process.wait_until("the line", || workspace.lines("out.ndjson").len() == 4);

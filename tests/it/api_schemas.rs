@@ -330,7 +330,7 @@ fn settings_that_contradict_each_other_are_refused() {
     let remote = "--schema-registry.confluent.connection-string=http://127.0.0.1:1";
     let text = workspace.run(&["config", "--schema-registry.serve", "--schema-registry.type=confluent", remote]);
     let text = text.expect_code(2).both();
-    assert!(text.contains("schema-registry.serve is for the built-in schema registry"), "{text}");
+    assert!(text.contains("schema-registry.serve needs the built-in schema registry"), "{text}");
     let text = workspace.run(&["config", "--schema-registry.serve", "--api.enabled=false"]).expect_code(2).both();
     assert!(text.contains("schema-registry.serve needs the HTTP API"), "{text}");
 }

@@ -80,7 +80,7 @@ fn a_directory_is_compared_applied_and_pruned() {
     assert_eq!(ids(&service), ["a", "b", "c"]);
     apply(&workspace, &["desired", "--check"], 0);
     let same = apply(&workspace, &["desired", "--yes"], 0).stdout;
-    assert!(same.contains("3 pipelines are as the files have it"), "{same}");
+    assert!(same.contains("3 pipelines are up to date with the files"), "{same}");
 
     // One file more that is not valid: nothing at all is applied.
     workspace.write("desired/a.yaml", pipeline("a").replace("a.ndjson", "other.ndjson"));
@@ -115,10 +115,10 @@ fn a_pipeline_of_a_file_of_the_service_is_not_pruned() {
     let service = service(&mut workspace);
     workspace.write("desired/a.yaml", pipeline("a"));
     let output = apply(&workspace, &["desired", "--prune", "--yes"], 0).stdout;
-    assert!(output.contains("own") && output.contains("Remove that file"), "{output}");
+    assert!(output.contains("own") && output.contains("remove that file"), "{output}");
     assert_eq!(ids(&service), ["a", "own"]);
     let output = apply(&workspace, &["desired", "--prune", "--yes"], 4).stdout;
-    assert!(output.contains("Remove that file") && !output.contains("Applied"), "nothing was changed: {output}");
+    assert!(output.contains("remove that file") && !output.contains("Applied"), "nothing was changed: {output}");
     service.end();
 }
 
@@ -175,7 +175,7 @@ fn a_renamed_source_is_not_applied_without_a_word_of_its_own() {
     assert_eq!(workspace.lines("a.ndjson").len(), 4, "each line once");
 
     // Or said in so many words. What was stopped stays so, and is not taken for what the file wants.
-    let stopped = "pipeline a is stopped and stays so: `anabranch pipelines start a` starts it";
+    let stopped = "pipeline a is stopped and stays stopped: run `anabranch pipelines start a` to start it";
     assert!(apply(&workspace, &["a.yaml", "--check"], 0).stdout.contains(stopped));
     workspace.write("a.yaml", pipeline("a").replace("- id: in\n", "- id: third\n"));
     assert!(apply(&workspace, &["a.yaml", "--yes", "--accept-rereads"], 0).stdout.contains(stopped));

@@ -283,14 +283,14 @@ fn too_few_open_files_are_told_with_their_limit() {
     let mut process = service(&workspace, "ulimit -n 64 && exec \"$0\" run");
     let address = process.address();
     let printed = process.printed();
-    process.wait_until("the limit", || printed().contains("may have 64 files open, and the pipelines"));
+    process.wait_until("the limit", || printed().contains("can open 64 files, but the pipelines"));
     assert!(printed().contains("need at least 140"), "{}", printed());
     let mut clients = Vec::new();
     process.wait_until("why nobody is answered", || {
         if clients.len() < 100 {
             clients.extend(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
         }
-        printed().contains("HTTP cannot be answered: too many files are open")
+        printed().contains("the HTTP server cannot accept connections: too many files are open")
     });
     drop(clients);
     process.signal("TERM");

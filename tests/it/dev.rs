@@ -35,7 +35,7 @@ fn a_watched_directory_is_applied_and_rolled_back() {
     delivered(&mut service, &workspace, "first.ndjson", &["one"]);
     said(&mut service, "watching 1 file");
     save(&workspace, "pipelines/p.yaml", &pipeline("missing/second.ndjson"));
-    said(&mut service, "the old one is put back");
+    said(&mut service, "the service restores the old one");
     workspace.append("in.txt", "two\n");
     delivered(&mut service, &workspace, "first.ndjson", &["one", "two"]);
     save(&workspace, "pipelines/p.yaml", &pipeline("third.ndjson"));

@@ -70,7 +70,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
 
     workspace.write("anabranch.yaml", "log.level: loud\n");
     let report = doctor(&workspace, &[], 2);
-    assert_eq!(report["result"]["checks"].as_array().unwrap().len(), 1, "nothing else can be looked at");
+    assert_eq!(report["result"]["checks"].as_array().unwrap().len(), 1, "no other check can run");
     assert!(check(&report, "config.resolve").1.contains("loud"), "{report}");
     let text = workspace.run(&["doctor", "--check", "clok"]).expect_code(2).stderr;
     assert!(text.contains("no check \"clok\""), "{text}");
@@ -121,7 +121,9 @@ fn beside_a_service_the_store_is_its_own() {
 /// One that fails again and again runs for moments between its failures.
 #[test]
 fn a_pipeline_that_failed_a_moment_ago_is_told_while_it_runs() {
-    for (seconds, status, said) in [(7, "warn", "p is running: failed "), (3600, "ok", "none of them held up")] {
+    for (seconds, status, said) in
+        [(7, "warn", "p is running: failed "), (3600, "ok", "none of them stalled or failed")]
+    {
         let at = (chrono::Utc::now() - chrono::TimeDelta::seconds(seconds)).to_rfc3339();
         let failure = serde_json::json!({ "at": at, "error": "the line broke", "attempts": 3 });
         let live = serde_json::json!({ "pipelines": [{

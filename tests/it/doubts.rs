@@ -225,7 +225,7 @@ fn what_needs_no_records_is_told_by_validate() {
     let directory = workspace("", "");
     directory.write("pipelines/p.yaml", file_to_file("p", "").replace("out.ndjson", "sub/"));
     let output = directory.run(&["pipelines", "validate"]).expect_code(2).both();
-    assert!(output.contains("names a directory"), "{output}");
+    assert!(output.contains("is the path of a directory"), "{output}");
 }
 
 #[test]

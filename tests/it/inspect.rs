@@ -393,7 +393,7 @@ fn the_command_says_why_nothing_comes() {
     let (process, address) = started(&workspace);
     let mut command = inspect(&workspace, address, &[]);
     let printed = command.printed();
-    let reason = "pipeline p is stopped: records come when it is started";
+    let reason = "pipeline p is stopped: records appear after it is started";
     command.wait_until("the reason", || printed().contains(reason));
     // The end of the service is the end of it.
     end(process);

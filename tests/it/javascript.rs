@@ -189,9 +189,9 @@ fn a_flaw_of_a_script_is_shown_in_the_pipeline_file() {
         "error[script.module]: script:1:19: require is not available to scripts",
         "error[script.missing]: custom.javascript needs a script",
         "error[script.unreadable]: cannot read the script \"no/such.js\"",
-        "a relative path goes by the pipeline file's directory",
+        "a relative path is resolved against the directory of the pipeline file",
         "error[script.unreadable]: cannot read the script \"latin.js\": it is not text: byte 6 is not valid UTF-8",
-        "save the script as UTF-8, as `iconv -f latin1 -t utf-8` does",
+        "save the script as UTF-8, for example with `iconv -f latin1 -t utf-8`",
     ] {
         assert!(shown.contains(expected), "{expected} is not in {shown}");
     }

@@ -318,7 +318,7 @@ fn a_queue_that_is_not_the_store_says_where_letters_go() {
     workspace.write("pipelines/p.yaml", pipeline("7", "").replace("plugin: store,", ""));
     workspace.once();
     let text = workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout;
-    assert!(text.contains("go to the log"), "{text}");
+    assert!(text.contains("the log receives its failed records"), "{text}");
 }
 
 #[test]
@@ -347,7 +347,10 @@ fn beyond_an_evicting_bound_the_oldest_letters_go_and_that_is_no_success() {
     let workspace = after_run(50, "", 0);
     workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-age: 1ns }"));
     let log = workspace.run(&["run", "--once"]).expect_code(6).both();
-    assert!(log.contains("removed because of the bounds") && log.contains("evicted=5"), "{log}");
+    assert!(
+        log.contains("the bounds of the dead-letter queue removed dead letters") && log.contains("evicted=5"),
+        "{log}"
+    );
     let page = dlq(&workspace, &["list", "orders"], 0);
     assert_eq!((&page["count"], &page["evicted"]), (&0.into(), &5.into()));
 }

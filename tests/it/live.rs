@@ -265,7 +265,7 @@ fn a_pipeline_that_is_held_up_says_where() {
     for command in [&["pipelines", "list"][..], &["pipelines", "describe", "p"]] {
         let named = format!("--api.http.address={address}");
         let shown = workspace.run(&[command, &[named.as_str()]].concat()).expect_code(0).stdout;
-        assert!(shown.contains("(stalled") && shown.contains("no record gets on at call for "), "{shown}");
+        assert!(shown.contains("(stalled") && shown.contains("no record has moved at call for "), "{shown}");
     }
     process.signal("KILL");
 }

@@ -122,7 +122,7 @@ fn an_interrupted_run_is_no_success() {
     let reader = std::thread::spawn(move || std::io::copy(&mut { pipe }, &mut std::io::sink()).unwrap());
     let output = process.finish().expect_code(7);
     reader.join().unwrap();
-    assert!(output.stderr.contains("interrupted before everything was read"), "{}", output.both());
+    assert!(output.stderr.contains("interrupted before all records were read"), "{}", output.both());
     let line = last_line(&output);
     assert!(line.starts_with("p interrupted: "), "{line}");
 }
@@ -152,7 +152,7 @@ fn pipelines_that_feed_each_other_run_one_after_the_other() {
             );
         }
         let log = output.both();
-        assert!(log.contains("starts when c has ended") && log.contains("starts when a has ended"), "{log}");
+        assert!(log.contains("starts after the end of c") && log.contains("starts after the end of a"), "{log}");
     }
     // One that fails is one that has ended.
     std::fs::remove_file(workspace.path("first.txt")).unwrap();

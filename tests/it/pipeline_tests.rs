@@ -155,7 +155,7 @@ fn mistakes_in_a_test_are_found_at_their_places() {
         "",
         tests,
         2,
-        &["p.test.yaml:3:5", "did you mean \"input\"?", "two tests are called \"a\"", "`fail` is record"],
+        &["p.test.yaml:3:5", "did you mean \"input\"?", "two tests have the name \"a\"", "`fail` must be record"],
     );
     let tests = "tests:
   - name: a
@@ -165,7 +165,12 @@ fn mistakes_in_a_test_are_found_at_their_places() {
       - { at: decode, crash: true }
       - { at: decode, delay: 1s }
 ";
-    fails(DECODE, tests, 2, &["p.test.yaml:4:18", "did you mean out?", "this cannot happen at decode", "1 not valid"]);
+    fails(
+        DECODE,
+        tests,
+        2,
+        &["p.test.yaml:4:18", "did you mean out?", "this fault is not possible at decode", "1 not valid"],
+    );
     fails(
         "      - { id: x, plugin: fild.set }\n",
         "tests: [{ name: a, input: [], expect: { records: 0 } }]",
@@ -204,7 +209,7 @@ fn variables_come_from_the_test_alone() {
     let mut workspace = workspace(processors, "tests: [{ name: a, input: [x], expect: { records: 1 } }]");
     workspace.env("WHO", "the process");
     let output = workspace.run(&["pipelines", "test"]).expect_code(2);
-    assert!(output.both().contains("give it a value in `env`"), "{}", output.both());
+    assert!(output.both().contains("set its value in `env`"), "{}", output.both());
     let tests = "env: { WHO: file }
 tests:
   - { name: a, input: [x], expect: { records: [{ metadata: { who: file } }] } }
@@ -297,7 +302,7 @@ tests:
     expect: { records: 1 }
     faults: [{ at: out, hang: true }]
 ";
-    fails("", tests, 1, &["time was up after 300ms"]);
+    fails("", tests, 1, &["the time limit of 300ms expired"]);
 }
 
 #[test]
@@ -371,7 +376,11 @@ fn expectations_in_braces_stay_in_braces() {
     let workspace = workspace("", tests);
     let before = workspace.read("pipelines/p.test.yaml");
     let output = workspace.run(&["pipelines", "test", "--update"]).expect_code(1);
-    assert!(output.stdout.contains("not changed: the layout of the list does not allow it"), "{}", output.stdout);
+    assert!(
+        output.stdout.contains("not changed: the layout of the list does not allow the change"),
+        "{}",
+        output.stdout
+    );
     assert_eq!(workspace.read("pipelines/p.test.yaml"), before);
     let tests = "tests:\n  - name: x\n    input: [{ after: { a: 1 } }]\n    expect: { records: [] }\n";
     workspace.write("pipelines/p.test.yaml", tests);
@@ -390,7 +399,7 @@ fn coverage_counts_both_sides_of_conditions() {
     let said = output.both();
     assert!(said.contains("coverage of p: 50 % (2 of 4)"), "{said}");
     assert!(said.contains("NOT COVERED  small (filter), otherwise"), "{said}");
-    assert!(said.contains("50 % of p is covered, less than 90 %"), "{said}");
+    assert!(said.contains("the tests cover 50 % of p, less than 90 %"), "{said}");
     let more = format!(
         "{one}  - {{ name: b, input: [{{ after: y, metadata: {{ size: large }} }}], expect: {{ records: [y] }} }}\n"
     );
@@ -453,7 +462,7 @@ fn tests_can_be_sent_to_a_service() {
     assert_eq!(bad.json()["result"]["tests"][0]["failures"][0]["got"][0]["after"], "x", "{}", bad.body);
     // A client names no files of this machine.
     let file = send("tests: [{ name: a, input: [{ lines: /etc/hostname }], expect: { records: 0 } }]");
-    assert_eq!(file.json()["result"]["findings"][0]["message"], "no files can be named here", "{}", file.body);
+    assert_eq!(file.json()["result"]["findings"][0]["message"], "files are not allowed here", "{}", file.body);
     let malformed = ask(address, "POST", "/v1/pipelines/test", "", "{\"pipeline\": 1}");
     assert_eq!((malformed.status, malformed.reason().as_str()), (400, "api.malformed_request"));
     end(process);
@@ -500,12 +509,12 @@ tests:
     expect: { dead-letters: 1 }
 ";
         let expected =
-            ["no stub answers POST http://nowhere.example/x", "the nearest stub expects body to be \"other\""];
+            ["no stub matches POST http://nowhere.example/x", "the nearest stub expects body to be \"other\""];
         fails(&webhook("http://nowhere.example/x"), tests, 1, &expected);
         // Without any stub, too: nothing is asked for real.
         let tests = tests.replace("    http: [{ match: { body: other }, reply: {} }]\n", "");
         fails(&webhook("http://127.0.0.1:9/x"), &tests, 1, &expected[..0]);
-        fails(&webhook("http://127.0.0.1:9/x"), &tests, 1, &["no stub answers POST http://127.0.0.1:9/x"]);
+        fails(&webhook("http://127.0.0.1:9/x"), &tests, 1, &["no stub matches POST http://127.0.0.1:9/x"]);
     }
 }
 
@@ -547,13 +556,13 @@ fn a_record_that_a_crash_loses_is_found() {
 
 #[test]
 fn a_test_that_compares_nothing_or_reads_nothing_is_refused() {
-    let nothing = "a test has `expect`: without it nothing is compared";
+    let nothing = "a test needs `expect`: without it, nothing is compared";
     for (tests, said) in [
         ("tests:\n  - name: a\n    input: [x]\n", [nothing, "p.test.yaml:2:5"]),
         ("tests:\n  - name: a\n    input: [x]\n    expect: {}\n", [nothing, "p.test.yaml:4:5"]),
         (
             "tests:\n  - name: a\n    expect: { records: 0 }\n",
-            ["a test has `input`: without it no record is read", "p.test.yaml:2:11"],
+            ["a test needs `input`: without it, no record is read", "p.test.yaml:2:11"],
         ),
     ] {
         fails("", tests, 2, &said);
@@ -567,14 +576,14 @@ fn a_fault_that_never_happens_fails_the_test() {
         format!("tests:\n  - name: a\n    input: [x, y]\n    expect: {{ records: 2 }}\n    faults:\n      - {fault}\n")
     };
     for (fault, said) in [
-        ("{ at: out, record: 7, fail: transient }", "record 7 does not come to out"),
-        ("{ at: out, records: [3, 4], crash: true }", "none of the records 3, 4 comes to out"),
-        ("{ at: in, record: 3, delay: 1s }", "record 3 does not come to in"),
+        ("{ at: out, record: 7, fail: transient }", "record 7 does not reach out"),
+        ("{ at: out, records: [3, 4], crash: true }", "none of the records 3, 4 reaches out"),
+        ("{ at: in, record: 3, delay: 1s }", "record 3 does not reach in"),
     ] {
-        fails("", &tests(fault), 1, &["it never happens", said, "p.test.yaml:6:11"]);
+        fails("", &tests(fault), 1, &["the fault never occurs", said, "p.test.yaml:6:11"]);
     }
     let none = "tests:\n  - name: a\n    input: []\n    expect: { records: 0 }\n    faults: [{ at: out, down: 1s }]\n";
-    fails("", none, 1, &["it never happens: no record comes to out"]);
+    fails("", none, 1, &["the fault never occurs: no record reaches out"]);
     for fault in
         ["{ at: out, record: 2, fail: transient }", "{ at: out, down: 1s }", "{ at: in, record: 2, delay: 1s }"]
     {

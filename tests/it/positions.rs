@@ -163,7 +163,7 @@ fn two_positions_of_one_source_are_not_imported() {
     twice["positions"][1]["position"] = "AAAA".into();
     workspace.write("twice.json", twice.to_string());
     let text = workspace.run(&["positions", "import", "twice.json", "--yes"]).expect_code(2).both();
-    assert!(text.contains("holds two positions of moved:in"), "{text}");
+    assert!(text.contains("contains two positions of moved:in"), "{text}");
     assert_eq!(positions(&workspace)[0]["generation"], 1, "nothing was changed");
 }
 
@@ -196,10 +196,10 @@ fn positions_move_to_another_host() {
             there.run(&[&["positions", "import", "other.json", "--yes"], arguments].concat()).expect_code(2).both();
         assert!(said.contains(expected), "{text}: {said}");
     };
-    refused("{}", &[], "does not hold exported positions");
-    refused("nonsense", &[], "does not hold exported positions");
+    refused("{}", &[], "does not contain exported positions");
+    refused("nonsense", &[], "does not contain exported positions");
     refused(r#"{"version":2,"positions":[]}"#, &[], "version 2");
-    refused(&exported.to_string(), &["--pipeline", "other"], "no such position");
+    refused(&exported.to_string(), &["--pipeline", "other"], "contains no position to import");
     refused(&exported.to_string().replace("\"in\"", "\"out\""), &[], "has no source \"out\"");
     refused(&exported.to_string().replace("moved", "move"), &[], "did you mean moved?");
 }
@@ -212,12 +212,12 @@ fn what_cannot_be_meant_is_refused() {
         assert!(text.contains(expected), "{arguments:?}: {text}");
     };
     refused(&["positions", "reset", "move", "--yes"], 2, "did you mean moved?");
-    refused(&["positions", "reset", "moved", "--connector", "out", "--yes"], 2, "there are in");
+    refused(&["positions", "reset", "moved", "--connector", "out", "--yes"], 2, "positions are stored for in");
     refused(&["positions", "rewind", "moved", "--to", "", "--yes"], 2, "positions reset");
     refused(&["positions", "rewind", "moved", "--to", "base64:?", "--yes"], 2, "not base64");
     refused(&["positions", "copy", "moved", "moved", "--yes"], 2, "cannot be copied");
-    refused(&["positions", "copy", "moved:in", "moved", "--yes"], 2, "name two pipelines");
-    refused(&["positions", "copy", "moved:in", "moved:out", "--yes"], 2, "its sources are in");
+    refused(&["positions", "copy", "moved:in", "moved", "--yes"], 2, "give two pipelines");
+    refused(&["positions", "copy", "moved:in", "moved:out", "--yes"], 2, "the sources of the pipeline are in");
     refused(&["positions", "copy", "moved:out", "moved:in", "--yes"], 2, "no position is stored");
     workspace.once();
     assert_eq!(delivered(&workspace).len(), 10, "nothing was changed");
@@ -320,7 +320,7 @@ fn a_position_of_a_pipeline_that_did_not_end_is_not_copied_by_accident() {
     service.finish();
     let copy = ["positions", "copy", "moved", "later", "--new", "--yes"];
     let refused = workspace.run(&copy).expect_code(3).both();
-    assert!(refused.contains("did not end as it should") && refused.contains("start the service"), "{refused}");
+    assert!(refused.contains("did not end cleanly") && refused.contains("start the service"), "{refused}");
     workspace.run(&[&copy[..], &["--force"]].concat()).expect_code(0);
 }
 

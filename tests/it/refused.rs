@@ -101,11 +101,11 @@ fn a_stop_between_two_attempts_says_what_is_left() {
     let mut service = workspace.start(&["run", recovery]);
     let flag = format!("--api.http.address={}", service.address());
     let printed = service.printed();
-    service.wait_until("the pause", || printed().contains("starts again in"));
+    service.wait_until("the pause", || printed().contains("restarts in"));
     let doctor = workspace.run(&["doctor", "--check", "pipelines", &flag]).expect_code(0).stdout;
     assert!(doctor.contains("warn") && doctor.contains("recovering") && doctor.contains("No space left"), "{doctor}");
     service.signal("INT");
     let output = service.finish().expect_code(3).both();
-    assert!(output.contains("stopped before everything was delivered"), "{output}");
-    assert!(!output.contains("everything that was read is delivered"), "{output}");
+    assert!(output.contains("stopped before all records were delivered"), "{output}");
+    assert!(!output.contains("all records that were read are delivered"), "{output}");
 }

@@ -39,7 +39,8 @@ fn what_never_ends_at_the_place_of_the_token_ends_no_reading() {
         std::fs::remove_file(workspace.path("token")).unwrap();
         put(&workspace.path("token"));
         process.signal("HUP");
-        process.wait_until(&format!("a word about the {what}"), || log().contains("the token stays as it was"));
+        process
+            .wait_until(&format!("a word about the {what}"), || log().contains("the service keeps the previous token"));
         assert_eq!(status(address, "first-token"), 200, "{what}");
         assert!(!log().contains("are read again"), "{what}: {}", log());
         std::fs::remove_file(workspace.path("token")).unwrap();
@@ -72,7 +73,7 @@ fn a_pipe_at_the_place_of_the_certificate_holds_up_nothing_else() {
         std::fs::rename(workspace.path(file), workspace.path("kept")).unwrap();
         fifo(&workspace.path(file));
         workspace.replace("token", "second-token\n");
-        process.wait_until("a word about it", || log().contains("the certificate stays as it was"));
+        process.wait_until("a word about it", || log().contains("the service keeps the previous certificate"));
         process.wait_until("the second token", || code("second-token") == Some(0));
         std::fs::rename(workspace.path("kept"), workspace.path(file)).unwrap();
         process.wait_until("the certificate", || log().contains("the certificate was read again"));

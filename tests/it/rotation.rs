@@ -113,7 +113,7 @@ fn a_login_that_is_refused_is_tried_again() {
     };
     process.wait_until("a refused login", || status() == "recovering");
     let log = process.printed();
-    process.wait_until("another attempt", || log().matches("starts again in").count() >= 2);
+    process.wait_until("another attempt", || log().matches("restarts in").count() >= 2);
     database.query("create role late login superuser");
     process.wait_until("the rows", || database.query("select count(*) from lines") == ["2"]);
     end(process);
@@ -232,7 +232,7 @@ fn the_token_of_the_listener_is_read_again() {
     // What cannot be used changes nothing, and by itself it follows the file.
     workspace.write("token", "");
     let log = process.printed();
-    process.wait_until("a word about it", || log().contains("the token stays as it was"));
+    process.wait_until("a word about it", || log().contains("the service keeps the previous token"));
     assert_eq!(with_token(address, "second-token").status, 200);
     workspace.write("token", "third-token\n");
     process.wait_until("the third token", || with_token(address, "third-token").status == 200);

@@ -154,7 +154,7 @@ fn all_degraded_pipelines_are_started_at_once() {
     assert!(none.contains("No pipeline is degraded"), "{none}");
     workspace.run(&["pipelines", "start", &flag]).expect_code(2);
     let some = workspace.run(&["pipelines", "stop", "a", "x", "b", "--wait", &flag]).expect_code(2).both();
-    assert!(some.contains("not done: x") && some.contains("b is stopped"), "{some}");
+    assert!(some.contains("Failed: x") && some.contains("b is stopped"), "{some}");
     end(service);
 }
 
@@ -162,10 +162,10 @@ fn all_degraded_pipelines_are_started_at_once() {
 fn nothing_is_deleted_without_a_word() {
     let (workspace, service, flag) = service();
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
-    assert!(text.contains("stop it first"), "{text}");
+    assert!(text.contains("stop the pipeline first"), "{text}");
     asked(&workspace, &["pipelines", "stop", "p", "--wait"], &flag);
     let text = workspace.run(&["pipelines", "delete", "p", &flag]).expect_code(2).stderr;
-    assert!(text.contains("--yes does it"), "{text}");
+    assert!(text.contains("add --yes to delete it"), "{text}");
     assert_eq!(asked(&workspace, &["pipelines", "list"], &flag)["pipelines"][0]["id"], "p");
     end(service);
 }
@@ -228,7 +228,7 @@ fn positions_are_shown_and_moved_while_the_service_runs() {
         asked(&workspace, &["positions", "show", "p"], &flag)["positions"][0]["records"] == 2
     });
     let text = workspace.run(&["positions", "reset", "p", &flag]).expect_code(4);
-    assert!(text.stdout.contains("in would go on after (the beginning)"), "{}", text.both());
+    assert!(text.stdout.contains("in would resume after (the beginning)"), "{}", text.both());
     assert!(text.stderr.contains("Nothing was changed"), "{}", text.both());
     let moved = asked(&workspace, &["positions", "reset", "p", "--yes"], &flag);
     assert_eq!((&moved["pipeline"], &moved["positions"][0]["connector"]), (&"p".into(), &"in".into()));

@@ -197,7 +197,7 @@ fn an_object_dated_ahead_of_the_server_is_named_and_the_run_has_not_read_everyth
     let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, ""));
     let output = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(7);
     let text = output.both();
-    for words in ["not everything was read", "read:in: 1 object is dated ahead", r#""late""#] {
+    for words in ["not all records were read", "read:in: 1 object is dated ahead", r#""late""#] {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert_eq!(changes(&workspace), ["snapshot a=1"]);

@@ -57,7 +57,7 @@ fn a_processor_made_by_the_command_runs_as_web_assembly() {
     workspace.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/wasm"));
     let modules = made(&workspace);
     let again = workspace.run(&["processors", "new", "my-guest"]).expect_code(2);
-    assert!(again.stderr.contains("my-guest exists already"), "{}", again.stderr);
+    assert!(again.stderr.contains("my-guest already exists"), "{}", again.stderr);
     // Its own tests pass as it is.
     let output = Command::new("cargo")
         .args(["test", "--offline", "--target-dir"])

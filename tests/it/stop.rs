@@ -89,7 +89,7 @@ fn a_stop_that_takes_long_names_what_it_waits_for() {
     let mut reader = read_a_byte(&workspace);
     process.signal("INT");
     let log = process.printed();
-    process.wait_until("the name", || log().contains("still stopping; waits for pipeline stuck ("));
+    process.wait_until("the name", || log().contains("still stopping; waiting for pipeline stuck ("));
     process.signal("INT");
     process.wait_for_end();
     let _ = reader.kill();

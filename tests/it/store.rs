@@ -71,7 +71,7 @@ fn one_after_the_other(database: &[String]) {
     assert_eq!((ready.status, &ready.json()["status"]), (503, &"waiting".into()), "{}", ready.body);
     assert_eq!((get(address, "/healthz").status, get(address, "/v1/pipelines").status), (200, 503));
     let asked = workspace.run(&["pipelines", "list", &format!("--api.http.address={address}")]).expect_code(3).both();
-    assert!(asked.contains("waits for its state store") && asked.contains(&owner), "{asked}");
+    assert!(asked.contains("waiting for its state store") && asked.contains(&owner), "{asked}");
     workspace.append("in.txt", "one more\n");
     first.wait_until("one more line", || delivered(&workspace) == 101);
     first.signal("TERM");
@@ -94,7 +94,7 @@ fn a_second_service_that_waits_says_that_the_first_has_its_port() {
     workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address.to_string());
     let mut next = workspace.start(&["run", "--db.wait", "300s"]);
     let printed = next.printed();
-    next.wait_until("the reason", || printed().contains("probes are not answered while this service waits"));
+    next.wait_until("the reason", || printed().contains("this service does not answer probes while it waits"));
     let text = printed();
     assert!(text.contains(&format!("{address} is in use")) && text.contains("in use by process"), "{text}");
     assert_eq!(get(address, "/readyz").status, 200, "the first answers");
@@ -334,7 +334,7 @@ fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {
     let text = workspace.run(&backup).expect_code(0).stdout;
     assert!(text.contains("copy.db") && text.contains("http://"), "{text}");
     let again = workspace.run(&backup).expect_code(2).both();
-    assert!(again.contains("copy.db exists already"), "{again}");
+    assert!(again.contains("copy.db already exists"), "{again}");
     // A second one, in the middle of commits.
     for _ in 0..20 {
         workspace.append("in.txt", &numbered_lines(50));

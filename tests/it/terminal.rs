@@ -72,20 +72,23 @@ fn a_letter_is_mended_in_the_editor() {
 fn letters_are_removed_when_the_answer_is_yes() {
     let workspace = after_run();
     let purge = ["dlq", "purge", "orders", "--all"];
-    const QUESTION: &str = "It cannot be undone. [y/N]";
+    const QUESTION: &str = "This cannot be undone. [y/N]";
     let none = workspace.run(&purge).expect_code(4).both();
-    assert!(none.contains("2 letters") && none.contains("--yes") && !none.contains("[y/N]"), "{none}");
+    assert!(none.contains("2 dead letters") && none.contains("--yes") && !none.contains("[y/N]"), "{none}");
     let numbered = ["dlq", "purge", "orders", "1", "7"];
-    let Some(no) =
-        on_terminal(&workspace, "", ["Remove 2 letters of pipeline orders? It cannot be undone. [y/N]", ""], &numbered)
-    else {
+    let Some(no) = on_terminal(
+        &workspace,
+        "",
+        ["Remove 2 dead letters of pipeline orders? This cannot be undone. [y/N]", ""],
+        &numbered,
+    ) else {
         return;
     };
     assert!(no.expect_code(0).stdout.contains("Nothing was removed"));
     let Some(no) = on_terminal(&workspace, "", [QUESTION, ""], &purge) else { return };
     assert!(no.expect_code(0).stdout.contains("Nothing was removed"));
     let yes = on_terminal(&workspace, "", [QUESTION, "y"], &purge).unwrap().expect_code(0).stdout;
-    assert!(yes.contains("Removed 2 letters"), "{yes}");
+    assert!(yes.contains("Removed 2 dead letters"), "{yes}");
     assert!(workspace.run(&["dlq", "list", "orders"]).expect_code(0).stdout.contains("no dead letters"));
 }
 
@@ -110,10 +113,10 @@ fn a_pipeline_is_changed_and_deleted_when_the_answer_is_yes() {
 
     let delete = ["pipelines", "delete", "p"];
     let runs = on_terminal(&workspace, "", ["", ""], &delete).unwrap().expect_code(2).stdout;
-    assert!(runs.contains("stop it first") && !runs.contains("[y/N]"), "{runs}");
+    assert!(runs.contains("stop the pipeline first") && !runs.contains("[y/N]"), "{runs}");
     workspace.run(&["pipelines", "stop", "p"]).expect_code(0);
     let none = workspace.run(&delete).expect_code(2).both();
-    assert!(none.contains("--yes does it") && !none.contains("[y/N]"), "{none}");
+    assert!(none.contains("add --yes to delete it") && !none.contains("[y/N]"), "{none}");
     let no = on_terminal(&workspace, "", ["[y/N]", "nonsense"], &delete).unwrap().expect_code(0).stdout;
     assert!(no.contains("Nothing was deleted"), "{no}");
     assert!(is_there());

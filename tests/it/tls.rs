@@ -38,7 +38,7 @@ fn commands_ask_a_service_over_tls() {
     // Whom nobody vouches for, or who has another name, is not given the token.
     for arguments in [&[&*by_name][..], &[&format!("--api.http.address=https://127.0.0.1:{port}"), authority]] {
         let refused = list(arguments).expect_code(3).stderr;
-        assert!(refused.contains("no secure connection to https://"), "{refused}");
+        assert!(refused.contains("cannot open a secure connection to https://"), "{refused}");
     }
     let broken = list(&[&format!("--api.http.address=127.0.0.1:{port}")]).expect_code(1).stderr;
     assert!(broken.contains("begins with https://"), "{broken}");
@@ -79,8 +79,8 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_starts() {
         (&[cert, "--api.http.tls.key=ca.key"][..], "ca.key"),
         (&[cert, "--api.http.tls.key=empty.pem"], "empty.pem"),
         (&["--api.http.tls.cert=none.pem", key], "none.pem"),
-        (&["--api.http.address=https://127.0.0.1:0"], "no certificate is given"),
-        (&[cert], "given together"),
+        (&["--api.http.address=https://127.0.0.1:0"], "no certificate is configured"),
+        (&[cert], "api.http.tls.key, or neither"),
         (&[cert, key, "--api.http.address=http://127.0.0.1:0"], "without TLS"),
     ] {
         let refused = workspace.run(&[&["run"], arguments].concat()).expect_code(2).stderr;
@@ -135,7 +135,7 @@ fn assistants_are_served_over_tls() {
     let address = format!("--api.http.address=https://localhost:{}", address.port());
     let list = ["pipelines", "list", "--api.http.token-file=token", "--api.http.tls.ca=ca.crt", &address];
     let refused = workspace.run(&list).expect_code(3).stderr;
-    assert!(refused.contains("is not an anabranch"), "{refused}");
+    assert!(refused.contains("is not an Anabranch service"), "{refused}");
     process.signal("INT");
     process.finish().expect_code(0);
 }

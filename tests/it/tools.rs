@@ -359,7 +359,7 @@ fn a_dry_run_shows_every_step_and_leaves_nothing() {
         "record 1 of 5, from in",
         "-    \"after\": \"{\\\"n\\\":1,\\\"l\\\":[1,2]}\"",
         "+      \"n\": 1",
-        "two (filter): not applied, the condition does not hold",
+        "two (filter): not applied, the condition is false",
         "items (split): 2 records",
         "decode (json.decode): failed, ",
         "two (filter): dropped",

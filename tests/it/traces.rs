@@ -291,7 +291,7 @@ fn a_collector_that_goes_away_or_is_silent_holds_up_no_record() {
         workspace.write("pipelines/p.yaml", file_to_file("copy", ""));
         let output = workspace.once();
         assert_eq!(workspace.lines("out.ndjson").len(), 1000);
-        let said = output.stdout.lines().find(|line| line.contains("not all spans of traces were sent"));
+        let said = output.stdout.lines().find(|line| line.contains("some trace spans were not sent"));
         assert!(said.is_some_and(|line| line.contains("sent=0 dropped=2000")), "{}", output.both());
     }
 }
@@ -308,9 +308,9 @@ fn what_the_collector_refuses_is_said_and_counted() {
         (
             false,
             Server::start(|_| Reply::status(401, "hunter3333")),
-            "the collector answers 401 Unauthorized; does traces.headers hold",
+            "the collector responded with 401 Unauthorized; check the credentials in traces.headers",
         ),
-        (true, Server::start(takes_one), "the collector took a part of them: too old"),
+        (true, Server::start(takes_one), "the collector did not accept all spans: too old"),
     ] {
         let workspace = traced(&collector);
         workspace.write("in.txt", numbered_lines(2));

@@ -122,11 +122,11 @@ fn a_number_of_records_that_is_expected_is_shown_as_it_is_written() {
     workspace.write("in.ndjson", "");
     workspace.write("pipelines/p.yaml", file_to_file("p", ""));
     for (expect, said) in [
-        ("records: { count: 1 }", "count stands below the id of a connector, as `"),
-        ("records: { unordered: true, records: [] }", "unordered stands where the id of a connector is expected"),
-        ("records: { records: [] }", "records stands below the id of a connector, as `"),
-        ("count: 1", "the number of records is written `expect: { records: 1 }`"),
-        ("records: [ { count: 1 } ]", "the number of records is written `expect: { records: 1 }`"),
+        ("records: { count: 1 }", "write count below the id of a connector: `"),
+        ("records: { unordered: true, records: [] }", "unordered is in the place of the id of a connector"),
+        ("records: { records: [] }", "write records below the id of a connector: `"),
+        ("count: 1", "for the number of records, write `expect: { records: 1 }`"),
+        ("records: [ { count: 1 } ]", "for the number of records, write `expect: { records: 1 }`"),
     ] {
         workspace.write(
             "pipelines/p.test.yaml",

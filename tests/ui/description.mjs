@@ -21,7 +21,7 @@ for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
     await page.locator("details.operation:visible summary").click();
     const operation = page.locator("details.operation:visible");
     await operation.getByRole("button", { name: "Send" }).click();
-    await operation.getByText("Not sent: id is needed").waitFor();
+    await operation.getByText("Not sent: id is required").waitFor();
     await operation.getByLabel("id").fill("orders");
     // The token of this tab is known already.
     await operation.getByRole("button", { name: "Send" }).click();

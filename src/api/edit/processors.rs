@@ -161,7 +161,7 @@ async fn delete_processor(State(view): Shared, Path(id): Path<String>) -> Answer
 
 fn workers(given: Option<u64>) -> Result<u32, ApiError> {
     let workers =
-        u32::try_from(given.unwrap_or(1)).map_err(|_| ApiError::malformed("that many workers are too many"))?;
+        u32::try_from(given.unwrap_or(1)).map_err(|_| ApiError::malformed("the number of workers is too large"))?;
     Ok(workers.max(1))
 }
 

@@ -33,7 +33,8 @@ pub(super) fn record(form: Form, tapped: &TappedRecord, places: &[TapPoint]) -> 
         Form::Protobuf => protobuf(&tapped.record, &mut out)?,
     }
     out.push(b'}');
-    let text = Utf8Bytes::try_from(out).map_err(|_| Fault::record("json_not_text", "the record is no JSON text"))?;
+    let text =
+        Utf8Bytes::try_from(out).map_err(|_| Fault::record("json_not_text", "the record cannot be written as JSON"))?;
     Ok(Message::Text(text))
 }
 

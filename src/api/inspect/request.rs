@@ -72,7 +72,7 @@ impl Request {
         let at = match asked.at.as_deref().map(str::trim).filter(|at| !at.is_empty()) {
             Some(at) => At::Node { id: at.into(), connector: None, side },
             None if side == Some(Side::Before) => {
-                let what = "nothing is before the sources: `side=before` needs a node";
+                let what = "there is nothing before the sources: `side=before` needs a node";
                 return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what));
             }
             None => At::Sources,
@@ -84,7 +84,7 @@ impl Request {
         };
         let per_second = asked.sample.unwrap_or(USUAL);
         if !(1..=MOST).contains(&per_second) {
-            let what = format!("the sample is {per_second}, and must be from 1 to {MOST} records a second");
+            let what = format!("the sample is {per_second}, but must be from 1 to {MOST} records per second");
             return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.sample_invalid", what));
         }
         Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second })
@@ -173,12 +173,12 @@ impl Request {
     fn no_such_node(&self, id: &str, pipeline: &Pipeline, all: &[TapPoint]) -> ApiError {
         let compiled = &pipeline.compiled;
         if compiled.lowered.node_weights().any(|node| *node.id == *id && node.kind.operator().is_some()) {
-            let what = format!("no record comes to processor {id}: its condition never holds");
+            let what = format!("no record reaches processor {id}: its condition is never true");
             return ApiError::new(Kind::NotFound, "inspect.node_unreached", what);
         }
         let mut ids: Vec<&str> = all.iter().map(|place| place.node.as_str()).collect();
         ids.dedup();
-        let what = format!("pipeline {} has no node {id:?}; there are {}", self.pipeline, ids.join(", "));
+        let what = format!("pipeline {} has no node {id:?}; its nodes are {}", self.pipeline, ids.join(", "));
         ApiError::new(Kind::NotFound, "inspect.node_unknown", what)
     }
 }
@@ -188,7 +188,7 @@ async fn compiled(text: &str) -> Result<CompiledCondition, ApiError> {
     condition_of_client(text).await.map_err(|error| {
         let what = match &error {
             ConditionError::Fails(..) => error.to_string(),
-            error => format!("the condition cannot be read: {error}"),
+            error => format!("the condition does not compile: {error}"),
         };
         let refused = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.where_invalid", what);
         match error.suggestion() {

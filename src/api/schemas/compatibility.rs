@@ -22,12 +22,12 @@ pub(super) fn misfits(level: Compatibility, text: &str, earlier: &[(SchemaVersio
         if level.reads_earlier()
             && let Err(error) = can_read(written, text)
         {
-            found.push(format!("it cannot read data of version {version}: {error}"));
+            found.push(format!("the schema cannot read data of version {version}: {error}"));
         }
         if level.is_read_by_earlier()
             && let Err(error) = can_read(text, written)
         {
-            found.push(format!("version {version} cannot read its data: {error}"));
+            found.push(format!("version {version} cannot read data of the schema: {error}"));
         }
     }
     found

@@ -30,7 +30,7 @@ impl Refusal {
     }
 
     pub(super) fn invalid_version(text: &str) -> Self {
-        let what = format!("{text:?} is not a version: it is a number from 1 to 2147483647, or \"latest\"");
+        let what = format!("{text:?} is not a version: a version is a number from 1 to 2147483647, or \"latest\"");
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42202, what)
     }
 
@@ -58,7 +58,7 @@ impl Refusal {
 
     pub(super) fn invalid_level(text: &str) -> Self {
         let all: Vec<&str> = Compatibility::ALL.iter().map(|level| level.as_str()).collect();
-        let what = format!("{text:?} is no compatibility level; there are {}", all.join(", "));
+        let what = format!("{text:?} is not a compatibility level; the levels are {}", all.join(", "));
         Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42203, what)
     }
 
@@ -68,23 +68,27 @@ impl Refusal {
     }
 
     pub(super) fn subject_deleted(subject: &Str) -> Self {
-        let what = format!("subject {subject:?} is deleted; with permanent=true it is deleted for good");
+        let what = format!("subject {subject:?} is already soft-deleted; add permanent=true to delete it permanently");
         Refusal::new(StatusCode::NOT_FOUND, 40404, what)
     }
 
     pub(super) fn subject_not_deleted(subject: &Str) -> Self {
-        let what = format!("subject {subject:?} must be deleted before it is deleted for good");
+        let what = format!("subject {subject:?} must be soft-deleted before it can be deleted permanently");
         Refusal::new(StatusCode::NOT_FOUND, 40405, what)
     }
 
     pub(super) fn version_deleted(subject: &Str, version: SchemaVersion) -> Self {
-        let what =
-            format!("version {version} of subject {subject:?} is deleted; with permanent=true it is deleted for good");
+        let what = format!(
+            "version {version} of subject {subject:?} is already soft-deleted; add permanent=true to delete it \
+             permanently"
+        );
         Refusal::new(StatusCode::NOT_FOUND, 40406, what)
     }
 
     pub(super) fn version_not_deleted(subject: &Str, version: SchemaVersion) -> Self {
-        let what = format!("version {version} of subject {subject:?} must be deleted before it is deleted for good");
+        let what = format!(
+            "version {version} of subject {subject:?} must be soft-deleted before it can be deleted permanently"
+        );
         Refusal::new(StatusCode::NOT_FOUND, 40407, what)
     }
 }
@@ -122,12 +126,12 @@ impl IntoResponse for Refusal {
 /// Parses a JSON body of any content type.
 pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| {
-        let what = format!("the body is not what it must be: {error}");
+        let what = format!("the body of the request is invalid: {error}");
         Refusal::new(StatusCode::BAD_REQUEST, 400, what)
     })
 }
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refusal {
-    let what = format!("{} does not take {method}", uri.path());
+    let what = format!("{} does not support {method}", uri.path());
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, 405, what)
 }

@@ -70,7 +70,7 @@ function fields(given) {
   const required = new Set(schema.required);
   const items = Object.entries(schema.properties).map(([name, value]) => {
     const line = [
-      make("code", {}, name), " ", make("span", { class: "quiet" }, kind(value) + (required.has(name) ? "" : ", may be left out")),
+      make("code", {}, name), " ", make("span", { class: "quiet" }, kind(value) + (required.has(name) ? "" : ", optional")),
       value.description ?? resolve(value).schema.description ? [" – ", prose(value.description ?? resolve(value).schema.description)] : undefined,
     ].flat();
     if (!inner(value)) return make("li", {}, line);
@@ -111,7 +111,7 @@ function parameters(operation) {
       make("td", {}, prose(parameter.description)),
       make("td", {}, input));
   });
-  const head = make("tr", {}, ["Name", "Is", "Meaning", "Value"].map((text) => make("th", { scope: "col" }, text)));
+  const head = make("tr", {}, ["Name", "Type", "Meaning", "Value"].map((text) => make("th", { scope: "col" }, text)));
   return { element: [make("h3", {}, "Parameters"), make("table", { class: "parameters" }, head, rows)], inputs };
 }
 
@@ -119,7 +119,7 @@ function address(path, inputs) {
   const query = new URLSearchParams();
   for (const { parameter, input, list } of inputs) {
     if (parameter.in === "path") {
-      if (!input.value) throw new Error(`${parameter.name} is needed`);
+      if (!input.value) throw new Error(`${parameter.name} is required`);
       path = path.replace(`{${parameter.name}}`, encodeURIComponent(input.value));
     } else if (parameter.in === "query" && input.value) {
       const values = list ? input.value.split(",").map((value) => value.trim()) : [input.value];
@@ -144,7 +144,7 @@ async function send(method, path, inputs, body, type, shown) {
     shown.replaceChildren(
       make("p", {}, make("span", { class: answer.ok ? "status" : "status failed" }, `${answer.status} ${answer.statusText}`),
         ` ${answer.headers.get("content-type") ?? ""}, ${(performance.now() - from).toFixed(0)} ms`),
-      make("pre", { tabindex: "0" }, pretty || "(nothing)"));
+      make("pre", { tabindex: "0" }, pretty || "(empty)"));
   } catch (error) {
     shown.replaceChildren(make("p", { class: "failed" }, `Not sent: ${error.message}`));
   }
@@ -174,11 +174,11 @@ function details(path, method, operation) {
   },
     element,
     body && [make("h3", {}, "Body"), make("p", { class: "quiet" }, type), fields(content.schema), body],
-    stream ? make("p", { class: "quiet" }, "A websocket: it cannot be tried here.") : make("p", {}, make("button", {}, "Send")),
+    stream ? make("p", { class: "quiet" }, "This is a websocket: it cannot be tried here.") : make("p", {}, make("button", {}, "Send")),
     shown);
   return make("div", {},
     paragraphs(operation.description), form,
-    make("h3", {}, "Answers"), make("table", {}, answers));
+    make("h3", {}, "Responses"), make("table", {}, answers));
 }
 
 function entry(path, method, operation) {

@@ -43,9 +43,10 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
     let failed = |exit, message: String| Box::new(Report::new(command).fail(exit, "dlq.no_editor", message));
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
     let Some(editor) = editor.filter(|_| std::io::stdin().is_terminal()) else {
-        let report =
-            Report::new(command).fail(Exit::Invalid, "dlq.no_editor", "there is no editor to edit the record with");
-        return Err(Box::new(report.suggest("set EDITOR on a terminal, or give the record: --edit FILE, --edit -")));
+        let report = Report::new(command).fail(Exit::Invalid, "dlq.no_editor", "there is no editor for the record");
+        return Err(Box::new(report.suggest(
+            "set EDITOR and run the command in a terminal, or give the record with --edit FILE or --edit -",
+        )));
     };
     let system = |error: &std::io::Error| failed(Exit::Environment, format!("cannot edit: {}", system(error)));
     let before = format!("{}\n", serde_json::to_string_pretty(&readable(record)).unwrap_or_default());
@@ -67,7 +68,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
         Ok(edited) => Ok(Some(edited)),
         // The edited text is kept, so that the user can correct it.
         Err(report) => Err(match file.keep() {
-            Ok((_, kept)) => Box::new(report.suggest(format!("correct it and give it: --edit {}", kept.display()))),
+            Ok((_, kept)) => Box::new(report.suggest(format!("correct the text, then add --edit {}", kept.display()))),
             Err(_) => report,
         }),
     }
@@ -173,13 +174,13 @@ fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited,
     let record = Record::from_json(&exact).map_err(|error| {
         let moved = moved.iter().rfind(|(from, _)| *from <= error.offset).map_or(0, |(_, by)| *by);
         let (line, column) = place(text, begin + error.offset.saturating_add_signed(moved));
-        let message = format!("{shown}:{line}:{column}: this is not a record in JSON: {}", error.message);
+        let message = format!("{shown}:{line}:{column}: not a record in JSON: {}", error.message);
         let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", message);
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` prints one"))
     })?;
     let json = serde_json::from_slice(&exact).map_err(|error| {
         let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", format!("{shown}: {error}"));
-        Box::new(report.suggest("`anabranch dlq show` shows the form"))
+        Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` shows the format"))
     })?;
     Ok(Edited { json, record })
 }

@@ -49,8 +49,9 @@ pub(super) fn since(text: &str) -> Result<u64, String> {
     if let Some(ago) = parse_duration(text) {
         return Ok(nanos(SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)));
     }
-    let at = DateTime::parse_from_rfc3339(text)
-        .map_err(|_| "it is neither a time as 2026-01-31T12:00:00Z nor a span as 1h30m".to_owned())?;
+    let at = DateTime::parse_from_rfc3339(text).map_err(|_| {
+        "it is neither a time (for example 2026-01-31T12:00:00Z) nor a duration (for example 1h30m)".to_owned()
+    })?;
     Ok(u64::try_from(at.timestamp_nanos_opt().unwrap_or(0)).unwrap_or(0))
 }
 
@@ -138,9 +139,9 @@ impl Queue {
     fn elsewhere(&self) -> Option<String> {
         match (bare_name(&self.plugin), &self.path) {
             ("store", _) => None,
-            ("log", _) => Some("its failed records go to the log".to_owned()),
-            ("file", Some(path)) => Some(format!("its failed records go to the file {path}")),
-            (plugin, _) => Some(format!("its failed records go to a destination with the plugin `{plugin}`")),
+            ("log", _) => Some("the log receives its failed records".to_owned()),
+            ("file", Some(path)) => Some(format!("the file {path} receives its failed records")),
+            (plugin, _) => Some(format!("a destination with the plugin `{plugin}` receives its failed records")),
         }
     }
 }
@@ -167,7 +168,8 @@ fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> Str
         text.push_str(&match queue.and_then(Queue::elsewhere) {
             None => format!("Pipeline {} has no dead letters.\n", arguments.pipeline),
             Some(place) => format!(
-                "Pipeline {} keeps no dead letters in the store: {place}. `dead-letter-queue: {{plugin: store}}` keeps them.\n",
+                "Pipeline {} keeps no dead letters in the store: {place}. To keep them there, set `dead-letter-queue: \
+                 {{plugin: store}}`.\n",
                 arguments.pipeline
             ),
         });
@@ -177,17 +179,17 @@ fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> Str
     if let (Some(node), Some(others)) = (&arguments.node, found.nodes.as_ref().filter(|_| found.count > 0)) {
         let others = match &others[..] {
             [] => String::new(),
-            others => format!("; letters failed at {}", others.join(", ")),
+            others => format!("; dead letters failed at {}", others.join(", ")),
         };
-        text.push_str(&format!("No letter failed at {node}{others}.\n"));
+        text.push_str(&format!("No dead letter failed at {node}{others}.\n"));
     }
     if let Some(unjudged) = &found.unjudged {
         let (count, cause) = (letters(unjudged.count), one_line(&unjudged.error.message, 200));
-        text.push_str(&format!("{count} could not be judged: {cause}\n"));
+        text.push_str(&format!("The condition failed for {count}: {cause}\n"));
     }
     if found.evicted > 0 {
         text.push_str(&format!(
-            "The bounds of the queue removed {} that {} lost.\n",
+            "The bounds of the queue removed {}, which {} lost.\n",
             letters(found.evicted),
             if found.evicted == 1 { "is" } else { "are" }
         ));

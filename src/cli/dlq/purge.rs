@@ -41,7 +41,7 @@ pub(in crate::cli) struct Arguments {
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "it is not a span of time as 72h or 30m".to_owned())
+    parse_duration(text).ok_or_else(|| "it is not a duration (for example 72h or 30m)".to_owned())
 }
 
 pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
@@ -52,7 +52,7 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
     let by_number = !arguments.numbers.is_empty();
     if by_number && !arguments.yes {
         let question =
-            format!("Remove {} of pipeline {id}? It cannot be undone.", letters(arguments.numbers.len() as u64));
+            format!("Remove {} of pipeline {id}? This cannot be undone.", letters(arguments.numbers.len() as u64));
         if context.confirm(&question) == Some(false) {
             let summary = json!({ "purged": 0, "done": false });
             return Ok(Report::new(COMMAND).notes("Nothing was removed.\n").summary(summary));
@@ -68,15 +68,17 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
                 opened.ask(opened.store.letter_totals(&id))?.count
             }
         };
-        let which = if arguments.older_than.is_some() { "those that are so old" } else { "all of them" };
-        let question = format!("Pipeline {id} has {}. Remove {which}? It cannot be undone.", letters(count));
+        let which =
+            if arguments.older_than.is_some() { "those that are older than --older-than" } else { "all of them" };
+        let question = format!("Pipeline {id} has {}. Remove {which}? This cannot be undone.", letters(count));
         let answer = if count > 0 { context.confirm(&question) } else { None };
         if answer != Some(true) {
             let (text, notes) = match answer {
                 Some(_) => (String::new(), "Nothing was removed.\n"),
-                None => {
-                    (format!("Pipeline {id} has {}.\n", letters(count)), "Nothing was removed. Add --yes to do it.\n")
-                }
+                None => (
+                    format!("Pipeline {id} has {}.\n", letters(count)),
+                    "Nothing was removed. Add --yes to remove them.\n",
+                ),
             };
             let summary = json!({ "purged": 0, "done": false, "count": count });
             let report = Report::new(COMMAND).text(text).notes(notes).summary(summary);

@@ -59,7 +59,8 @@ const COMMAND: &str = "dlq.replay";
 pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     if arguments.edit.is_some() && arguments.numbers.len() != 1 {
-        let report = Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit is for one letter");
+        let report =
+            Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit needs exactly one dead letter");
         return Err(Box::new(report));
     }
     // Before the store is opened: a `dlq show` that pipes into this command holds the store until it ends.
@@ -113,7 +114,7 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
             total.remaining.into_iter().filter(|number| refused.contains(number)).chain(part.remaining).collect();
         total.stopped = part.stopped;
         if stuck && total.stopped.is_none() {
-            total.stopped = Some("no letter got through in time".to_owned());
+            total.stopped = Some("no dead letter was delivered in time".to_owned());
         }
     }
     Ok(total)
@@ -135,7 +136,9 @@ fn here(
     // A running service locks the file of its store, but not a database.
     if live && !arguments.force && !matches!(settings.database, Database::Embedded(_)) {
         let report = Report::new(COMMAND).fail(Exit::Environment, "pipeline.running", format!("pipeline {id} runs"));
-        return Err(Box::new(report.suggest("name its service with --api.http.address; if it crashed, add --force")));
+        return Err(Box::new(
+            report.suggest("set --api.http.address to the address of its service; if the service crashed, add --force"),
+        ));
     }
     let pipeline = compiled(context, settings, &id)?;
     let schemas = schemas::registry(&settings.schemas, &opened.store).map_err(|error| {
@@ -187,12 +190,12 @@ fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline
     let path = settings.pipelines.path.display();
     Err(Box::new(match invalid {
         true => {
-            let message = format!("pipeline {id} has errors: nothing can be replayed through it");
+            let message = format!("pipeline {id} has errors: dead letters cannot be replayed through it");
             Report::new(COMMAND).notes(findings).fail(Exit::Invalid, "pipeline.invalid", message)
         }
         false => Report::new(COMMAND)
             .fail(Exit::Invalid, "pipeline.not_found", format!("there is no pipeline {id} in {path}"))
-            .suggest("--pipelines.path names another place"),
+            .suggest("if the pipeline files are elsewhere, set --pipelines.path"),
     }))
 }
 
@@ -211,8 +214,8 @@ fn told(outcome: &Outcome, from: &From) -> Report {
         && !failures.is_empty()
     {
         text.push_str(&format!(
-            "They entered at {id}. A record that had failed at a step before {id} came there without what the steps in \
-             between make of it: `--from start` takes it through all of them.\n"
+            "The records entered at {id}. A record that had failed before {id} skipped the processors between that \
+             place and {id}: to run all processors, use `--from start`.\n"
         ));
     }
     let summary = json!({
@@ -224,10 +227,10 @@ fn told(outcome: &Outcome, from: &From) -> Report {
         Some(why) => report
             .fail(Exit::Failed, "dead_letter.replay_stopped", format!("the replay was stopped: {why}"))
             .suggest(format!(
-                "{} in the queue as before",
+                "{} still in the queue",
                 match remaining.len() {
-                    1 => "one letter is".to_owned(),
-                    many => format!("{many} letters are"),
+                    1 => "1 dead letter is".to_owned(),
+                    many => format!("{many} dead letters are"),
                 }
             )),
         None if *failed_again > 0 || !remaining.is_empty() => report.found(Exit::Failed),

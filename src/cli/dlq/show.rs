@@ -59,7 +59,7 @@ fn remote_letter(remote: &Remote, pipeline: &str, number: u64) -> Result<LetterV
 fn text(pipeline: &str, letter: &LetterView) -> String {
     let LetterView { number, at, first_at, node, connector, partition, error, attempts, trace, record, .. } = letter;
     let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
-    let mut text = format!("Letter {number} of pipeline {pipeline}\n\nfailed  {at}{place}\n");
+    let mut text = format!("Dead letter {number} of pipeline {pipeline}\n\nfailed  {at}{place}\n");
     if *attempts > 1 {
         text.push_str(&format!("        {attempts} times, first {first_at}\n"));
     }
@@ -69,7 +69,7 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
     if let Some(trace) = trace {
         text.push_str(&format!("trace   {trace}\n"));
     }
-    text.push_str("\nThe record as it entered that step:\n");
+    text.push_str("\nThe record as it entered that node:\n");
     match record {
         Value::String(why) => text.push_str(why),
         record => text.push_str(&serde_json::to_string_pretty(record).unwrap_or_default()),
@@ -82,8 +82,8 @@ fn text(pipeline: &str, letter: &LetterView) -> String {
         }
     }
     text.push_str(&format!(
-        "\nNext: fix the cause, then\n  anabranch dlq replay {pipeline} {number}\nor edit the record:\n  \
-         anabranch dlq replay {pipeline} {number} --edit\nor let it go:\n  anabranch dlq purge {pipeline} {number}\n"
+        "\nNext: fix the cause, then\n  anabranch dlq replay {pipeline} {number}\nor edit the record:\n  anabranch \
+         dlq replay {pipeline} {number} --edit\nor remove it:\n  anabranch dlq purge {pipeline} {number}\n"
     ));
     text
 }

@@ -7,7 +7,7 @@ use crate::cli::report::counted;
 /// Reports pipelines whose sources hold back objects that are dated ahead of the clock of their store.
 pub(super) fn objects(patient: &mut Patient<'_>) -> Found {
     if !patient.answers() {
-        return Found::well("no service runs: nothing is held back");
+        return Found::well("no service runs: no object is held back");
     }
     // If the service does not return its pipelines, the check of their progress reports why.
     let pipelines = live(patient.settings).map(|live| live.pipelines).unwrap_or_default();
@@ -19,7 +19,9 @@ pub(super) fn objects(patient: &mut Patient<'_>) -> Found {
     let held: Vec<String> = held.collect();
     match held.is_empty() {
         true => Found::well("no object is dated ahead of the clock of its store"),
-        false => Found::warning(held.join("; "))
-            .advise("the source reads them when that clock has passed their date; correct the clocks of the store"),
+        false => Found::warning(held.join("; ")).advise(
+            "correct the clocks of the store; the source reads an object when the clock has passed the date of \
+                     the object",
+        ),
     }
 }

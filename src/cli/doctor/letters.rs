@@ -22,7 +22,7 @@ type Evicted = Vec<(String, u64)>;
 
 pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
     let answers = patient.answers();
-    let unknown = |why: String| Found::well(format!("not known: {why}"));
+    let unknown = |why: String| Found::well(format!("unknown: {why}"));
     let runtime = match runtime::start(&mut Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return unknown(error.to_string()),
@@ -45,16 +45,20 @@ pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
     };
     evicted.retain(|(_, letters)| *letters > 0);
     let Some((worst, _)) = evicted.iter().max_by_key(|(_, letters)| *letters) else {
-        return Found::well("no dead letter was removed by the bounds of its queue");
+        return Found::well("the bounds of dead-letter queues have removed no dead letters");
     };
     let of = |(pipeline, letters): &(String, u64)| format!("{pipeline}: {letters}");
     let shown: Vec<String> = evicted.iter().take(5).map(of).collect();
     let more = evicted.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(", and {}", counted(more, "more pipeline")) } else { String::new() };
-    Found::warning(format!("the bounds of queues removed dead letters, which are lost ({}{more})", shown.join(", ")))
-        .advise(format!(
-            "`anabranch dlq list {worst}` shows those that are left; `when-full: stop` and no `max-age` keep all of them"
-        ))
+    Found::warning(format!(
+        "the bounds of dead-letter queues have removed dead letters, which are lost ({}{more})",
+        shown.join(", ")
+    ))
+    .advise(format!(
+        "set `when-full: stop` and remove `max-age` to keep all dead letters; `anabranch dlq list {worst}` shows \
+             the remaining ones"
+    ))
 }
 
 async fn of_service(settings: &Settings) -> Result<Evicted, ClientError> {

@@ -18,9 +18,9 @@ pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
     let shown = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
     let what = format!("{} (at most {})", shown(limit.current), shown(limit.maximum));
     match limit.current {
-        Some(current) if current < FILES => Found::warning(format!("only {what} files may be open"))
+        Some(current) if current < FILES => Found::warning(format!("the process can open only {what} files"))
             .advise(format!("allow {FILES} or more: `ulimit -n`, or LimitNOFILE of the systemd unit")),
-        _ => Found::well(format!("files that may be open: {what}")),
+        _ => Found::well(format!("limit of open files: {what}")),
     }
 }
 
@@ -30,22 +30,21 @@ const LITTLE: u64 = 1 << 30;
 
 pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
     let Database::Embedded(path) = &patient.settings.database else {
-        return Found::well("the store is not in a file here");
+        return Found::well("the store is not a file on this machine");
     };
     let directory = directory_of(path);
     let free = match statvfs(&directory) {
         Ok(system) => system.f_bavail.saturating_mul(system.f_frsize),
         Err(error) => {
             let error = crate::files::system(&error.into());
-            return Found::warning(format!("the space in {} cannot be asked for: {error}", directory.display()));
+            return Found::warning(format!("cannot determine the free space in {}: {error}", directory.display()));
         }
     };
-    let what = format!("{} free where the store is ({})", size(free), directory.display());
+    let what = format!("{} free in the directory of the store ({})", size(free), directory.display());
     match free {
-        ..SCARCE => {
-            Found::environment(what).advise("make room: without it no position can be stored, and nothing runs")
-        }
-        SCARCE..LITTLE => Found::warning(what).advise("make room before it is full"),
+        ..SCARCE => Found::environment(what)
+            .advise("free disk space: without it the service cannot store positions, and no pipeline runs"),
+        SCARCE..LITTLE => Found::warning(what).advise("free disk space before the disk is full"),
         _ => Found::well(what),
     }
 }
@@ -79,11 +78,11 @@ pub(super) fn clock(patient: &mut Patient<'_>) -> Found {
     });
     let shown = chrono::DateTime::<chrono::Utc>::from(now).format("%Y-%m-%d %H:%M:%S UTC");
     match later {
-        None => Found::well(format!("it is {shown}")),
+        None => Found::well(format!("the clock shows {shown}")),
         Some((what, ahead)) => {
             let ahead = ahead.as_secs();
-            Found::warning(format!("it is {shown}, and {what} was written {ahead} s later than that"))
-                .advise("the clock is behind: set it (NTP); times of records and dead letters come from it")
+            Found::warning(format!("the clock shows {shown}, but {what} was written {ahead} s later than that"))
+                .advise("correct the clock (NTP), which is slow; records and dead letters get their times from it")
         }
     }
 }

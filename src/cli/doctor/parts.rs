@@ -30,8 +30,8 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
     let settings = patient.settings;
     let path = &settings.pipelines.path;
     if !path.exists() {
-        let advice = "`anabranch init` makes the directory, `anabranch pipelines init` writes a pipeline into it";
-        return Found::warning(format!("there is no {}", path.display())).advise(advice);
+        let advice = "`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline into it";
+        return Found::warning(format!("{} does not exist", path.display())).advise(advice);
     }
     let (registry, options) = (registry_with(settings), compile_options(settings, false));
     // If no standalone plugin is installed, plugins that are not built in are errors.
@@ -44,11 +44,13 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
     };
     let left = match left {
         0 => String::new(),
-        count => format!("; {} with standalone processors not checked (--deep does)", counted(count, "pipeline")),
+        count => {
+            format!("; {} with standalone processors not checked (--deep checks them)", counted(count, "pipeline"))
+        }
     };
     let good = pipelines.good.len();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
-    let look = "`anabranch pipelines validate` shows them, with `--fix` it corrects what it can";
+    let look = "`anabranch pipelines validate` shows them; with `--fix` it corrects those that it can";
     let what = format!("{} in {}{left}", counted(good, "pipeline"), path.display());
     if pipelines.has_errors() {
         Found::new(Mark::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display())).advise(look)
@@ -82,7 +84,7 @@ fn health(settings: &crate::settings::Settings) -> Result<(String, serde_json::V
 
 pub(super) fn service(patient: &mut Patient<'_>) -> Found {
     if patient.settings.api.is_none() {
-        return Found::well("api.enabled is false: a service cannot be asked");
+        return Found::well("api.enabled is false: the service has no HTTP API");
     }
     let health = health(patient.settings);
     patient.answers = Some(health.is_ok());
@@ -99,16 +101,16 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
                     "a service runs at {url}, {} degraded",
                     counted(degraded as usize, "pipeline")
                 ))
-                .advise("`anabranch pipelines list` says why"),
-                _ => Found::warning(format!("a service runs at {url} and is not ready"))
-                    .advise("it starts, stops, or cannot reach its store: look at its log"),
+                .advise("`anabranch pipelines list` shows why"),
+                _ => Found::warning(format!("a service runs at {url}, but it is not ready"))
+                    .advise("it is starting or stopping, or it cannot reach its store: see its log"),
             }
         }
-        Err(error) if error.is_absence() => {
-            Found::warning(format!("{error}")).advise("`anabranch run` starts one; nothing else depends on it here")
-        }
+        Err(error) if error.is_absence() => Found::warning(format!("{error}"))
+            .advise("`anabranch run` starts a service; the other checks do not need one"),
         Err(error) => {
-            let advice = error.suggestion().unwrap_or("is it another program that listens there?").to_owned();
+            let advice =
+                error.suggestion().unwrap_or("check whether another program listens at this address").to_owned();
             Found::environment(error.to_string()).advise(advice)
         }
     }
@@ -117,20 +119,20 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
 /// Reports pipelines of the service that deliver nothing, and why.
 pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
     if !patient.answers() {
-        return Found::well("no service runs: nothing is delivered");
+        return Found::well("no service runs: no records are delivered");
     }
     let live = match live(patient.settings) {
         Ok(live) => live,
         Err(error) => {
-            let advice = error.suggestion().unwrap_or("look at the log of the service").to_owned();
-            return Found::warning(format!("the pipelines of the service cannot be asked for: {error}")).advise(advice);
+            let advice = error.suggestion().unwrap_or("see the log of the service").to_owned();
+            return Found::warning(format!("cannot read the pipelines of the service: {error}")).advise(advice);
         }
     };
     let now = Utc::now();
     let is_told = |status: &StatusAnswer| status.is_held_up() || status.recent_failure(now).is_some();
     let held_up: Vec<_> = live.pipelines.iter().filter(|pipeline| is_told(&pipeline.status)).collect();
     if held_up.is_empty() {
-        return Found::well(format!("{}, none of them held up", counted(live.pipelines.len(), "pipeline")));
+        return Found::well(format!("{}, none of them stalled or failed", counted(live.pipelines.len(), "pipeline")));
     }
     let told =
         |LivePipeline { id, status, .. }: &LivePipeline| format!("{id} is {}: {}", status.shown(), status.detail(now));
@@ -138,7 +140,7 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
     let more = held_up.len().saturating_sub(TOLD);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Found::warning(format!("{}{more}", told.join("; ")))
-        .advise("fix what the message names; `anabranch pipelines describe ID` says more")
+        .advise("correct the cause in the message; `anabranch pipelines describe ID` shows more")
 }
 
 /// Maximum number of pipelines that a message names.
@@ -160,22 +162,22 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
     let database = &patient.settings.database;
     match database {
         Database::InMemory => {
-            return Found::warning("in memory: where sources go on is forgotten when the service ends")
-                .advise("db.type: embedded keeps it in a file");
+            return Found::warning("in memory: the positions of sources are lost when the service ends")
+                .advise("set db.type to embedded to store positions in a file");
         }
         Database::Embedded(path) if !path.exists() => return absent(path),
         Database::Embedded(_) | Database::Postgres(_) => {}
     }
     let store = match Store::open_existing(database) {
         Ok(Some(store)) => store,
-        Ok(None) => return Found::well("there is no store yet; the first `anabranch run` makes it"),
+        Ok(None) => return Found::well("there is no store yet; the first `anabranch run` creates it"),
         Err(OpenError::InUse { place, owner, .. }) => {
             let who = owner.map(|who| format!(" by {who}")).unwrap_or_default();
             let what = format!("{place} is in use{who}");
             return if answers {
                 Found::well(what)
             } else {
-                Found::environment(what).advise("stop that process first, or give this service its own db.path")
+                Found::environment(what).advise("stop that process first, or set another db.path for this service")
             };
         }
         Err(error) => return Found::environment(error.to_string()),
@@ -190,7 +192,7 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
         Database::Postgres(postgres) => format!("PostgreSQL, table {}", postgres.table),
     };
     match runtime.block_on(async { timeout(PATIENCE, store.pipelines()).await }) {
-        Ok(Ok(pipelines)) => Found::well(format!("{place}: {} known", counted(pipelines.len(), "pipeline"))),
+        Ok(Ok(pipelines)) => Found::well(format!("{place}: {}", counted(pipelines.len(), "pipeline"))),
         Ok(Err(error)) => Found::environment(format!("{place}: {error}")),
         Err(_) => Found::environment(format!("{place}: no answer within {} s", PATIENCE.as_secs())),
     }
@@ -201,18 +203,20 @@ fn absent(path: &Path) -> Found {
     let directory = directory_of(path);
     let shown = path.display();
     if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
-        return Found::environment(format!("{shown} cannot be made: its directory does not exist"))
-            .advise("make it, or give another db.path");
+        return Found::environment(format!("{shown} cannot be created: its directory does not exist"))
+            .advise("create the directory, or set another db.path");
     }
     match tempfile::tempfile_in(&directory) {
-        Ok(_) => Found::well(format!("{shown} is made at the first start")),
-        Err(error) => Found::environment(format!("{shown} cannot be made: {}", system(&error)))
-            .advise("allow this user to write there, or give another db.path"),
+        Ok(_) => Found::well(format!("{shown} does not exist; the first start creates it")),
+        Err(error) => Found::environment(format!("{shown} cannot be created: {}", system(&error)))
+            .advise("allow this user to write there, or set another db.path"),
     }
 }
 
 pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
-    let Some(api) = &patient.settings.api else { return Found::well("api.enabled is false: nothing is served") };
+    let Some(api) = &patient.settings.api else {
+        return Found::well("api.enabled is false: the service does not serve HTTP");
+    };
     if let Err(error) = api.read_token() {
         return Found::new(Mark::Invalid, format!("api.http.token-file: {error}"));
     }
@@ -221,32 +225,32 @@ pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
     }
     if let Some(warning) = api.identity.as_ref().and_then(|identity| ending(identity, SystemTime::now())) {
         return Found::warning(format!("api.http.tls: {warning}"))
-            .advise("put a new one in its place: a running service reads it within seconds");
+            .advise("replace it with a new certificate: a running service reads the new one within seconds");
     }
     let shown = api.shown();
     let open = |what: String| {
         if api.is_local() || api.identity.is_some() {
             Found::well(what)
         } else {
-            Found::warning(format!("{what}, for other machines too, without encryption"))
-                .advise("give it a certificate where the network is not yours: api.http.tls.cert and api.http.tls.key")
+            Found::warning(format!("{what}; other machines can reach it, without encryption"))
+                .advise("if you do not trust the network, set api.http.tls.cert and api.http.tls.key")
         }
     };
     if api.port == 0 {
-        return open(format!("{shown}: any port that is free"));
+        return open(format!("{shown}: any free port"));
     }
     let (host, port) = (if api.host.is_empty() { "::" } else { api.host.as_str() }, api.port);
     if patient.answers() {
-        return open(format!("{shown} is served by the service that runs"));
+        return open(format!("the running service serves {shown}"));
     }
     match TcpListener::bind((host, port)) {
         Ok(_) => open(format!("{shown} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             Found::environment(format!("{shown} is in use by another program"))
-                .advise("give another with api.http.address, or serve nothing with api.enabled=false")
+                .advise("set another address with api.http.address, or disable HTTP with api.enabled=false")
         }
         Err(error) => Found::environment(format!("cannot listen on {shown}: {}", system(&error)))
-            .advise("give another with api.http.address"),
+            .advise("set another address with api.http.address"),
     }
 }
 
@@ -270,8 +274,11 @@ pub(super) fn connectors(patient: &mut Patient<'_>) -> Found {
     let not_executable = children(path).filter(|(_, metadata)| metadata.permissions().mode() & 0o111 == 0).count();
     match not_executable {
         0 => found,
-        count => Found::warning(format!("{} in {} cannot be executed", counted(count, "file"), path.display()))
-            .advise("connectors are programs: `chmod +x`, or move what is no connector away"),
+        count => Found::warning(format!("{} in {} without execute permission", counted(count, "file"), path.display()))
+            .advise(
+                "connectors are programs: run `chmod +x` on them, or move files that are not connectors to another \
+                     directory",
+            ),
     }
 }
 
@@ -296,9 +303,9 @@ fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let given =
                 patient.settings.resolved.iter().any(|it| it.key.name == setting && it.source != Source::Default);
-            let what = format!("there is no {shown}: no standalone plugins");
+            let what = format!("{shown} does not exist: no standalone plugins");
             return if given {
-                Found::warning(what).advise(format!("make it, or correct {setting}"))
+                Found::warning(what).advise(format!("create it, or correct {setting}"))
             } else {
                 Found::well(what)
             };
@@ -312,8 +319,8 @@ fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
         return Found::environment(format!("{shown} cannot be read: {}", system(&error)));
     }
     if metadata.permissions().mode() & 0o002 != 0 {
-        return Found::warning(format!("everybody may write to {shown}, and what is there is run"))
-            .advise(format!("chmod o-w {shown}"));
+        return Found::warning(format!("every user can write to {shown}, and the service runs the files in it"))
+            .advise(format!("run `chmod o-w {shown}`"));
     }
     Found::well(format!("{} in {shown}", counted(children(path).count(), "file")))
 }
@@ -326,8 +333,8 @@ pub(super) fn standalone(patient: &mut Patient<'_>) -> Found {
     let files: usize = files.iter().map(|path| children(path).count()).sum();
     let what = format!("{}, {}", counted(connectors, "connector"), counted(processors, "processor"));
     if connectors + processors < files {
-        Found::warning(format!("{what}, of {}", counted(files, "file")))
-            .advise("what is wrong with the others was said above")
+        Found::warning(format!("{what}, from {}", counted(files, "file")))
+            .advise("the messages above describe the files that could not be loaded")
     } else {
         Found::well(what)
     }

@@ -61,12 +61,12 @@ fn call(name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) 
     let failed = |code: &'static str, why: String| Report::new("mcp").fail(Exit::Environment, code, why).envelope();
     match answered(&Called { name: name.to_owned(), arguments }, cancellation) {
         Ok(answer) => serde_json::from_slice(&answer)
-            .unwrap_or_else(|_| failed("cli.system", format!("the process of {name} ended without an answer"))),
+            .unwrap_or_else(|_| failed("cli.system", format!("the process of {name} ended without a result"))),
         Err(NotAnswered::System(error)) => {
             failed("cli.system", format!("cannot run {name} in a process: {}", system(&error)))
         }
         Err(NotAnswered::TooLong) => {
-            failed("mcp.timed_out", format!("{name} took longer than {} s and was ended", LONGEST.as_secs()))
+            failed("mcp.timed_out", format!("{name} took longer than {} s and was stopped", LONGEST.as_secs()))
         }
         Err(NotAnswered::Cancelled) => failed("mcp.cancelled", format!("{name} was cancelled")),
     }

@@ -293,7 +293,7 @@ fn tool<A: DeserializeOwned + ToSchema>(
         let report = match serde_json::from_value(Value::Object(arguments)) {
             Ok(arguments) => call(&shared, arguments),
             Err(error) => {
-                let what = format!("the arguments of {name} are not what they must be: {error}");
+                let what = format!("the arguments of {name} are invalid: {error}");
                 Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", what)
             }
         };
@@ -326,7 +326,7 @@ impl Shared {
                 run(Some(&id))
             }
             (None, Some(_)) => {
-                Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "`id` is no id of a pipeline")
+                Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "`id` is not the id of a pipeline")
             }
             _ => Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "give either `config` or `id`"),
         }
@@ -372,7 +372,7 @@ fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
     match kept(config) {
         Ok((_kept, path)) => run(Some(&path)).replaced(&path, "pipeline.yaml"),
         Err(error) => {
-            let what = format!("cannot keep the pipeline in a temporary file: {}", system(&error));
+            let what = format!("cannot write the pipeline to a temporary file: {}", system(&error));
             Report::new("mcp").fail(Exit::Environment, "cli.system", what)
         }
     }

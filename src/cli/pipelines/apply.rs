@@ -96,9 +96,9 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
     if let Some(hash) = &arguments.plan_hash
         && *hash != work.hash()
     {
-        let message = "what would change is not what this hash stands for";
+        let message = "the changes are not those of the plan with this hash";
         let report = work.report(text, false).fail(Exit::Invalid, "provisioning.plan_stale", message);
-        let suggestion = format!("look at the plan; what is shown now has --plan-hash {}", work.hash());
+        let suggestion = format!("check the plan above, then use --plan-hash {}", work.hash());
         return Err(Box::new(report.suggest(suggestion)));
     }
     if !work.differs() {
@@ -114,7 +114,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
             let message = "a source would read from its beginning and deliver everything again";
             let report = work.report(shown, false).fail(Exit::Invalid, "provisioning.rereads", message);
             return Err(Box::new(report.suggest(
-                "copy the position first (`anabranch positions copy`), or add --accept-rereads if that is meant",
+                "copy the position first (`anabranch positions copy`), or add --accept-rereads to accept it",
             )));
         }
     } else if arguments.plan_hash.is_none() {
@@ -124,7 +124,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
             Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
             None => {
                 let advice =
-                    format!("Nothing was changed. Apply it with --plan-hash {}, or with --yes.\n", work.hash());
+                    format!("Nothing was changed. To apply the plan, add --plan-hash {} or --yes.\n", work.hash());
                 return Ok(work.report(shown, false).notes(advice).found(Exit::Drift));
             }
         }
@@ -260,7 +260,7 @@ impl Work {
         self.surplus.iter().for_each(|surplus| text.push_str(&surplus.told(color)));
         if !alone && unchanged > 0 {
             let verb = if unchanged == 1 { "is" } else { "are" };
-            text.push_str(&format!("{} {verb} as the files have it.\n", counted(unchanged, "pipeline")));
+            text.push_str(&format!("{} {verb} up to date with the files.\n", counted(unchanged, "pipeline")));
         }
         if self.differs() {
             text.push_str(&format!("Hash: {}\n", self.hash()));

@@ -168,7 +168,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
         let report = Report::new(COMMAND).fail(
             Exit::Invalid,
             "pipeline.not_found",
-            format!("the store knows no pipeline {id:?}, and no service runs"),
+            format!("the store has no pipeline {id:?}, and no service runs"),
         );
         return Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
@@ -248,20 +248,22 @@ fn next_step(description: &Description) -> String {
     let Description { pipeline, service, dead_letter, .. } = description;
     let id = &pipeline.id;
     if pipeline.detached {
-        return "put its file back to go on where it was, or `anabranch pipelines delete` to forget it".to_owned();
+        return "restore its file to resume from its positions, or run `anabranch pipelines delete` to remove it from \
+                the store"
+            .to_owned();
     }
     let running = service.is_some();
     match pipeline.status.word.as_str() {
         "degraded" => {
             let then = if running { format!("`anabranch pipelines start {id}`") } else { "`anabranch run`".to_owned() };
-            format!("correct what it failed of, then {then}")
+            format!("correct the cause, then run {then}")
         }
-        "invalid" => "`anabranch pipelines validate` shows what is wrong".to_owned(),
+        "invalid" => "`anabranch pipelines validate` shows its errors".to_owned(),
         _ if !running => "`anabranch run` starts the service".to_owned(),
         "stopped" | "finished" => format!("`anabranch pipelines start {id}` starts it"),
-        "recovering" => "it is started again by itself; correct the cause meanwhile".to_owned(),
+        "recovering" => "correct the cause; the pipeline restarts automatically".to_owned(),
         _ if pipeline.status.stalled.is_some() => {
-            format!("`anabranch pipelines inspect {id}` shows what reaches each step")
+            format!("`anabranch pipelines inspect {id}` shows the records that reach each processor")
         }
         _ if dead_letter.kept.as_ref().is_some_and(|(count, _)| *count > 0) => {
             format!("`anabranch dlq list {id}` shows the records that failed")

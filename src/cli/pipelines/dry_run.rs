@@ -59,7 +59,7 @@ pub(in crate::cli) struct Arguments {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "it is a duration, as 500ms, 10s, 1m".to_owned())
+    parse_duration(text).ok_or_else(|| "it is not a duration (for example 500ms, 10s or 1m)".to_owned())
 }
 
 const COMMAND: &str = "pipelines.dry-run";
@@ -89,7 +89,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
         Ok(runtime) => runtime,
         Err(error) => {
-            let message = format!("cannot start: {}", system(&error));
+            let message = format!("cannot start the runtime: {}", system(&error));
             return Report::new(COMMAND).fail(Exit::Environment, "run.system", message);
         }
     };
@@ -128,12 +128,16 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         [] if total.read == 0 => {
             let why = if timed_out { " in time" } else { "" };
             report
-                .fail(Exit::Failed, "dry_run.nothing_read", format!("no record was read{why}: nothing was tried"))
-                .suggest("look at the source: is its path right, and does it hold anything? --timeout waits longer")
+                .fail(Exit::Failed, "dry_run.nothing_read", format!("no record was read{why}: no processor was tried"))
+                .suggest("check that the source has the right path and contains records; to wait longer, set --timeout")
         }
         [] if timed_out && ended == 0 => report
-            .fail(Exit::Failed, "dry_run.timed_out", "time was up before any record had passed all steps")
-            .suggest("a step does not return: look at the last one that is shown; --timeout waits longer"),
+            .fail(
+                Exit::Failed,
+                "dry_run.timed_out",
+                "the time limit expired before any record had passed all processors",
+            )
+            .suggest("check the last processor shown, which may not return; to wait longer, set --timeout"),
         [] if wrong => report.found(Exit::Failed),
         [] => report,
         faults => report.fail(Exit::Failed, "dry_run.failed", faults.join("; ")),

@@ -84,7 +84,7 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
     let shown = file.display();
     let options = compile_options(&settings, false);
     let complete = !Pipelines::load(&[&file], &registry, &options).has_errors();
-    let next = if complete { "`anabranch run` starts it" } else { "Give values to what is required in it" };
+    let next = if complete { "`anabranch run` starts it" } else { "Set the required values in it" };
     let mut result = json!({ "file": shown.to_string(), "pipeline": name, "complete": complete });
     let mut text = format!("Wrote {shown}. ");
     match template {
@@ -118,7 +118,10 @@ fn templates() -> Report {
         })
     };
     Report::new(COMMAND)
-        .text(format!("{}\n\n`anabranch pipelines init --template TEMPLATE` writes one.\n", table.trim_fmt()))
+        .text(format!(
+            "{}\n\n`anabranch pipelines init --template TEMPLATE` writes a pipeline from a template.\n",
+            table.trim_fmt()
+        ))
         .summary(json!({ "templates": TEMPLATES.len() }))
         .result(json!({ "templates": TEMPLATES.iter().map(shown).collect::<Vec<_>>() }))
 }
@@ -176,7 +179,7 @@ fn named(name: &str) -> Result<(), Box<Report>> {
     }
     let message = format!("{name:?} cannot be the id of a pipeline");
     Err(refused(Exit::Invalid, "pipelines.invalid_name", message)
-        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; not `.` first")))
+        .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; do not begin with `.`")))
 }
 
 fn refused(exit: Exit, code: &'static str, message: String) -> Box<Report> {
@@ -217,7 +220,7 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
         };
         let hint = match &error {
             ResolveError::Unknown { near: Some(near), .. } => format!("did you mean {near}?"),
-            _ => format!("there are: {}", names.join(", ")),
+            _ => format!("available: {}", names.join(", ")),
         };
         Box::new(
             Report::new(COMMAND)
@@ -259,8 +262,8 @@ fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
     let written = written.map_err(|error| {
         let shown = file.display();
         if error.kind() == ErrorKind::AlreadyExists && file.exists() {
-            refused(Exit::Invalid, "pipelines.init_destination_exists", format!("{shown} exists already"))
-                .map(|report| report.suggest("give another NAME, or --force to overwrite it"))
+            refused(Exit::Invalid, "pipelines.init_destination_exists", format!("{shown} already exists"))
+                .map(|report| report.suggest("choose another NAME, or add --force to overwrite the file"))
         } else {
             refused(Exit::Environment, "pipelines.cannot_write", format!("cannot write {shown}: {}", system(&error)))
         }

@@ -96,7 +96,7 @@ struct Status {
 
 pub(super) fn inspect(arguments: &Arguments, context: &Context) -> Report {
     if context.json && arguments.limit.is_none() {
-        let what = "--json prints one object at the end: say with --limit after how many records that is";
+        let what = "--json prints one object at the end: set the number of records with --limit";
         return Report::new(COMMAND).fail(Exit::Invalid, "inspect.limit_missing", what);
     }
     let settings = match context.settings(COMMAND, &arguments.settings.0) {
@@ -219,8 +219,8 @@ impl<'a> Watching<'a> {
         // Reported once, until the next record comes.
         self.quiet = Instant::now() + Duration::from_secs(365 * 24 * 3600);
         if self.word == "running" || self.word == "idle" {
-            let of_them = if self.filtered { " that the condition holds for" } else { "" };
-            self.note(&format!("pipeline {} runs, and no record{of_them} comes by here", self.pipeline));
+            let of_them = if self.filtered { " that fulfils the condition" } else { "" };
+            self.note(&format!("pipeline {} runs, but no record{of_them} has passed here", self.pipeline));
         }
     }
 
@@ -263,11 +263,11 @@ impl<'a> Watching<'a> {
             "running" | "idle" | "starting" if self.word.is_empty() || self.word == *word => None,
             "running" | "idle" if matches!(self.word.as_str(), "running" | "idle") => None,
             "recovering" => {
-                let when = next_try.as_ref().map(|at| format!(", and starts again at {at}")).unwrap_or_default();
+                let when = next_try.as_ref().map(|at| format!(", and restarts at {at}")).unwrap_or_default();
                 Some(format!("has failed{when}{because}"))
             }
-            "stopped" => Some("is stopped: records come when it is started".to_owned()),
-            "finished" => Some("is finished: its sources have nothing more".to_owned()),
+            "stopped" => Some("is stopped: records appear after it is started".to_owned()),
+            "finished" => Some("is finished: its sources have no more records".to_owned()),
             "degraded" => Some(format!("has failed for good{because}")),
             word => Some(format!("is {word}{because}")),
         };
@@ -343,7 +343,8 @@ fn refused(error: &Value) -> End {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     End::Refused {
         code: text(&detail["reason"]).unwrap_or_else(|| "service.refused".to_owned()),
-        message: text(&error["message"]).unwrap_or_else(|| "the service refused without a word".to_owned()),
+        message: text(&error["message"])
+            .unwrap_or_else(|| "the service refused the request without a message".to_owned()),
         suggestion: text(&detail["metadata"]["suggestion"]),
         number: error["code"].as_u64().unwrap_or_default(),
     }

@@ -75,7 +75,7 @@ pub(in crate::cli) struct Delete {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| "a duration is meant, as 30s or 5m".to_owned())
+    parse_duration(text).ok_or_else(|| "it is not a duration (for example 30s or 5m)".to_owned())
 }
 
 /// Polling interval while waiting.
@@ -156,7 +156,7 @@ fn told(
             return Err(report);
         }
         let others: String = refused.iter().map(|(id, _)| format!("{id}, ")).collect();
-        let notes = format!("not done: {others}{id}\n");
+        let notes = format!("Failed: {others}{id}\n");
         return Err(Box::new(report.text(text).notes(notes).result(result)));
     }
     Ok(Report::new(command).text(text).result(result).found(if failed { Exit::Failed } else { Exit::Ok }))
@@ -191,7 +191,11 @@ fn attended(
         if begun.elapsed() > which.timeout {
             let message = format!("pipeline {id} is still {} after {:?}", status.word, which.timeout);
             let report = Report::new(command).fail(Exit::Environment, "pipeline.timeout", message);
-            return Err(Box::new(if starts { report } else { report.suggest("--force drops the records in flight") }));
+            return Err(Box::new(if starts {
+                report
+            } else {
+                report.suggest("add --force to drop the records in flight")
+            }));
         }
         std::thread::sleep(LOOK);
         status = remote.get::<PipelineAnswer>(&path)?.status;
@@ -200,8 +204,8 @@ fn attended(
     let text = match (starts, status.word.as_str()) {
         (_, "degraded" | "recovering" | "invalid") => format!("{id} is {}: {detail}", status.word),
         (true, _) if which.wait => format!("{id} is {}", status.word),
-        (true, _) => format!("{id} starts"),
-        (false, _) if status.is_live() => format!("{id} stops once what it has read is delivered"),
+        (true, _) => format!("{id} is starting"),
+        (false, _) if status.is_live() => format!("{id} stops when all records that it has read are delivered"),
         (false, _) => format!("{id} is {}", status.word),
     };
     let failed = starts && ["degraded", "invalid"].contains(&status.word.as_str());
@@ -232,9 +236,9 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
         // No confirmation for a request that the service will refuse.
         if pipeline.status.is_live() {
             let report = Report::new(COMMAND).fail(Exit::Invalid, "pipeline.running", format!("pipeline {id} runs"));
-            return Err(Box::new(report.suggest(format!("stop it first: `anabranch pipelines stop {id}`"))));
+            return Err(Box::new(report.suggest(format!("stop the pipeline first: `anabranch pipelines stop {id}`"))));
         }
-        let question = format!("Delete pipeline {id} with its positions and dead letters? It cannot be undone.");
+        let question = format!("Delete pipeline {id} with its positions and dead letters? This cannot be undone.");
         match context.confirm(&question) {
             Some(true) => {}
             Some(false) => {
@@ -243,7 +247,7 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
             None => {
                 let message = format!("pipeline {id} would be deleted with its positions and dead letters");
                 let report = Report::new(COMMAND).fail(Exit::Invalid, "cli.not_confirmed", message);
-                return Err(Box::new(report.suggest("--yes does it")));
+                return Err(Box::new(report.suggest("add --yes to delete it")));
             }
         }
     }

@@ -78,7 +78,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
         let status = counters.map_or(&pipeline.status, |counters| &counters.status);
         let state = if pipeline.detached { "detached".to_owned() } else { status.shown() };
         let detail = match pipeline.detached {
-            true => "no longer in the files; its position is kept".to_owned(),
+            true => "not in the files; its positions stay stored".to_owned(),
             false => status.detail(now),
         };
         let since = status.since.map_or_else(|| "-".to_owned(), |since| short(now - since.0));
@@ -116,9 +116,8 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
         .summary(json!({ "pipelines": pipelines.len() }))
         .result(json!({ "pipelines": result, "service": remote.url(), "storeError": store_error }));
     Ok(match store_error {
-        Some(why) => {
-            report.notes(format!("{why}\nWithout its store the service lists only the pipelines that it has.\n"))
-        }
+        Some(why) => report
+            .notes(format!("{why}\nWithout its store, the service lists only the pipelines that it has loaded.\n")),
         None => report,
     })
 }
@@ -135,7 +134,7 @@ fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
 fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
     let stored = stored(&settings.database).map_err(|message| {
         let report = Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message);
-        Box::new(report.suggest("a service that uses it can be asked: name it with --api.http.address"))
+        Box::new(report.suggest("if a service uses the store, set --api.http.address to the address of the service"))
     })?;
     let pipelines =
         Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
@@ -146,7 +145,7 @@ fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
             .or_insert_with(|| Row { state: "new".into(), detail: "never started".into() });
     }
     for id in pipelines.invalid.iter().filter_map(|p| p.id.as_ref()) {
-        let detail = "`anabranch pipelines validate` says what is wrong".into();
+        let detail = "`anabranch pipelines validate` shows its errors".into();
         rows.insert(id.to_string(), Row { state: "invalid".into(), detail });
     }
     let mut table = Table::new();
@@ -175,12 +174,12 @@ struct Row {
 
 fn row(pipeline: &StoredPipeline) -> Row {
     if pipeline.detached {
-        return Row { state: "detached".into(), detail: "no longer in the files; its position is kept".into() };
+        return Row { state: "detached".into(), detail: "not in the files; its positions stay stored".into() };
     }
     // The store is not locked, so the service that ran the pipeline has ended.
     let (state, mut detail) = match &pipeline.status {
         status if status.is_live() => {
-            ("stopped", "the service ended without a stop; the next start goes on".to_owned())
+            ("stopped", "the service did not end cleanly; the next start resumes it".to_owned())
         }
         status => (status.word(), reason(status)),
     };
@@ -193,8 +192,8 @@ fn row(pipeline: &StoredPipeline) -> Row {
 
 fn reason(status: &Status) -> String {
     match status {
-        Status::Stopped { reason: StopReason::User } => "by its file".to_owned(),
-        Status::Stopped { reason: StopReason::System } => "with the service".to_owned(),
+        Status::Stopped { reason: StopReason::User } => "stopped by its file".to_owned(),
+        Status::Stopped { reason: StopReason::System } => "stopped with the service".to_owned(),
         other => other.error().unwrap_or_default().to_owned(),
     }
 }

@@ -142,7 +142,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
     let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable("test.not_written", error);
     let mut updates = Vec::new();
     if arguments.update && invalid {
-        notes.push_str("nothing is written while a test or pipeline is not valid\n");
+        notes.push_str("no expectation was written, because a test or a pipeline is invalid\n");
     }
     if arguments.update && !invalid {
         let mut left = false;
@@ -183,7 +183,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
                     if let Err(error) = output::write(&path, kind, &coverage.drawn(format, style)) {
                         return cannot_write(&error);
                     }
-                    text.push_str(&format!("drawn in {}\n", path.display()));
+                    text.push_str(&format!("Wrote {}\n", path.display()));
                 }
             }
         }
@@ -193,7 +193,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         too_little = outcome.coverage.iter().filter(|coverage| coverage.percent() < f64::from(least)).collect();
         for coverage in &too_little {
             let (pipeline, percent) = (coverage.pipeline(), coverage.percent());
-            notes.push_str(&format!("{percent} % of {pipeline} is covered, less than {least} %\n"));
+            notes.push_str(&format!("the tests cover {percent} % of {pipeline}, less than {least} %\n"));
             if arguments.coverage.is_none() {
                 show::coverage(coverage, &mut text);
             }
@@ -211,12 +211,12 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let (code, message) = match &arguments.filter {
             Some(filter) if !suite.tests.is_empty() => {
-                ("test.none_chosen", format!("no test has {filter:?} in its name"))
+                ("test.none_chosen", format!("the name of no test contains {filter:?}"))
             }
             _ => ("test.none_found", format!("there are no tests in {}", places.join(", "))),
         };
         let report = report.fail(Exit::Invalid, code, message);
-        return report.suggest("the tests of orders.yaml are in orders.test.yaml beside it");
+        return report.suggest("put the tests of orders.yaml into orders.test.yaml in the same directory");
     }
     report.found(exit)
 }

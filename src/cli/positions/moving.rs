@@ -63,7 +63,11 @@ struct Lanes {
 }
 
 fn position(text: &str) -> Result<Position, String> {
-    if text.is_empty() { Err("the beginning is meant: `anabranch positions reset`".to_owned()) } else { parse(text) }
+    if text.is_empty() {
+        Err("the position is empty: to move to the beginning, use `anabranch positions reset`".to_owned())
+    } else {
+        parse(text)
+    }
 }
 
 pub(super) fn reset(arguments: &Reset, context: &Context) -> Report {
@@ -88,7 +92,7 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
         Some(remote) => by_service(command, &remote, arguments, to)?,
         None => in_store(command, &settings, arguments, to)?,
     };
-    let verb = if arguments.yes { "goes on" } else { "would go on" };
+    let verb = if arguments.yes { "resumes" } else { "would resume" };
     let mut lines = String::new();
     for moved in &moves {
         let Moved { connector, partition, generation, records, from, to, .. } = moved;
@@ -103,7 +107,8 @@ fn moved(command: &'static str, arguments: &Lanes, to: &Position, context: &Cont
     let summary = json!({ "moved": moved, "wouldMove": moves.len() - moved, "done": arguments.yes });
     let mut report = Report::new(command).text(lines).summary(summary);
     if !arguments.yes {
-        let advice = "Nothing was changed. Add --yes to do it; what is read again is delivered again.\n";
+        let advice = "Nothing was changed. Add --yes to change the positions; records that are read again are \
+                      delivered again.\n";
         report = report.notes(advice).found(Exit::Drift);
     }
     let result: Vec<_> = moves
@@ -154,7 +159,7 @@ fn in_store(
     if live && !arguments.force && !matches!(settings.database, crate::settings::Database::Embedded(_)) {
         let message = format!("pipeline {} is {}", pipeline.id, pipeline.status.word());
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
-        return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
+        return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
     let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
     let go_on = |really| {
@@ -176,19 +181,19 @@ pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
     let report = |exit, code: &'static str| Report::new(command).fail(exit, code, error.to_string());
     match error {
         MoveError::None { known, .. } if known.is_empty() => report(Exit::Invalid, "positions.none")
-            .suggest("none is stored: its sources start at their beginning anyway"),
+            .suggest("no position is stored: the sources of the pipeline start from their beginning anyway"),
         MoveError::None { known, .. } => {
-            report(Exit::Invalid, "positions.none").suggest(format!("there are {}", known.join(", ")))
+            report(Exit::Invalid, "positions.none").suggest(format!("positions are stored for {}", known.join(", ")))
         }
         MoveError::Ambiguous(_) => {
             report(Exit::Invalid, "positions.ambiguous").suggest("choose one with --connector and --partition")
         }
         MoveError::NoSource { known, .. } => report(Exit::Invalid, "positions.no_source").suggest(format!(
-            "its sources are {}; --new sets the position of one that it does not have yet",
+            "the sources of the pipeline are {}; to set the position of a new source, add --new",
             known.join(", ")
         )),
         MoveError::NoPartition { .. } => report(Exit::Invalid, "positions.no_partition")
-            .suggest("leave this position out of the document: it belongs to another source"),
+            .suggest("remove this position from the document: it belongs to another source"),
         MoveError::Refused { .. } => report(Exit::Invalid, "positions.refused"),
         MoveError::Store(error) => unreadable(command, error),
     }

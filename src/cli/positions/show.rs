@@ -61,7 +61,7 @@ fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repo
         ]);
     }
     let text = if lanes.is_empty() {
-        "No position is stored yet: every source starts at its beginning.\n".to_owned()
+        "No position is stored yet: every source starts from its beginning.\n".to_owned()
     } else {
         format!("{}\n", table.trim_fmt())
     };

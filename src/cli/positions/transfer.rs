@@ -126,7 +126,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
         let message = format!("{} cannot be copied to {}", arguments.from, arguments.to);
         let report = Report::new(COMMAND).fail(Exit::Invalid, "positions.ambiguous", message);
         return Err(Box::new(
-            report.suggest("name two pipelines (OLD NEW), or two sources (PIPELINE:OLD PIPELINE:NEW)"),
+            report.suggest("give two pipelines (OLD NEW) or two sources (PIPELINE:OLD PIPELINE:NEW)"),
         ));
     }
     let remote = Remote::find(COMMAND, &settings)?;
@@ -192,11 +192,12 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
             serde_json::from_value(document)
         })
         .map_err(|error| {
-            let report = invalid("positions.malformed", format!("{name} does not hold exported positions: {error}"));
+            let report = invalid("positions.malformed", format!("{name} does not contain exported positions: {error}"));
             Box::new(report.suggest("`anabranch positions export --to FILE` writes such a file"))
         })?;
     if document.version != VERSION {
-        let message = format!("{name} has version {} of the document; this program reads {VERSION}", document.version);
+        let message =
+            format!("{name} is a document of version {}, but this program reads version {VERSION}", document.version);
         return Err(invalid("positions.malformed", message));
     }
     let mut lanes = document.positions;
@@ -206,11 +207,11 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     if let Some(two) = lanes.windows(2).find(|two| of_lane(&two[0]) == of_lane(&two[1])) {
         let Lane { pipeline, connector, partition, .. } = &two[0];
         let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
-        let message = format!("{name} holds two positions of {pipeline}:{connector}{partition}");
+        let message = format!("{name} contains two positions of {pipeline}:{connector}{partition}");
         return Err(Box::new(invalid("positions.malformed", message).suggest("remove one of them from the document")));
     }
     if lanes.is_empty() {
-        return Err(invalid("positions.none", format!("{name} holds no such position")));
+        return Err(invalid("positions.none", format!("{name} contains no position to import")));
     }
     let remote = Remote::find(COMMAND, &settings)?;
     let consent = arguments.consent;
@@ -257,7 +258,7 @@ fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Rep
     let report = report.result(json!({ "positions": result }));
     match consent.yes {
         true => report,
-        false => report.notes("Nothing was changed. Add --yes to do it.\n").found(Exit::Drift),
+        false => report.notes("Nothing was changed. Add --yes to change the positions.\n").found(Exit::Drift),
     }
 }
 
@@ -285,14 +286,14 @@ fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: boo
     let id = &known.id;
     if known.status.is_live() && !force {
         let message = format!(
-            "the store says that pipeline {id} is {}: its service did not end as it should, and destinations may have \
-             more than the position tells",
+            "according to the store, pipeline {id} is {}: its service did not end cleanly, and destinations may \
+             contain records after the stored position",
             known.status.word()
         );
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
         return Err(Box::new(report.suggest(
-            "start the service with the old id and stop it, and copy the position then; with --force, what was \
-             delivered after the position is delivered again",
+            "start the service with the old id, stop it, then copy the position; with --force, records that were \
+             delivered after the position are delivered again",
         )));
     }
     let lanes = |marks: std::collections::BTreeMap<LaneId, _>| {
@@ -352,7 +353,7 @@ fn put_in_store(
     {
         let message = format!("pipeline {pipeline} is {}", known.status.word());
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
-        return Err(Box::new(report.suggest("stop the service first; if it crashed, add --force")));
+        return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
     // After a renaming, the store does not have the new ids yet.
     let plan = declared(settings, pipeline, known);

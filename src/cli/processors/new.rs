@@ -84,8 +84,12 @@ pub(super) fn new(arguments: &Arguments) -> Report {
     let name = arguments.name.as_str();
     if let Some(problem) = problem(name) {
         return Report::new(COMMAND)
-            .fail(Exit::Invalid, "processors.invalid_name", format!("{name:?} cannot be the name: {problem}"))
-            .suggest("a name such as my-processor");
+            .fail(
+                Exit::Invalid,
+                "processors.invalid_name",
+                format!("{name:?} cannot be the name of a processor: {problem}"),
+            )
+            .suggest("choose a name like my-processor");
     }
     let sdk = match &arguments.sdk {
         None => VENDORED.to_owned(),
@@ -99,14 +103,14 @@ pub(super) fn new(arguments: &Arguments) -> Report {
         Ok(()) => {}
         Err((path, error)) if error.kind() == ErrorKind::AlreadyExists => {
             return Report::new(COMMAND)
-                .fail(Exit::Invalid, "processors.exists", format!("{} exists already", path.display()))
-                .suggest("give another name, or another place with --path");
+                .fail(Exit::Invalid, "processors.exists", format!("{} already exists", path.display()))
+                .suggest("choose another name, or another directory with --path");
         }
         Err((path, error)) => {
             return Report::new(COMMAND).fail(
                 Exit::Environment,
                 "processors.cannot_write",
-                format!("cannot make {}: {}", path.display(), system(&error)),
+                format!("cannot create {}: {}", path.display(), system(&error)),
             );
         }
     }
@@ -124,7 +128,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
 /// Returns the path of an SDK in the form that a manifest elsewhere can contain.
 fn chosen(path: &Path) -> Result<String, Box<Report>> {
     let refused = |exit, problem: String| {
-        let message = format!("{} is no SDK: {problem}", path.display());
+        let message = format!("{} is not an SDK: {problem}", path.display());
         Box::new(Report::new(COMMAND).fail(exit, "processors.sdk", message))
     };
     let absolute = path.canonicalize().map_err(|error| refused(Exit::Environment, system(&error).to_string()))?;
@@ -141,13 +145,13 @@ fn chosen(path: &Path) -> Result<String, Box<Report>> {
 /// Returns the reason why a name cannot be that of a crate.
 fn problem(name: &str) -> Option<&'static str> {
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        return Some("it starts with no lower-case letter");
+        return Some("it does not begin with a lower-case letter");
     }
     if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_') {
-        return Some("it has other characters than lower-case letters, digits, \"-\" and \"_\"");
+        return Some("it contains characters other than lower-case letters, digits, \"-\" and \"_\"");
     }
     if name.len() > 64 {
-        return Some("it has more than 64 characters");
+        return Some("it is longer than 64 characters");
     }
     const TAKEN: &[&str] = &[
         "abstract",
@@ -214,7 +218,7 @@ fn problem(name: &str) -> Option<&'static str> {
         "while",
         "yield",
     ];
-    TAKEN.contains(&name).then_some("Rust or the SDK uses it")
+    TAKEN.contains(&name).then_some("it is a reserved name of Rust or of the SDK")
 }
 
 /// Writes all files into a directory that must not exist yet. Errors carry the path that they concern.

@@ -118,7 +118,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 }
 
 fn not_started(error: &std::io::Error) -> Report {
-    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start: {}", system(error)))
+    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start the runtime: {}", system(error)))
 }
 
 fn failed(fault: &Fault) -> Report {
@@ -210,7 +210,7 @@ fn settings(given: &[String], plugin: Span, files: &mut Files) -> Result<Setting
             findings.push(
                 Diagnostic::error("processors.invalid_setting", format!("--set {text:?} is not a setting"))
                     .with_span(Span { file, start: 0, end: end(text.len()) })
-                    .with_hint("settings are given as --set name=value"),
+                    .with_hint("write --set name=value"),
             );
             continue;
         };

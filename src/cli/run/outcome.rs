@@ -59,12 +59,15 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
         }
     }
     if let Some(why) = &ended.taken {
-        let message = format!("{why}; start it again: with --db.wait it begins when the other service has ended");
+        let message =
+            format!("{why}; start this service again: with --db.wait it waits until the other service has ended");
         return Some((Exit::Environment, "store.taken", message));
     }
     if !left.is_empty() {
-        let message =
-            format!("not everything was delivered; what is left is read again at the next start: {}", left.join(", "));
+        let message = format!(
+            "not all records were delivered; the next start reads the remaining ones again: {}",
+            left.join(", ")
+        );
         return Some((Exit::Environment, "run.not_drained", message));
     }
     if run.refused {
@@ -91,7 +94,7 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
     stopped.extend(degraded);
     if !stopped.is_empty() || ended.signalled && ended.outcomes.is_empty() {
         let which = if stopped.is_empty() { String::new() } else { format!(": {}", stopped.join(", ")) };
-        let message = format!("interrupted before everything was read; the next run goes on from there{which}");
+        let message = format!("interrupted before all records were read; the next run continues from there{which}");
         return Some((Exit::Interrupted, "run.interrupted", message));
     }
     let left: Vec<String> = accounts()
@@ -100,11 +103,12 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
         })
         .collect();
     if !left.is_empty() {
-        let message = format!("not everything was read; a later run goes on from there: {}", left.join("; "));
+        let message = format!("not all records were read; a later run continues from there: {}", left.join("; "));
         return Some((Exit::Interrupted, "run.left", message));
     }
     if ended.outcomes.is_empty() {
-        let message = "nothing was read: no pipeline was started, as their files say `status: stopped`".to_owned();
+        let message =
+            "nothing was read: no pipeline was started, because the files contain `status: stopped`".to_owned();
         return Some((Exit::NothingRead, "run.nothing_read", message));
     }
     let unread: Vec<String> =
@@ -117,7 +121,7 @@ fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
     let connector = &unread.connector;
     match &unread.missing {
         Some(why) => format!("{pipeline}:{connector}: {why}"),
-        None => format!("{pipeline}:{connector} holds no record, and none was read from it before"),
+        None => format!("{pipeline}:{connector} contains no record, and no earlier run has read one from it"),
     }
 }
 
@@ -167,7 +171,7 @@ fn sentence(account: &Account, took: Duration, each: bool) -> String {
     }
     let _ = write!(text, ", {filtered} filtered, {dead_lettered} dead-lettered");
     if *letters_dropped > 0 {
-        let _ = write!(text, " ({letters_dropped} of the queue's letters dropped by a bound)");
+        let _ = write!(text, " (dropped from the queue by a bound: {letters_dropped})");
     }
     let _ = write!(text, ", in {:.1} s", took.as_secs_f64());
     text
@@ -231,7 +235,7 @@ mod tests {
         assert_eq!((exit, code), (Exit::LettersDropped, "run.letters_dropped"));
         assert!(message.contains("p: 4"), "{message}");
         assert!(failure(&ended, &run(false)).is_none(), "a service that is stopped has said so in its log");
-        assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("4 of the queue's letters dropped"));
+        assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("dropped from the queue by a bound: 4"));
     }
 
     #[test]

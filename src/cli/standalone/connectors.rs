@@ -41,8 +41,8 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
             let name = &specification.name;
             if builtin.iter().any(|builtin| *name == **builtin) {
                 warn(format!(
-                    "connector {name} is built in and installed too: `{name}` is the built-in one where it has the \
-                     role, `standalone:{name}` the other"
+                    "connector {name} is both built in and installed: `{name}` means the built-in connector in the \
+                     roles that it has, `standalone:{name}` means the installed one"
                 ));
             }
         }

@@ -42,7 +42,7 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         };
         let mut text = "The template compiles.\n".to_owned();
         match template.literal() {
-            Some(_) => text.push_str("It has no action: it gives its own text for every record.\n"),
+            Some(_) => text.push_str("It has no actions: it returns the same text for every record.\n"),
             None => reads_text(&template.reads(), &mut text),
         }
         return Report::new(COMMAND).text(text).result(
@@ -50,7 +50,7 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         );
     }
     if arguments.template.trim().is_empty() {
-        return refused(&Diagnostic::error("template.blank", "a condition must not be blank").with_span(whole).into());
+        return refused(&Diagnostic::error("template.blank", "a condition must not be empty").with_span(whole).into());
     }
     let condition = match CompiledCondition::compile(&arguments.template) {
         Ok(condition) => condition,
@@ -58,7 +58,9 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
     };
     if let Some((why, hint)) = anabranch_plugin::flow::Flow::no_verdict(&condition) {
         let why = why.strip_prefix("every record fails here: ").unwrap_or(&why);
-        let usual = || "it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}".to_owned();
+        let usual = || {
+            "write a template that returns true or false, for example {{ eq .Operation.String \"create\" }}".to_owned()
+        };
         let finding = Diagnostic::error("plan.condition_fails", format!("the condition fails for every record: {why}"))
             .with_span(whole)
             .with_hint(hint.unwrap_or_else(usual));
@@ -71,7 +73,7 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
             "constant"
         }
         None if condition.is_native() => {
-            text.push_str("It is native: usual records are decided without running the template.\n");
+            text.push_str("It is native: for usual records, the service evaluates it without running the template.\n");
             "native"
         }
         None => {
@@ -92,8 +94,8 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
 
 fn reads_text(access: &Access, text: &mut String) {
     match access {
-        Access::Everything => text.push_str("It may read every part of the record, or something beside the record.\n"),
-        Access::These(paths) if paths.is_empty() => text.push_str("It reads nothing of the record.\n"),
+        Access::Everything => text.push_str("It may read every part of the record, or data outside the record.\n"),
+        Access::These(paths) if paths.is_empty() => text.push_str("It reads no part of the record.\n"),
         Access::These(_) => {
             text.push_str("It reads:\n");
             for path in paths(access) {

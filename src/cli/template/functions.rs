@@ -85,7 +85,7 @@ fn described(entry: &Entry) -> String {
             let _ = writeln!(text, "Result:\n  {output}");
         }
         Err(error) => {
-            let _ = writeln!(text, "The record fails:\n  {error}");
+            let _ = writeln!(text, "The call fails the record:\n  {error}");
         }
     }
     text

@@ -55,7 +55,7 @@ fn headline(state: &State) -> TextLine<'static> {
         if count == 1 { "" } else { "s" }
     );
     if bad > 0 {
-        text.push_str(&format!(", {bad} not well"));
+        text.push_str(&format!(", {bad} failed"));
     }
     TextLine::styled(text, bold())
 }
@@ -242,10 +242,10 @@ fn complaint(state: &State) -> TextLine<'static> {
 
 fn hints(state: &State) -> TextLine<'static> {
     let text = match (&state.asked, &state.mode) {
-        (Some(Action::Stop(id)), _) => format!("Stop {id}? It delivers what it has read. y/n"),
+        (Some(Action::Stop(id)), _) => format!("Stop {id}? It first delivers the records in flight. y/n"),
         (Some(Action::Start(id)), _) => format!("Start {id}? y/n"),
         (Some(_), _) => "y/n".to_owned(),
-        (None, Mode::Filter) => format!("filter: {}▏  Enter keeps it, Esc removes it", state.filter),
+        (None, Mode::Filter) => format!("filter: {}▏  Enter applies it, Esc removes it", state.filter),
         (None, Mode::Graph) => "↑↓ nodes  s start/stop  Esc back  q quit".to_owned(),
         (None, Mode::List) => {
             let order = if state.reverse { ", reversed" } else { "" };
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(
             lines[..5],
             [
-                "anabranch 0.1.0 at http://127.0.0.1:8080, up 90 s, 3 pipelines, 1 not well",
+                "anabranch 0.1.0 at http://127.0.0.1:8080, up 90 s, 3 pipelines, 1 failed",
                 "PIPELINE STATUS READ/S OUT/S IN FLIGHT BACKLOG FAILED DEAD LETTERS",
                 "busy running 2.0k 2.0k 0 none 3 3",
                 "gone degraded 0 0 0 none 0 0",
@@ -387,7 +387,7 @@ mod tests {
     fn nothing_is_started_or_stopped_unasked() {
         let mut state = state();
         assert_eq!(press(&mut state, KeyCode::Char('s')), None);
-        assert!(shown(&state, 110, 8).contains("Stop busy? It delivers what it has read. y/n"));
+        assert!(shown(&state, 110, 8).contains("Stop busy? It first delivers the records in flight. y/n"));
         assert_eq!(press(&mut state, KeyCode::Char('n')), None);
         assert_eq!(press(&mut state, KeyCode::Char('y')), None);
         press(&mut state, KeyCode::Char('s'));

@@ -17,26 +17,27 @@ impl Checking<'_> {
         let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
         let serves = self.bool("schema-registry.serve");
         if serves && !cfg!(feature = "avro") {
-            let what = "schema-registry.serve: this program was built without it (feature `avro`)";
+            let what = "schema-registry.serve: this program was built without support for it (feature `avro`)";
             self.report(self.entry("schema-registry.serve"), refuse(what), None);
         } else if serves && self.text("schema-registry.type") != "builtin" {
-            let what = "schema-registry.serve is for the built-in schema registry, and schema-registry.type is another";
+            let what =
+                "schema-registry.serve needs the built-in schema registry, but schema-registry.type is not builtin";
             self.report(self.entry("schema-registry.serve"), refuse(what), None);
         } else if serves && !self.bool("api.enabled") {
-            let what = "schema-registry.serve needs the HTTP API, and api.enabled is false";
+            let what = "schema-registry.serve needs the HTTP API, but api.enabled is false";
             self.report(self.entry("schema-registry.serve"), refuse(what), None);
         }
         let api = self.api();
         if api.token.is_some() && api.token_file.is_some() {
-            let what = "api.http.token and api.http.token-file are both given: only one can count";
+            let what = "api.http.token and api.http.token-file are both set: set only one of them";
             self.report(self.entry("api.http.token-file"), refuse(what), None);
         }
         if self.text("api.http.tls.cert").is_empty() != self.text("api.http.tls.key").is_empty() {
-            let what = "api.http.tls.cert and api.http.tls.key are given together or not at all";
+            let what = "set both api.http.tls.cert and api.http.tls.key, or neither";
             self.report(self.entry("api.http.tls.cert"), refuse(what), None);
         }
         if self.text("api.http.address").starts_with(PLAIN) && (api.identity.is_some() || api.authorities.is_some()) {
-            let what = "api.http.address begins with http://, which is without TLS, and api.http.tls is given";
+            let what = "api.http.address begins with http://, which means without TLS, but api.http.tls is set";
             self.report(self.entry("api.http.address"), refuse(what), None);
         }
         // Other addresses have been refused already.
@@ -44,14 +45,13 @@ impl Checking<'_> {
         let is_address = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let open = is_address && api.token.is_none() && api.token_file.is_none() && !api.is_local();
         if self.bool("api.enabled") && open && !self.bool("api.http.allow-unauthenticated") {
-            let what =
-                format!("api.http.address: {} can be reached from other machines, and no token is set", api.shown());
-            let hint = "give a token with api.http.token-file or ANABRANCH_API_HTTP_TOKEN; without one, everyone who \
-                        reaches the address may do everything: api.http.allow-unauthenticated allows that";
+            let what = format!("api.http.address: other machines can reach {}, but no token is set", api.shown());
+            let hint = "set a token with api.http.token-file or ANABRANCH_API_HTTP_TOKEN. To let everyone who reaches \
+                        the address do everything, set api.http.allow-unauthenticated";
             self.report(self.entry("api.http.address"), refuse(&what), Some(hint.to_owned()));
         }
         if api.origins.iter().any(|origin| **origin == *"*") && !api.is_local() {
-            let what = "api.http.cors.allowed-origins: * is allowed only where nobody but this machine is served";
+            let what = "api.http.cors.allowed-origins: * is allowed only if the address serves only this machine";
             self.report(self.entry("api.http.cors.allowed-origins"), refuse(what), None);
         }
     }

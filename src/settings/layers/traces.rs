@@ -17,7 +17,7 @@ const WHOLE: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// The attribute with the name of the service.
 const SERVICE: &str = "service.name";
 
-const LEFT_OUT: &str = "this program was built without it (feature `traces`)";
+const LEFT_OUT: &str = "this program was built without support for it (feature `traces`)";
 
 impl Layers<'_> {
     /// Returns the reason why a standard variable cannot be used, or is not meant for this program.
@@ -29,20 +29,20 @@ impl Layers<'_> {
                 Some("OTEL_SDK_DISABLED is true".to_owned())
             }
             "traces.endpoint" if said("OTEL_TRACES_EXPORTER").is_some_and(|exporter| exporter != "otlp") => {
-                Some("OTEL_TRACES_EXPORTER names another exporter than otlp".to_owned())
+                Some("OTEL_TRACES_EXPORTER names an exporter other than otlp".to_owned())
             }
             "traces.endpoint" => {
                 let names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
                 let protocol = names.iter().find_map(|name| Some((name, said(name)?)));
                 match protocol.filter(|(_, protocol)| protocol != "http/protobuf") {
                     Some((name, protocol)) => {
-                        Some(format!("{name} is {protocol}, and only http/protobuf is spoken; set traces.endpoint"))
+                        Some(format!("{name} is {protocol}, but only http/protobuf is supported; set traces.endpoint"))
                     }
                     None => unusable(value).map(str::to_owned),
                 }
             }
             "traces.sample" if said("OTEL_TRACES_SAMPLER").is_some_and(|name| !name.ends_with("traceidratio")) => {
-                Some(format!("OTEL_TRACES_SAMPLER names a sampler that {variable} is not the share of"))
+                Some(format!("{variable} is not the share of the sampler that OTEL_TRACES_SAMPLER names"))
             }
             "traces.headers" => headers(value).err().map(str::to_owned),
             "traces.attributes" => pairs(value).err().map(str::to_owned),
@@ -65,7 +65,7 @@ impl Checking<'_> {
         });
         if let Some(entry) = idle {
             let message = format!("{} has no effect: traces.endpoint is not set", entry.key.name);
-            let hint = "set traces.endpoint, or remove it".to_owned();
+            let hint = "set traces.endpoint, or remove this setting".to_owned();
             self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
         }
     }
@@ -109,13 +109,15 @@ impl Checking<'_> {
 
 /// Returns the reason why a URL is not usable for a collector.
 fn unusable(url: &str) -> Option<&'static str> {
-    let Ok(uri) = url.parse::<Uri>() else { return Some("this is no URL of a server, as http://localhost:4318") };
+    let Ok(uri) = url.parse::<Uri>() else {
+        return Some("it is not the URL of a server (for example http://localhost:4318)");
+    };
     let Some(authority) = uri.authority().filter(|_| matches!(uri.scheme_str(), Some("http" | "https"))) else {
-        return Some("this is no URL of a server, as http://localhost:4318");
+        return Some("it is not the URL of a server (for example http://localhost:4318)");
     };
     if authority.as_str().contains('@') || uri.query().is_some() {
         // The URL appears in messages, so it must not contain credentials.
-        return Some("a URL must hold no password and no query; traces.headers is for credentials");
+        return Some("the URL must not contain a password or a query; put credentials into traces.headers");
     }
     None
 }
@@ -128,14 +130,14 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, &'static str> {
         let decoded = |text: &str| Some(percent_decode_str(text.trim()).decode_utf8().ok()?.into_owned());
         Some((decoded(name).filter(|name| !name.is_empty())?, decoded(value)?))
     };
-    items.map(|item| pair(item).ok_or("expected name=value, and commas between several")).collect()
+    items.map(|item| pair(item).ok_or("expected name=value, separated by commas")).collect()
 }
 
 /// Parses headers of requests: names and values.
 pub(in crate::settings) fn headers(text: &str) -> Result<Vec<(String, Str)>, &'static str> {
     let sound = |(name, value): (String, String)| {
-        HeaderName::try_from(&name).map_err(|_| "a name in it is none of an HTTP header")?;
-        HeaderValue::try_from(&value).map_err(|_| "a value in it is none of an HTTP header")?;
+        HeaderName::try_from(&name).map_err(|_| "it contains a name that is invalid in an HTTP header")?;
+        HeaderValue::try_from(&value).map_err(|_| "it contains a value that is invalid in an HTTP header")?;
         Ok((name, value.into()))
     };
     pairs(text)?.into_iter().map(sound).collect()
@@ -213,10 +215,10 @@ mod tests {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317");
         for (env, warning) in [
             (("OTEL_SDK_DISABLED", "true"), "OTEL_SDK_DISABLED is true"),
-            (("OTEL_TRACES_EXPORTER", "none"), "OTEL_TRACES_EXPORTER names another exporter than otlp"),
+            (("OTEL_TRACES_EXPORTER", "none"), "OTEL_TRACES_EXPORTER names an exporter other than otlp"),
             (
                 ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-                "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and only http/protobuf is spoken; set traces.endpoint",
+                "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, but only http/protobuf is supported; set traces.endpoint",
             ),
         ] {
             let (settings, found) = resolve(&[], &[endpoint, env]).unwrap();
@@ -248,6 +250,6 @@ mod tests {
             assert!(message.starts_with(name) && !message.contains("hunter2"), "{message}");
         }
         let refused = resolve(&[("traces.sample", "5")], &[]).unwrap_err();
-        assert_eq!(messages(&refused), ["traces.sample: \"5\" is not a share from 0 to 1 (as 0.01, 1/100)"]);
+        assert_eq!(messages(&refused), ["traces.sample: \"5\" is not a share from 0 to 1 (for example 0.01 or 1/100)"]);
     }
 }

@@ -143,7 +143,7 @@ impl Held {
 
     /// Copies the file while no transaction commits. Blocks.
     pub(super) fn copy_to(&self, draft: &Path) -> Result<(), Failure> {
-        let Some(site) = &self.site else { return Err(Failure::Unavailable("it is in memory".to_owned())) };
+        let Some(site) = &self.site else { return Err(Failure::Unavailable("the store is in memory".to_owned())) };
         self.look()?;
         self.with(|open| {
             // Commits wait for this transaction, which changes nothing.

@@ -83,7 +83,7 @@ impl Address {
             (hosts, addresses, config.get_ports().to_vec(), config.get_dbname().map(str::to_owned))
         };
         if place(&renewed) != place(self) {
-            tracing::warn!("the settings name another database for the state store: restart the service to use it");
+            tracing::warn!("the settings contain another database for the state store: restart the service to use it");
             return None;
         }
         Some(renewed)

@@ -115,9 +115,7 @@ impl Claim {
                 Tried::Left { ago, by } if ago < LEASE => {
                     let by = understood(&by).map_or_else(|| "another process".to_owned(), |owner| owner.to_string());
                     let wait = (LEASE - ago).as_secs_f64();
-                    tracing::info!(
-                        "the state store was not released by {by}: waiting {wait:.1} s for its lease to end"
-                    );
+                    tracing::info!("{by} did not release the state store: waiting {wait:.1} s for its lease to end");
                     sleep(LEASE - ago).await;
                     continue;
                 }
@@ -160,8 +158,8 @@ impl Claim {
                         continue;
                     }
                     Holding::Paused(format!(
-                        "the session that shows that this service owns the state store is lost ({what}); another service \
-                         may take the store"
+                        "the session by which this service owns the state store is lost ({what}); another service may \
+                         take the store"
                     ))
                 }
             };
@@ -213,7 +211,7 @@ impl Claim {
                 if self.beat.elapsed() < SAFE {
                     return Ok(Holding::Held);
                 }
-                Ok(Holding::Paused("the lock of the state store is held by another session".to_owned()))
+                Ok(Holding::Paused("another session holds the lock of the state store".to_owned()))
             }
         }
     }

@@ -206,7 +206,7 @@ impl Table {
 }
 
 fn schema_text(bytes: &[u8]) -> Result<Str, StoreError> {
-    std::str::from_utf8(bytes).map(Str::from).map_err(|_| StoreError::Damaged("a schema is no text".to_owned()))
+    std::str::from_utf8(bytes).map(Str::from).map_err(|_| StoreError::Damaged("a schema is not text".to_owned()))
 }
 
 fn entry(version: i64, id: i64, state: &[u8]) -> Option<Entry> {

@@ -484,7 +484,7 @@ fn lane_text(lane: &LaneId) -> Str {
 }
 
 fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
-    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be understood"));
+    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
     let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
     let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
     Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
@@ -522,7 +522,7 @@ fn understood<'a>(
 ) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
     marks
         .map(|(connector, partition, value)| {
-            let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is cut off"));
+            let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is truncated"));
             let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
             Ok((lane, decode(value).ok_or_else(cut_off)?))
         })

@@ -47,7 +47,7 @@ impl Reader<'_> {
                 "degraded" => Status::Degraded,
                 "recovering" => Status::Recovering,
                 _ => {
-                    self.findings.push(invalid(word.span, "`status` is finished, degraded or recovering"));
+                    self.findings.push(invalid(word.span, "`status` must be finished, degraded or recovering"));
                     return None;
                 }
             };

@@ -52,14 +52,14 @@ impl Reader<'_> {
                 "transient" => Some(FaultClass::Transient),
                 "fatal" => Some(FaultClass::Fatal),
                 _ => {
-                    self.findings.push(invalid(word.span, "`fail` is record, transient or fatal"));
+                    self.findings.push(invalid(word.span, "`fail` must be record, transient or fatal"));
                     None
                 }
             };
             let said = message.as_ref().map_or("injected by the test", |message| &*message.value).to_owned();
             kinds.extend(class.map(|class| Spanned::new(FaultKind::Fail(class, said), word.span)));
         } else if let Some(message) = &message {
-            self.findings.push(invalid(message.span, "`message` stands beside `fail`"));
+            self.findings.push(invalid(message.span, "`message` is allowed only with `fail`"));
         }
         for name in ["delay", "down"] {
             if let Some(entry) = fields.take(name)
@@ -83,13 +83,16 @@ impl Reader<'_> {
         }
         fields.finish(FAULT, self.findings);
         let Some(at) = at else {
-            let finding = Diagnostic::error("test.field_required", "a fault has a place: `at: STEP` or a connector");
+            let finding = Diagnostic::error(
+                "test.field_required",
+                "a fault needs a place: set `at` to the id of a processor or connector",
+            );
             self.findings.push(finding.with_span(head));
             return None;
         };
         let [kind] = kinds.as_slice() else {
             let known = "fail, delay, hang, panic, down, partial-write, crash";
-            self.findings.push(invalid(head, format!("a fault is exactly one of {known}")));
+            self.findings.push(invalid(head, format!("a fault must have exactly one of {known}")));
             return None;
         };
         let once = matches!(

@@ -70,13 +70,13 @@ impl Reader<'_> {
         fields.finish(STUB, self.findings);
         let replies = match (one, several) {
             (Some(_), Some(_)) => {
-                self.findings.push(invalid(head, "a stub has `reply` or `replies`, not both"));
+                self.findings.push(invalid(head, "a stub can have `reply` or `replies`, not both"));
                 return None;
             }
             (Some(reply), None) => vec![reply?],
             (None, Some(replies)) if !replies.is_empty() => replies,
             (None, _) => {
-                self.findings.push(Diagnostic::error("test.field_required", "a stub has a `reply`").with_span(head));
+                self.findings.push(Diagnostic::error("test.field_required", "a stub needs a `reply`").with_span(head));
                 return None;
             }
         };
@@ -94,7 +94,7 @@ impl Reader<'_> {
                 .filter(|status| (200..=599).contains(status))
             {
                 Some(status) => reply.status = status,
-                None => self.findings.push(invalid(entry.value_span(), "`status` is a number from 200 to 599")),
+                None => self.findings.push(invalid(entry.value_span(), "`status` must be a number from 200 to 599")),
             }
         }
         if let Some(entry) = fields.take("headers") {
@@ -107,7 +107,7 @@ impl Reader<'_> {
                 let value = scalar_text(&entry.value).and_then(|text| HeaderValue::from_str(&text).ok());
                 match header.zip(value) {
                     Some(header) => reply.headers.push(header),
-                    None => self.findings.push(invalid(entry.key_span, "this cannot be a header")),
+                    None => self.findings.push(invalid(entry.key_span, "this is not a valid header")),
                 }
             }
         }

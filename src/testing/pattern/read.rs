@@ -74,9 +74,8 @@ impl Expected {
         let entries = &map(node)?.entries;
         let bounds = entries.iter().all(|entry| matches!(&*entry.key, "$min" | "$max"));
         if let Some(second) = entries.get(1).filter(|_| !bounds) {
-            let message = format!("{:?} stands alone: a map holds one pattern or fields", &*entries[0].key);
-            findings
-                .push(invalid(second.key_span, message).with_hint("write `$min` and `$max` together, others alone"));
+            let message = format!("{:?} must be alone: a map contains either one pattern or fields", &*entries[0].key);
+            findings.push(invalid(second.key_span, message).with_hint("only `$min` and `$max` can be in one map"));
             return None;
         }
         let (mut min, mut max) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -88,7 +87,7 @@ impl Expected {
             };
             let number = scalar.and_then(|scalar| typed(scalar).as_f64());
             let refused = |wanted: &str, findings: &mut Diagnostics| {
-                findings.push(invalid(entry.value_span(), format!("{:?} takes {wanted}", &*entry.key)));
+                findings.push(invalid(entry.value_span(), format!("{:?} must be {wanted}", &*entry.key)));
                 None
             };
             match &*entry.key {
@@ -167,7 +166,7 @@ fn unknown(span: Span, word: &str, known: &[&str]) -> Diagnostic {
     match did_you_mean(word, known.iter().copied()) {
         Some(near) => finding.with_hint(format!("did you mean {near}?")),
         None => finding.with_hint(format!(
-            "quote a text that begins so, or write {{ $is: … }}; the patterns are: {}, {}",
+            "quote a text that begins with `$`, or write {{ $is: … }}; the patterns are: {}, {}",
             WORDS.join(", "),
             DIRECTIVES.join(", ")
         )),

@@ -88,7 +88,7 @@ fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
     assert!(described.stdout.starts_with("file v0."), "{}", described.stdout);
     let described = workspace.run(&["connectors", "describe", "standalone:file"]).expect_code(0);
     assert!(described.stdout.starts_with("file v1.2.3, by Nobody"), "{}", described.stdout);
-    assert!(described.stderr.contains("`standalone:file` the other"), "{}", described.stderr);
+    assert!(described.stderr.contains("`standalone:file` means the installed one"), "{}", described.stderr);
     // The built-in one is no source.
     pipeline(&workspace, "count: 1", "");
     let text = workspace.read("pipelines/p.yaml").replacen("plugin: helper", "plugin: postgres", 1);

@@ -202,7 +202,7 @@ fn a_destination_that_refuses_everything_is_tried_again() {
         pipeline(&workspace, &format!("count: 300, batch: {batch}"), "fault: refuse-all");
         let mut process = workspace.start(&["run"]);
         let log = process.printed();
-        process.wait_until("several attempts", || log().matches("starts again in").count() >= 5);
+        process.wait_until("several attempts", || log().matches("restarts in").count() >= 5);
         assert!(log().contains("refused 32 records in a row"), "{}", log());
         assert!(log().contains("the table is gone"), "{}", log());
         assert_eq!(written(&workspace), Vec::<usize>::new());

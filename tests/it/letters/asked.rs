@@ -46,7 +46,7 @@ fn a_condition_that_gives_no_verdict_is_told() {
         assert_eq!((&page["unjudged"]["count"], &page["unjudged"]["error"]["code"]), (&10.into(), &code.into()));
         let cause = page["unjudged"]["error"]["message"].as_str().unwrap();
         let text = workspace.run(&["dlq", "list", "orders", "--where", condition]).expect_code(0).stdout;
-        let said = format!("0 of 10 letters.\n10 letters could not be judged: {cause}\n");
+        let said = format!("0 of 10 dead letters.\nThe condition failed for 10 dead letters: {cause}\n");
         assert_eq!(text, said);
     }
     // It fails on one letter, and chooses another.
@@ -54,7 +54,10 @@ fn a_condition_that_gives_no_verdict_is_told() {
     let page = dlq(&workspace, &["list", "orders", "--where", some], 0);
     assert_eq!((numbers(&page), &page["unjudged"]["count"]), (vec![2], &1.into()), "{page}");
     let text = workspace.run(&["dlq", "list", "orders", "--where", some]).expect_code(0).stdout;
-    assert!(text.contains("1 of 10 letters.\n1 letter could not be judged: the condition printed \"maybe\""), "{text}");
+    assert!(
+        text.contains("1 of 10 dead letters.\nThe condition failed for 1 dead letter: the condition printed \"maybe\""),
+        "{text}"
+    );
     // What is not looked at is not judged.
     let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Metadata.a }}", "--node", "touch"], 0);
     assert_eq!((&page["unjudged"], &page["summary"]["unjudged"]), (&Value::Null, &0.into()));
@@ -66,7 +69,7 @@ fn a_node_without_letters_is_told_from_those_that_have_some() {
     let page = dlq(&workspace, &["list", "orders", "--node", "nope"], 0);
     assert_eq!((numbers(&page), &page["nodes"]), (vec![], &json!(["fail"])));
     let text = workspace.run(&["dlq", "list", "orders", "--node", "nope"]).expect_code(0).stdout;
-    assert_eq!(text, "0 of 2 letters.\nNo letter failed at nope; letters failed at fail.\n");
+    assert_eq!(text, "0 of 2 dead letters.\nNo dead letter failed at nope; dead letters failed at fail.\n");
     // There are letters of this one, and the condition holds for none.
     let page = dlq(&workspace, &["list", "orders", "--node", "fail", "--where", "{{ false }}"], 0);
     assert_eq!((numbers(&page), &page["nodes"]), (vec![], &Value::Null));

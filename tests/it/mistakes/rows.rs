@@ -443,7 +443,7 @@ pub(super) const ROWS: &[Row] = &[
         "path: out.txt",
         "path: no-such-directory/out.txt",
         "19:17",
-        &["no directory no-such-directory", "mkdir -p no-such-directory"],
+        &["the directory no-such-directory of the file does not exist", "mkdir -p no-such-directory"],
         Write("no-such-directory/", ""),
     ),
     (
@@ -537,7 +537,7 @@ pub(super) const ROWS: &[Row] = &[
         "          path: out.txt\n",
         "          path: /tmp\n",
         "19:17",
-        &["error settings.invalid", "/tmp is a directory", "name a file in it"],
+        &["error settings.invalid", "/tmp is a directory", "give the path of a file in it"],
         Write("/tmp", "out.txt"),
     ),
     (

@@ -80,7 +80,7 @@ fn a_second_signal_ends_the_wait_at_once() {
     let mut process = server.awaited(&workspace, 3600);
     process.signal("INT");
     let printed = process.printed();
-    process.wait_until("the first signal", || printed().contains("a second signal ends at once"));
+    process.wait_until("the first signal", || printed().contains("a second signal ends the service at once"));
     process.signal("TERM");
     ends_within(&mut process, SPARE);
     process.finish().expect_code(143);

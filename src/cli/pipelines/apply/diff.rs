@@ -55,7 +55,7 @@ impl Diff {
 /// The answer comes from another program, or from another version of this one.
 pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
     Diff::deserialize(plan).map_err(|error| {
-        let message = format!("the service answered what this program does not understand: {error}");
+        let message = format!("this program cannot read the response of the service: {error}");
         Box::new(Report::new(command).fail(Exit::Failed, "service.foreign", message))
     })
 }
@@ -64,7 +64,7 @@ pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Repo
 pub(super) fn told(diff: &Diff, color: bool) -> String {
     let notes = || diff.notes.iter().map(|note| format!("Note: {note}\n"));
     if !diff.differs() {
-        let same = format!("Pipeline {} is as the file has it; there is nothing to change.\n", diff.pipeline_id);
+        let same = format!("Pipeline {} is up to date with the file; there is nothing to change.\n", diff.pipeline_id);
         return std::iter::once(same).chain(notes()).collect();
     }
     let mut text = format!("Pipeline {}: {}\n", diff.pipeline_id, counted(diff.changes.len(), "change"));
@@ -86,7 +86,7 @@ pub(super) fn told(diff: &Diff, color: bool) -> String {
     }
     text.extend(notes());
     for reread in &diff.rereads {
-        let _ = writeln!(text, "Records are delivered again: {}.", reread.message);
+        let _ = writeln!(text, "Records will be delivered again: {}.", reread.message);
     }
     text
 }
@@ -110,9 +110,8 @@ mod tests {
         let text = told(&read("test", &plan).unwrap(), false);
         assert_eq!(
             text,
-            "Pipeline p: 2 changes\n  ~ connector p:out: settings.path\n  + processor p:new\n\
-             The pipeline runs: the service drains it, changes it, and resumes it.\n\
-             Records are delivered again: source p:b is new.\n"
+            "Pipeline p: 2 changes\n  ~ connector p:out: settings.path\n  + processor p:new\nThe pipeline runs: the \
+             service drains it, changes it, and resumes it.\nRecords will be delivered again: source p:b is new.\n"
         );
         assert!(read("test", &json!({ "pipelineId": 1 })).is_err());
     }

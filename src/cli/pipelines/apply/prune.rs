@@ -70,8 +70,8 @@ impl Surplus {
         let id = &self.id;
         match (self.from_file, self.live) {
             (true, _) => format!(
-                "Pipeline {id} is in none of the files, and stays: a file of the service declares it. Remove that file and \
-                 restart the service.\n"
+                "Pipeline {id} is in none of the files, but is not deleted: a file of the service declares it. To \
+                 delete it, remove that file and restart the service.\n"
             ),
             (false, live) => {
                 let first = if live { "drained, stopped and " } else { "" };

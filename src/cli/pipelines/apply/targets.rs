@@ -70,7 +70,9 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
         let several = declared.len() > 1;
         if declared.is_empty() && !loaded.broken.contains(&file) {
             let report = refused("config.no_pipelines", format!("{} declares no pipeline", source.name));
-            return Err(Box::new(report.suggest("write a pipeline into it, or remove the file: nothing was applied")));
+            return Err(Box::new(
+                report.suggest("write a pipeline into the file, or remove the file; nothing was applied"),
+            ));
         }
         // The service says best what is wrong with a text that is not understood.
         let ids = if declared.is_empty() { vec![None] } else { declared };

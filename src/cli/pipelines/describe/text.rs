@@ -107,7 +107,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
             let _ = write!(words, ", {count} {what}");
         }
-        page.field("records", &format!("{words} since it was started"));
+        page.field("records", &format!("{words} since the start"));
         let seconds = Some(counters.oldest_unacknowledged_seconds).filter(|seconds| *seconds >= 0.001);
         let oldest = seconds.map(|seconds| format!(", the oldest read {} ago", age(seconds))).unwrap_or_default();
         page.field(
@@ -117,9 +117,9 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         let left = counters.backlog.map(|backlog| {
             let next = backlog.age_seconds.filter(|seconds| *seconds > 0.0);
             let next = next.map(|seconds| format!(", the next at least {} old", age(seconds))).unwrap_or_default();
-            format!("{}{next}", backlog.amount().unwrap_or_else(|| "not known".to_owned()))
+            format!("{}{next}", backlog.amount().unwrap_or_else(|| "unknown".to_owned()))
         });
-        page.field("backlog", left.as_deref().unwrap_or("not known"));
+        page.field("backlog", left.as_deref().unwrap_or("unknown"));
     }
 
     page.heading("Connectors");
@@ -135,7 +135,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         "stops",
         &match (dead_letter.window_size, dead_letter.window_nack_threshold) {
             (0, _) if bare_name(&dead_letter.plugin) == "store" && dead_letter.drops_oldest => {
-                "never: when the queue is full, it drops the oldest letters".to_owned()
+                "never: when the queue is full, it drops the oldest dead letters".to_owned()
             }
             (0, _) if bare_name(&dead_letter.plugin) == "store" => "when the queue is full".to_owned(),
             (0, _) => "never, however many records fail".to_owned(),
@@ -144,7 +144,7 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
         },
     );
     if let Some((count, oldest)) = &dead_letter.kept {
-        let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest of {oldest}"));
+        let oldest = oldest.as_ref().filter(|_| *count > 0).map(|oldest| format!(", the oldest from {oldest}"));
         page.field("kept", &format!("{count}{}", oldest.unwrap_or_default()));
     }
     if dead_letter.evicted > 0 {
@@ -154,8 +154,8 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
 
     page.heading("Positions");
     match positions {
-        None => page.line(1, "not known"),
-        Some(lanes) if lanes.is_empty() => page.line(1, "none yet: its sources start at their beginning"),
+        None => page.line(1, "unknown"),
+        Some(lanes) if lanes.is_empty() => page.line(1, "none yet: the sources start from their beginning"),
         Some(_) => {}
     }
     for lane in positions.iter().flatten() {

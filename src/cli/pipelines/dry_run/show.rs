@@ -86,7 +86,7 @@ pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
                 1 => "; 1 warning".to_owned(),
                 many => format!("; {many} warnings"),
             },
-            if trial.timed_out { "; time was up" } else { "" }
+            if trial.timed_out { "; the time limit expired" } else { "" }
         ),
     );
 }
@@ -119,7 +119,7 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
             page.line(Style::RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
         }
         Outcome::NotApplied => {
-            page.line(Style::DIM, &format!("  {node} ({plugin}): not applied, the condition does not hold"));
+            page.line(Style::DIM, &format!("  {node} ({plugin}): not applied, the condition is false"));
         }
         Outcome::Delivered(None) => page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written")),
         Outcome::Delivered(Some(written)) => {

@@ -25,7 +25,7 @@ impl Shown<'_> {
                 let position = readable(&record.position().0);
                 (format!("at {}", cut(&shown(&position))), pretty(&record))
             }
-            Err(error) => (format!("it cannot be read: {error}"), format!("{}\n", self.json)),
+            Err(error) => (format!("unreadable: {error}"), format!("{}\n", self.json)),
         };
         let head = format!("record {} {}, {head}", self.number, shown(self.place));
         let mut text = format!("{}\n", Style::BOLD.paint(&head, color));
@@ -35,7 +35,7 @@ impl Shown<'_> {
         }
         let rest = lines.count();
         if rest > 0 {
-            let note = format!("  … {rest} more lines; in a pipe all of it is written");
+            let note = format!("  … {rest} more lines; redirect the output to see all of them");
             text.extend([&*Style::DIM.paint(&note, color), "\n"]);
         }
         text.push('\n');
@@ -79,7 +79,7 @@ mod tests {
         assert!(text.contains("more characters"), "{text}");
         let list = format!("[{}]", vec!["1"; 500].join(","));
         let text = block(&record(&format!(r#"{{"l":{list}}}"#)));
-        assert!(text.contains("more lines; in a pipe"), "{text}");
+        assert!(text.contains("more lines; redirect"), "{text}");
         assert!(text.lines().count() < LINES + 5);
     }
 
