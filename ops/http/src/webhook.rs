@@ -206,7 +206,7 @@ fn destination(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Dest
     let place = |name: &'static str, findings: &mut Diagnostics| {
         let reference = arguments.reference(name)?;
         let hint = match reference.target() {
-            Target::Metadata => "name one entry, as .Metadata.answer",
+            Target::Metadata => "name one entry, for example .Metadata.answer",
             Target::Payload => "did you mean .Payload.After?",
             _ => return Some(reference.clone()),
         };

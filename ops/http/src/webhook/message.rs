@@ -191,11 +191,11 @@ fn value(text: &str, sensitive: bool) -> Option<HeaderValue> {
 
 /// Parses a URL. The error does not quote it.
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text.trim()).map_err(|error| format!("this is no URL: {error}"))?;
+    let url = Url::parse(text.trim()).map_err(|error| format!("this is not a URL: {error}"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         "http" | "https" => Err("the URL has no host".to_owned()),
-        _ => Err("the URL is neither http:// nor https://".to_owned()),
+        _ => Err("the URL begins with neither http:// nor https://".to_owned()),
     }
 }
 

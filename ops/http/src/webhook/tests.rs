@@ -172,7 +172,7 @@ async fn what_cannot_be_stored_is_not_asked_for() {
     let failed = one(&[("request.url", &server.url()), ("headers.X", "a{{ \"\\n\" }}b")], raw("x")).await;
     assert_eq!(failed.unwrap_err(), "http_invalid: headers.X: the rendered value holds control characters");
     let failed = one(&[("request.url", "{{ \"ftp://x\" }}")], raw("x")).await;
-    assert_eq!(failed.unwrap_err(), "http_invalid: request.url: the URL is neither http:// nor https://");
+    assert_eq!(failed.unwrap_err(), "http_invalid: request.url: the URL begins with neither http:// nor https://");
     assert_eq!(server.received(), []);
 }
 
@@ -335,7 +335,7 @@ fn wrong_settings_are_found_before_anything_starts() {
         ]),
         [
             "request.method: this is no method of HTTP",
-            "request.url: the URL is neither http:// nor https://",
+            "request.url: the URL begins with neither http:// nor https://",
             "headers.Content-Length: it follows from the body",
             "headers.X: a header cannot hold control characters or line breaks",
             "headers.X Y: \"X Y\" is no name of a header",
@@ -345,7 +345,7 @@ fn wrong_settings_are_found_before_anything_starts() {
             "response.accept: \"often\" is no status (404), class of statuses (4xx) or range (400-404)",
         ]
     );
-    assert_eq!(findings(&[("request.url", "http://")]), ["request.url: this is no URL: empty host"]);
+    assert_eq!(findings(&[("request.url", "http://")]), ["request.url: this is not a URL: empty host"]);
     assert_eq!(findings(&[url, ("response.body", ".Metadata")]), ["response.body: .Metadata cannot be set to a text"]);
     assert_eq!(
         findings(&[url, ("response.body", ".Position")]),
