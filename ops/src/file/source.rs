@@ -406,7 +406,7 @@ impl Lines {
                 self.idle.unlisted = true;
                 self.warn(
                     "the file was replaced, and its directory cannot be listed: waiting for the directory, because \
-                     other files may have been created in between",
+                     other files may have been created in the meantime",
                 );
             }
             Step::Missing | Step::AtEnd | Step::Leaving | Step::Unlisted => {}
