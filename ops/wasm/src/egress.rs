@@ -109,7 +109,9 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     if let Some(most) = &ceiling.places {
         places.retain(|place| {
             let kept = most.contains(place);
-            refused.extend((!kept).then(|| format!("{place} cannot be reached: processors.egress.allow has it not")));
+            refused.extend(
+                (!kept).then(|| format!("{place} cannot be reached: processors.egress.allow does not contain it")),
+            );
             kept
         });
     }
@@ -119,7 +121,8 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     if let Some(most) = ceiling.secrets.as_ref().or(ceiling.places.is_some().then_some(&none)) {
         secrets.retain(|secret| {
             let kept = most.contains(secret);
-            let text = || format!("the secret {secret} cannot be used: processors.egress.secret-refs has it not");
+            let text =
+                || format!("the secret {secret} cannot be used: processors.egress.secret-refs does not contain it");
             refused.extend((!kept).then(text));
             kept
         });
