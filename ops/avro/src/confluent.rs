@@ -350,8 +350,10 @@ impl SchemaRegistry for ConfluentRegistry {
                     let level = json!({ "compatibility": "NONE" });
                     if let Err(refusal) = self.ask(Method::PUT, &["config", subject], Some(&level)).await {
                         let error = refusal.of_subject(subject, None);
-                        tracing::warn!(%subject, %error,
-                            "the compatibility of a new subject cannot be set and stays unchanged");
+                        tracing::warn!(
+                            %subject, %error,
+                            "the compatibility of a new subject cannot be set and stays unchanged"
+                        );
                     }
                 }
                 self.look_up(subject, &body).await.map_err(|refusal| refusal.of_subject(subject, None))?

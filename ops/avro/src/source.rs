@@ -358,8 +358,10 @@ impl Extractor {
         let Extractor { pipeline, connector, .. } = &*self;
         let part = self.part.as_str();
         if self.asked {
-            tracing::warn!(%pipeline, %connector,
-                "sdk.schema.extract.{part}.enabled: a record gets no schema for its {part}: {why}");
+            tracing::warn!(
+                %pipeline, %connector,
+                "sdk.schema.extract.{part}.enabled: a record gets no schema for its {part}: {why}"
+            );
         } else {
             tracing::debug!(%pipeline, %connector, "a record gets no schema for its {part}: {why}");
         }

@@ -168,7 +168,7 @@ impl Prototype for Rename {
             let there = |found: &Found| !found.is_missing() && !found.missing;
             if field != new && there(&old) && there(&taken) {
                 let message = format!("every record fails here: the field {new} already exists");
-                let since = Some((taken.ty.since, "it exists since here".to_owned()));
+                let since = Some((taken.ty.since, "exists since here".to_owned()));
                 flow.fail(
                     "flow.name_taken",
                     place(),
@@ -184,7 +184,7 @@ impl Prototype for Rename {
                 flow.warn("flow.name_taken", place(), message, None, Some(hint.into()));
             } else if field != new && !old.is_missing() && there(&taken) {
                 let message = format!("every record that has {field} fails here: the field {new} already exists");
-                let since = Some((taken.ty.since, "it exists since here".to_owned()));
+                let since = Some((taken.ty.since, "exists since here".to_owned()));
                 let hint = "remove it first, or choose another name";
                 flow.warn("flow.name_taken", place(), message, since, Some(hint.into()));
             }

@@ -123,8 +123,10 @@ impl Appender {
                 opened => return opened,
             }
             if !is_told && begun.elapsed() >= UNREAD {
-                tracing::warn!(path = %path.display(),
-                    "no process reads this pipe: waiting for a reader, or for a file in its place");
+                tracing::warn!(
+                    path = %path.display(),
+                    "no process reads this pipe: waiting for a reader, or for a file in its place"
+                );
                 is_told = true;
             }
             std::thread::sleep(LOOK);

@@ -115,8 +115,8 @@ impl<'c> Leave<'c> {
                 Some(bytes) => bytes.is_empty() || bytes == *input.position().0,
                 None => {
                     return path.unfit(
-                        "is an object without bytes, as in a copy by JSON: change rec itself, or delete Position from the \
-                         copy",
+                        "is an object without bytes, as in a copy made with JSON: change rec itself, or delete \
+                         Position from the copy",
                     );
                 }
             },

@@ -197,11 +197,11 @@ fn results_that_are_no_record_are_told() {
             ("return JSON.stringify(rec)", structured(), "fails; process returns text"),
             ("return `${rec.Metadata.x}`", structured(), "fails; process returns text"),
             ("return 1", structured(), "fails; process returns a number"),
-            ("return JSON.parse(JSON.stringify(rec))", structured(), "fails; process returns a copy by JSON"),
+            ("return JSON.parse(JSON.stringify(rec))", structured(), "fails; process returns a copy made with JSON"),
             (
                 "const r = JSON.parse(JSON.stringify(rec)); r.Payload.After.x = 1; return r",
                 structured(),
-                "fails; process returns a copy by JSON",
+                "fails; process returns a copy made with JSON",
             ),
             ("rec.Position = 'x'", structured(), "fails; the script fails here: a record keeps its Position"),
             ("rec.Metadata.recfmt.collection = 'x'", structured(), "fails; the script fails here: metadata is text"),

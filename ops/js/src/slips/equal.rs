@@ -152,7 +152,7 @@ impl Equal<'_, '_> {
             (
                 format!(
                     "toFixed({decimals}) returns {decimals} digits after the decimal point, and {constant:?} has a \
-                 different number"
+                     different number"
                 ),
                 hint,
             )

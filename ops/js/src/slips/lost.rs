@@ -205,7 +205,7 @@ impl<'ast> Visitor<'ast> for Lost<'_, '_> {
                 let name = self.kinds.text.name(name.sym());
                 let message = format!(
                     "this is undefined: `in` returns the names of fields and indices, which are texts without \
-                         {field:?}"
+                     {field:?}"
                 );
                 self.say(start, end, message, format!("for the elements of a list, write for (const {name} of …)"));
             }

@@ -341,7 +341,7 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
                 let hint = match member {
                     "env" => {
                         "process is the function of the script: in a script of the pipeline file, ${NAME} in quotes \
-                              is replaced with an environment variable"
+                         is replaced with an environment variable"
                     }
                     _ => "process is the function of the script",
                 };

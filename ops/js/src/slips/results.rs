@@ -185,7 +185,7 @@ impl<'a> Returns<'a> {
                     let is_copy = self.called(inner) == Some((Some("JSON"), "stringify"))
                         && matches!(spot(copied, self), Spot::Object(Place::Record));
                     is_copy.then(|| Wrong {
-                        what: "a copy by JSON, whose Position no longer contains bytes".to_owned(),
+                        what: "a copy made with JSON, whose Position no longer contains bytes".to_owned(),
                         hint: "change rec itself, or copy its data: rec.Payload.After = \
                                JSON.parse(JSON.stringify(rec.Payload.After)); return rec"
                             .to_owned(),
