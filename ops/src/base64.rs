@@ -26,7 +26,7 @@ fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
             Err(Diagnostic::error("settings.invalid", "field: .Metadata is a map of texts")
                 .with_span(arguments.span("field"))
                 .with_path("/field")
-                .with_hint("name one entry, as .Metadata.title")
+                .with_hint("name one entry, for example .Metadata.title")
                 .into())
         }
         _ => crate::field::one_side(arguments),

@@ -140,7 +140,7 @@ fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         Fault::fatal(
             "position_unknown",
-            "the position is not one of a generator; `anabranch positions reset` starts at the beginning",
+            "the position is not that of a generator; run `anabranch positions reset` to start from the beginning",
         )
     })
 }
@@ -159,7 +159,7 @@ async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
     let mut bytes = Vec::new();
     let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes).await.map_err(|error| refused(error.to_string()))?;
     if read as u64 > MOST_BYTES {
-        return Err(refused("it is larger than 64 MiB, and each record would hold all of it".to_owned()));
+        return Err(refused("it is larger than 64 MiB, and each record would contain all of it".to_owned()));
     }
     Ok(bytes.into())
 }

@@ -47,11 +47,11 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Split), Diagnostics> {
     if !matches!(field.target(), Target::Field(..)) {
         return Err(Diagnostic::error(
             "settings.invalid",
-            format!("field: {field} is raw data or a map, never a list that could be split"),
+            format!("field: {field} is raw data or a map, not a list that can be split"),
         )
         .with_span(arguments.span("field"))
         .with_path("/field")
-        .with_hint("name the field that holds the list, as .Payload.After.items")
+        .with_hint("name the field that contains the list, for example .Payload.After.items")
         .into());
     }
     let index = vec![Str::from_static("Metadata"), key::SPLIT_INDEX];
@@ -193,7 +193,7 @@ mod tests {
         }
         assert_eq!(
             findings(&kind(), &[("field", ".Payload.After")]),
-            ["field: .Payload.After is raw data or a map, never a list that could be split"]
+            ["field: .Payload.After is raw data or a map, not a list that can be split"]
         );
         assert_eq!(
             findings(&kind(), &[("field", ".Metadata.x")]),

@@ -93,7 +93,7 @@ struct Kept(LetterBounds);
 #[async_trait]
 impl Destination for Kept {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Err(Fault::fatal("plan_broken", "letters of this queue go to the state store"))
+        Err(Fault::fatal("plan_broken", "the dead letters of this queue go to the state store"))
     }
 
     fn policy(&self) -> WritePolicy {

@@ -30,7 +30,7 @@ fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {
     let fields = &found.ty.fields;
     if found.ty.kinds == Kinds::MAP && !flow.fails() && needs.iter().all(|name| fields.get(name).is_none()) {
         let message =
-            format!("every record fails here: {field} has no {:?}, so it is no envelope", needs.join("\", \""));
+            format!("every record fails here: {field} has no {:?}, so it is not an envelope", needs.join("\", \""));
         let since = Some((found.ty.since, "its fields are known since here".to_owned()));
         flow.fail("flow.no_envelope", "field", message, since, None);
     }

@@ -160,7 +160,7 @@ fn a_bucket_that_feeds_itself_is_refused() {
 
 #[test]
 fn settings_that_cannot_be_meant_are_told() {
-    for (bucket, why) in [("'s3://lake'", "the address of a bucket"), ("lake/orders", "holds a slash")] {
+    for (bucket, why) in [("'s3://lake'", "the address of a bucket"), ("lake/orders", "contains a slash")] {
         let destination = nowhere("prefix: x").replace("lake", bucket);
         let (text, code) = validate(&workspace("", &destination, ""));
         assert!(code == Some(2) && text.contains(why), "{text}");

@@ -37,7 +37,7 @@ fn body(body: &str) -> String {
 
 #[test]
 fn raw_data_that_a_script_takes_for_text_are_told_with_the_place() {
-    const NUMBERS: &str = "takes the numbers of bytes for text: .Payload.After is raw data";
+    const NUMBERS: &str = "\"123,34,105\": .Payload.After is raw data";
     for (script, said) in [
         ("rec.Metadata.x = String(rec.Payload.After);", NUMBERS),
         ("rec.Metadata.x = `${rec.Payload.After}`;", NUMBERS),
@@ -48,7 +48,7 @@ fn raw_data_that_a_script_takes_for_text_are_told_with_the_place() {
         ("rec.Metadata.x = rec.Payload.After.split(',')[0];", "which have no method \"split\""),
         ("if (rec.Payload.After.match(/tea/)) return null;", "which have no method \"match\""),
         ("rec.Payload.After = rec.Payload.After.replace('a', 'b');", "which have no method \"replace\""),
-        ("const all = JSON.parse(rec.Payload.After);", ".Payload.After is raw data, bytes and no text"),
+        ("const all = JSON.parse(rec.Payload.After);", ".Payload.After is raw data, bytes, not text"),
     ] {
         let workspace = workspace(LINES, "", &body(script));
         let text = dry_run(&workspace, 1);
@@ -61,7 +61,7 @@ fn raw_data_that_a_script_takes_for_text_are_told_with_the_place() {
 #[test]
 fn structured_data_that_a_script_takes_for_text_are_told() {
     for (script, said) in [
-        ("const all = JSON.parse(rec.Payload.After);", "is structured data already, no JSON text"),
+        ("const all = JSON.parse(rec.Payload.After);", "is already structured data, not JSON text"),
         ("rec.Metadata.x = String(rec.Payload.After);", "this is \"[object Object]\""),
         ("if (rec.Payload.After.includes('tea')) return null;", "which have no method \"includes\""),
     ] {
@@ -126,7 +126,7 @@ fn tests_of_pipelines_tell_it_and_pass() {
         "tests:\n  - { name: bytes, input: ['{}'], expect: { records: [ { metadata: { x: '123,125' } } ] } }\n",
     );
     let text = workspace.run(&["pipelines", "test", "--no-color"]).expect_code(0).both();
-    let place = text.find("p.yaml:14:").zip(text.find("takes the numbers of bytes for text"));
+    let place = text.find("p.yaml:14:").zip(text.find("this is a text of byte values"));
     assert!(place.is_some() && text.contains("warning[script.mistake]") && text.contains("1 passed"), "{text}");
 }
 
@@ -136,9 +136,9 @@ fn what_validate_says_is_not_said_again() {
     let plain = workspace.read("pipelines/p.yaml").replace(OPAQUE, "");
     workspace.write("pipelines/p.yaml", plain);
     let text = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
-    assert_eq!(text.matches("takes the numbers of bytes for text").count(), 1, "{text}");
+    assert_eq!(text.matches("this is a text of byte values").count(), 1, "{text}");
     let text = dry_run(&workspace, 0);
-    assert_eq!(text.matches("takes the numbers of bytes for text").count(), 1, "{text}");
+    assert_eq!(text.matches("this is a text of byte values").count(), 1, "{text}");
     let json = workspace.run(&["pipelines", "dry-run", "p", "--json"]).expect_code(0).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["result"]["pipelines"][0]["doubts"], Value::Array(Vec::new()), "{json}");

@@ -100,7 +100,7 @@ fn a_failing_script_dead_letters_its_records_as_they_were() {
     let expected = [
         "Error: three (at script:5:19) (at pipelines/p.yaml:26:31)",
         "script was stopped after 300ms (setting timeout)",
-        "the script was ended after 1.3s, in which it could not be stopped (setting timeout)",
+        "the script could not be stopped, and its process was ended after 1.3s (setting timeout)",
     ];
     assert_eq!(shown, expected, "{}", output.both());
     assert_eq!(workspace.lines("out.ndjson").len(), 17);

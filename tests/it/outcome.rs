@@ -26,7 +26,7 @@ fn last_line(output: &Output) -> &str {
 fn a_path_that_does_not_exist_is_no_success() {
     let workspace = workspace();
     let output = once(&workspace).expect_code(5);
-    assert!(output.stderr.contains("nothing was read: p:in: there is no file in.txt"), "{}", output.both());
+    assert!(output.stderr.contains("nothing was read: p:in: the file in.txt does not exist"), "{}", output.both());
     assert!(!output.both().contains("everything is delivered"), "{}", output.both());
     // Nor is one that the shell would have expanded.
     workspace.write("app-1.log", numbered_lines(3));

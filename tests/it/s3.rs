@@ -229,9 +229,9 @@ fn a_server_that_never_answers_is_named_while_the_pipeline_starts() {
     let mut process = workspace.start(RUN);
     let (address, printed) = (process.address(), process.printed());
     // The address comes from the environment and is masked.
-    process.wait_until("the log to say it", || printed().contains("to say whether bucket documents keeps versions"));
+    process.wait_until("the log to say it", || printed().contains("to report whether bucket documents keeps versions"));
     process.wait_until("the state to say it", || {
-        crate::api::get(address, "/v1/pipelines/read").body.contains("has not said whether bucket")
+        crate::api::get(address, "/v1/pipelines/read").body.contains("did not report whether bucket")
     });
     server.heal();
     process.wait_until("the object", || workspace.lines("out.ndjson").len() == 1);

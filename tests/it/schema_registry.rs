@@ -350,7 +350,7 @@ fn lines_of_a_file_have_a_schema_only_when_asked_and_then_none() {
     for (text, warned) in [(pipeline, false), (asked, true)] {
         workspace.write("p.yaml", text);
         let output = workspace.run(&["run", "--once", "--db.type=inmemory", "--pipelines", "p.yaml"]).expect_code(0);
-        let warning = "sdk.schema.extract.payload.enabled: a record has no schema of its payload: it is raw data";
+        let warning = "sdk.schema.extract.payload.enabled: a record gets no schema for its payload: it is raw data";
         assert_eq!(output.both().contains(warning), warned, "{}", output.both());
     }
     for record in records(&workspace, "out.ndjson") {

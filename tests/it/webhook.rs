@@ -189,7 +189,7 @@ fn settings_that_cannot_work_are_shown_where_they_are() {
     let more = "          response.body: .Payload.After.x\n";
     workspace.write("pipelines/p.yaml", posting("localhost/x", more));
     let text = workspace.run(&["pipelines", "validate", "pipelines/p.yaml"]).expect_code(2).both();
-    assert!(text.contains("request.url: this is no URL"), "{text}");
+    assert!(text.contains("request.url: this is not a URL"), "{text}");
     // A field of lines that are raw data.
     workspace.write("pipelines/p.yaml", posting("http://localhost/x", more));
     let text = workspace.run(&["pipelines", "validate", "pipelines/p.yaml"]).expect_code(2).both();

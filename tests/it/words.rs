@@ -85,7 +85,7 @@ fn an_address_that_is_cut_or_a_name_without_braces_is_told() {
     for (url, code, said) in [
         ("$PG", 2, "settings.not_a_variable"),
         ("$DATABASE_URL", 2, "write `${NAME}` with that name"),
-        ("postgresql://u:p@ss/w#rd@host/db", 2, "/ is written %2F"),
+        ("postgresql://u:p@ss/w#rd@host/db", 2, "%2F for /"),
     ] {
         let destination = format!("plugin: postgres, settings: {{ table: x, url: '{url}' }}");
         let text = validate("", &destination, code);

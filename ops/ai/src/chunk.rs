@@ -112,7 +112,9 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
     }
     if !chunk.records && !matches!(chunk.output.target(), Target::Field(..)) {
         let what = format!("outputField: {} cannot be a list", chunk.output);
-        return Err(finding(arguments, "outputField", what).with_hint("name a field, as .Payload.After.chunks").into());
+        return Err(finding(arguments, "outputField", what)
+            .with_hint("name a field, for example .Payload.After.chunks")
+            .into());
     }
     Ok(Arc::new(chunk))
 }
@@ -250,7 +252,8 @@ impl Chunk {
 
     fn without_key(&self, fault: &Fault) -> Fault {
         let what = format!(
-            "a chunk's id is made of the key of its document: {}; name what identifies it in the setting sourceKey",
+            "the id of a chunk is derived from the key of its document: {}; set sourceKey to the field that \
+             identifies the document",
             fault.message()
         );
         Fault::record("field_missing", what)

@@ -90,7 +90,9 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
     let output = crate::question::output(arguments, "outputField")?;
     if !matches!(output.target(), Target::Field(..)) {
         let what = format!("outputField: {output} cannot be a list");
-        return Err(finding(arguments, "outputField", what).with_hint("name a field, as .Payload.After.vector").into());
+        return Err(finding(arguments, "outputField", what)
+            .with_hint("name a field, for example .Payload.After.vector")
+            .into());
     }
     let (protocol, own) = match arguments.text("provider").map_or("", Str::as_str) {
         "ollama" => (Protocol::Ollama, "http://localhost:11434"),

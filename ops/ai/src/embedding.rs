@@ -59,7 +59,7 @@ impl Embedder {
         for (slot, answer) in unknown.into_iter().zip(answers) {
             known[slot] = Some(answer);
         }
-        let lost = || Err(Fault::record("answer_unusable", "there is no embedding of this text"));
+        let lost = || Err(Fault::record("answer_unusable", "the answer has no embedding of this text"));
         texts.iter().map(|text| slots.get(text).and_then(|slot| known[*slot].clone()).unwrap_or_else(lost)).collect()
     }
 

@@ -11,13 +11,13 @@ pub(crate) fn by_index<T>(
     (name, count, parts): (&str, usize, &str),
 ) -> Result<Vec<T>, String> {
     if items.len() != count {
-        return Err(format!("{} {name} of {count} {parts}", items.len()));
+        return Err(format!("it has {} {name} for {count} {parts}", items.len()));
     }
     let mut places: Vec<Option<T>> = Vec::new();
     places.resize_with(count, || None);
     for (index, item) in items {
         match places.get_mut(index) {
-            None => return Err(format!("index {index} is beyond the {count} {parts}")),
+            None => return Err(format!("index {index} is larger than that of the last of {count} {parts}")),
             Some(Some(_)) => return Err(format!("index {index} occurs twice")),
             Some(place) => *place = Some(item),
         }

@@ -94,7 +94,7 @@ impl Question for Transformation {
         }
         let lower = prompt.to_lowercase();
         if let Some(text) = self.refuse.iter().find(|text| lower.contains(text.as_str())) {
-            return Err(refused(format!("the prompt holds {text:?}, which the setting `refuse` names")));
+            return Err(refused(format!("the prompt contains {text:?}, which the setting `refuse` forbids")));
         }
         Ok(json!({ "model": self.model.as_str(), "prompt": prompt, "format": "json", "stream": false }))
     }
@@ -102,13 +102,14 @@ impl Question for Transformation {
     fn read(&self, answer: &Json) -> Result<String, String> {
         match answer.get("done").and_then(Json::as_bool) {
             Some(true) => text_in(answer, "/response"),
-            _ => Err("it is not done".to_owned()),
+            _ => Err("it is not complete (`done` is not true)".to_owned()),
         }
     }
 
     fn put(&self, text: String, record: &mut Record) -> Result<(), Fault> {
-        let unusable =
-            |why: String| Fault::record("answer_unusable", format!("the model answered no JSON object: {why}"));
+        let unusable = |why: String| {
+            Fault::record("answer_unusable", format!("the answer of the model is not a JSON object: {why}"))
+        };
         match parse_value(text.as_bytes()) {
             Ok(value @ Value::Map(_)) => self.field.set(record, value),
             Ok(other) => Err(unusable(format!("it is {}", other.type_name()))),

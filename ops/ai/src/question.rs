@@ -105,7 +105,7 @@ impl<Q: Question> Asked<Q> {
 pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
     let reference = input(arguments, name)?;
     let hint = match reference.target() {
-        Target::Metadata => "name one entry, as .Metadata.answer",
+        Target::Metadata => "name one entry, for example .Metadata.answer",
         Target::Payload => "did you mean .Payload.After?",
         _ => return Ok(reference),
     };

@@ -146,8 +146,9 @@ impl Address {
         let url = match url(text, path) {
             Ok(url) => Some(url),
             Err(what) => {
-                findings
-                    .push(finding(arguments, base, format!("{base}: {what}")).with_hint("as http://localhost:11434"));
+                findings.push(
+                    finding(arguments, base, format!("{base}: {what}")).with_hint("for example http://localhost:11434"),
+                );
                 None
             }
         };
@@ -161,7 +162,7 @@ impl Address {
                 Err(_) => findings.push(finding(
                     arguments,
                     key,
-                    format!("{key}: this cannot be a key: it holds control characters"),
+                    format!("{key}: this is not a valid key: it contains control characters"),
                 )),
             }
         }
@@ -204,9 +205,9 @@ impl Address {
 }
 
 fn url(text: &str, path: &str) -> Result<Url, String> {
-    let base = Url::parse(text).map_err(|error| format!("this is no URL: {error}"))?;
+    let base = Url::parse(text).map_err(|error| format!("this is not a URL: {error}"))?;
     if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
-        return Err("the URL is neither http:// nor https://".to_owned());
+        return Err("the URL begins with neither http:// nor https://".to_owned());
     }
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
@@ -234,7 +235,10 @@ impl Service {
     /// Returns the fault for an answer in an unexpected format.
     pub(crate) fn unusable(&self, why: impl std::fmt::Display) -> Fault {
         let host = self.url.host_str().unwrap_or_default();
-        Fault::record("answer_unusable", format!("{host}{} gave an answer that cannot be used: {why}", self.url.path()))
+        Fault::record(
+            "answer_unusable",
+            format!("{host}{} returned an answer that cannot be used: {why}", self.url.path()),
+        )
     }
 }
 

@@ -45,7 +45,7 @@ fn utf8<'r>(bytes: &'r [u8], place: &Reference) -> Result<Cow<'r, str>, Fault> {
 }
 
 fn not_utf8(place: &Reference, at: usize) -> Fault {
-    Fault::record("text_not_utf8", format!("{place} is no text: byte {at} is not UTF-8"))
+    Fault::record("text_not_utf8", format!("{place} is not text: byte {at} is not UTF-8"))
 }
 
 fn json(place: &Reference, write: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>) -> Result<Cow<'static, str>, Fault> {

@@ -185,7 +185,7 @@ fn refresh_all(
         match refresh(desk, part, record) {
             Ok(_) => {}
             Err(fault) if fault.class() == FaultClass::Record => {
-                tracing::debug!(error = %fault, "the schema of a record does not fit it any more");
+                tracing::debug!(error = %fault, "a record no longer fits its schema");
                 desk.unname(part, &mut record.metadata);
             }
             Err(fault) => return Err(fault),

@@ -37,10 +37,10 @@ pub enum Login {
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// The text is not the URL of a server.
-    #[error("is not the URL of a server, as https://registry:8081")]
+    #[error("is not the URL of a server, for example https://registry:8081")]
     NotAUrl,
     /// The user, password or token contains characters that are invalid in a header.
-    #[error("the credentials hold characters that no HTTP header can carry")]
+    #[error("the credentials contain characters that an HTTP header cannot contain")]
     Credentials,
     /// The HTTP client cannot be created.
     #[error("{0}")]
@@ -200,7 +200,7 @@ impl ConfluentRegistry {
             return None;
         }
         if !access.is_same_registry(before) {
-            tracing::warn!("the settings name another schema registry: restart the service to use it");
+            tracing::warn!("the settings specify a different schema registry: restart the service to use it");
             return None;
         }
         tracing::info!("the credentials of the schema registry are read again");
@@ -235,7 +235,7 @@ impl ConfluentRegistry {
         let body: Option<Json> = serde_json::from_slice(&answer.body).ok();
         if answer.status.is_success() {
             return body
-                .ok_or_else(|| Refusal::Other(unavailable("the answer is no JSON; is this a schema registry?")));
+                .ok_or_else(|| Refusal::Other(unavailable("the answer is not JSON; is this a schema registry?")));
         }
         let field = |name| body.as_ref().and_then(|body| body.get(name));
         let status = u64::from(answer.status.as_u16());
@@ -313,7 +313,7 @@ async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Ans
 
 fn text_of(answer: &Json) -> Result<Str, SchemaError> {
     if let Some(kind) = answer.get("schemaType").and_then(Json::as_str).filter(|kind| *kind != "AVRO") {
-        return Err(SchemaError::Invalid(format!("it is {kind}, and only Avro is understood").into()));
+        return Err(SchemaError::Invalid(format!("its type is {kind}, and only Avro is supported").into()));
     }
     if answer.get("references").and_then(Json::as_array).is_some_and(|list| !list.is_empty()) {
         return Err(SchemaError::Invalid("it refers to other schemas, which is not supported".into()));
@@ -351,7 +351,10 @@ impl SchemaRegistry for ConfluentRegistry {
                     let level = json!({ "compatibility": "NONE" });
                     if let Err(refusal) = self.ask(Method::PUT, &["config", subject], Some(&level)).await {
                         let error = refusal.of_subject(subject, None);
-                        tracing::warn!(%subject, %error, "the compatibility of a new subject stays as it is");
+                        tracing::warn!(
+                            %subject, %error,
+                            "the compatibility of a new subject cannot be set and stays unchanged"
+                        );
                     }
                 }
                 self.look_up(subject, &body).await.map_err(|refusal| refusal.of_subject(subject, None))?

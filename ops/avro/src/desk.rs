@@ -138,7 +138,7 @@ impl Desk {
             None => question.wait(&self.client),
             Some(attempt) => attempt.answers.to(&question).unwrap_or_else(|| {
                 attempt.missing.get_or_insert(question);
-                Err(Fault::transient("schema_registry_unavailable", "the schema registry is being asked"))
+                Err(Fault::transient("schema_registry_unavailable", "a request to the schema registry is in progress"))
             }),
         }
     }

@@ -176,7 +176,7 @@ fn code(desk: &mut Desk, step: Step, parts: &[Part], rows: &mut [Record]) -> Res
             match done {
                 Ok(_) => {}
                 Err(fault) if fault.class() != FaultClass::Record => return Err(fault),
-                Err(fault) if step == Step::Encode => tracing::debug!(error = %fault, "sent as fields"),
+                Err(fault) if step == Step::Encode => tracing::debug!(error = %fault, "sent as fields, not encoded"),
                 Err(fault) => {
                     refused.push((row, fault));
                     break;

@@ -110,14 +110,20 @@ impl ConfiguredOperator for Configured {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         let refused = [Content::Avro, Content::Base64];
-        flow.need_other("flow.not_encoded", "field", &self.field, &refused, "structured data or JSON of an object");
+        flow.need_other(
+            "flow.not_encoded",
+            "field",
+            &self.field,
+            &refused,
+            "structured data or the JSON text of an object",
+        );
         if let Target::Data(side) = self.field.target() {
             let shape = flow.record.side(*side);
             if shape.is_raw() && shape.plain && shape.content.is_none() {
                 let message =
-                    format!("every record fails here: {} is raw data, and no JSON of an object", side.as_str());
+                    format!("every record fails here: {} is raw data, not the JSON text of an object", side.as_str());
                 let since = (shape.since, "raw data since here".to_owned());
-                let hint = "encode structured data, or name the field that holds them".to_owned();
+                let hint = "encode structured data, or name the field that contains it".to_owned();
                 flow.fail("flow.not_encoded", "field", message, Some(since), Some(hint));
             }
         }
@@ -206,7 +212,7 @@ fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Ob
             Err(Fault::record("avro_unexpected_type", what))
         }
         Err(error) => {
-            let what = format!("cannot encode {field}: it is neither structured nor JSON: {error}");
+            let what = format!("cannot encode {field}: it is neither structured data nor JSON: {error}");
             Err(Fault::record("avro_unexpected_type", what))
         }
     }

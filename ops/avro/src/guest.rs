@@ -79,7 +79,7 @@ fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bo
         match encode(desk, *part, record) {
             Ok(done) => any |= done,
             Err(fault) if fault.class() == FaultClass::Record => {
-                tracing::debug!(error = %fault, "given as fields");
+                tracing::debug!(error = %fault, "the processor receives the data as fields");
             }
             Err(fault) => return Err(fault),
         }
@@ -97,7 +97,7 @@ impl Operator for Around {
         strip.finish(rows, |row, changed, record| {
             for part in parts.iter().filter(|_| changed) {
                 let Err(fault) = decode(desk, *part, record) else { continue };
-                tracing::debug!(error = %fault, "left as the processor gave it");
+                tracing::debug!(error = %fault, "the data stays as the processor returned it");
                 if fault.class() == FaultClass::Record && given.names_the_same(row, *part, record) {
                     decode_what_fits(desk, *part, record)?;
                     desk.unname(*part, &mut record.metadata);

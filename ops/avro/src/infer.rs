@@ -21,15 +21,15 @@ use anabranch_record::value::{Object, Value};
 pub enum InferError {
     /// The field name is not valid in Avro.
     #[error(
-        "the field {0:?} cannot be in an Avro record: names have letters, digits and _, and do not start with a digit; \
-         rename it with field.rename"
+        "the field {0:?} cannot be in an Avro record: names contain only letters, digits and _, and do not start \
+         with a digit; rename it with field.rename"
     )]
     Name(Str),
     /// Avro has no type for this integer.
-    #[error("the field {0:?} holds an integer above 9223372036854775807, which no Avro type holds")]
+    #[error("the field {0:?} contains an integer above 9223372036854775807, which no Avro type can represent")]
     UnsignedInteger(Str),
     /// Both types are `long` in Avro.
-    #[error("the field {0:?} holds both times and integers, which no Avro union tells apart")]
+    #[error("the field {0:?} contains both times and integers, which no Avro union distinguishes")]
     TimesAndIntegers(Str),
     /// The field is nested too deeply.
     #[error("the field {0:?} is nested too deeply")]

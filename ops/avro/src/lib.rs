@@ -49,7 +49,7 @@ pub fn can_read(writer: &str, reader: &str) -> Result<(), String> {
     let parse = |text| apache_avro::Schema::parse_str(text).map_err(|error| error.to_string());
     match SchemaCompatibility::can_read(&parse(writer)?, &parse(reader)?) {
         Ok(Compatibility::Full) => Ok(()),
-        Ok(Compatibility::Partial) => Err("some values that it may hold have no place in the other".to_owned()),
+        Ok(Compatibility::Partial) => Err("some values of one schema cannot be read with the other".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -302,7 +302,7 @@ impl Extractor {
             (None, None) => {}
             (given, _) => {
                 let (has, lacks) = if given.is_some() { (subject, version) } else { (version, subject) };
-                let what = format!("the source gave a record the metadata {has} without {lacks}: it must give both");
+                let what = format!("the source set the metadata {has} of a record without {lacks}: it must set both");
                 return Err(Fault::fatal("schema_metadata_incomplete", what));
             }
         }
@@ -358,9 +358,12 @@ impl Extractor {
         let Extractor { pipeline, connector, .. } = &*self;
         let part = self.part.as_str();
         if self.asked {
-            tracing::warn!(%pipeline, %connector, "sdk.schema.extract.{part}.enabled: a record has no schema of its {part}: {why}");
+            tracing::warn!(
+                %pipeline, %connector,
+                "sdk.schema.extract.{part}.enabled: a record gets no schema for its {part}: {why}"
+            );
         } else {
-            tracing::debug!(%pipeline, %connector, "a record has no schema of its {part}: {why}");
+            tracing::debug!(%pipeline, %connector, "a record gets no schema for its {part}: {why}");
         }
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Late(patience) => write!(f, "no answer within {}", seconds(*patience)),
-            CallError::Unimplemented => f.write_str("the plugin does not know the method"),
+            CallError::Unimplemented => f.write_str("the plugin does not implement the method"),
             CallError::Refused(message) => f.write_str(message),
             CallError::Lost(message) => write!(f, "the connection was lost ({message})"),
         }
@@ -131,7 +131,7 @@ impl Client {
 }
 
 fn path_of(path: &str) -> Result<PathAndQuery, CallError> {
-    path.parse().map_err(|_| CallError::Lost(format!("{path:?} is no path")))
+    path.parse().map_err(|_| CallError::Lost(format!("{path:?} is not a path")))
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -167,7 +167,7 @@ impl tower_service::Service<Uri> for Dial {
     fn call(&mut self, _: Uri) -> Dialled {
         let address = self.0.take();
         Box::pin(async move {
-            let address = address.ok_or_else(|| std::io::Error::other("it broke the connection off"))?;
+            let address = address.ok_or_else(|| std::io::Error::other("it closed the connection"))?;
             let socket: Box<dyn Socket> = match address {
                 Address::Unix(path) => Box::new(UnixStream::connect::<PathBuf>(path).await?),
                 Address::Tcp(address) => Box::new(TcpStream::connect(address).await?),

@@ -131,7 +131,7 @@ impl Rows {
     ) -> Result<(), Fault> {
         let Rows { session, run, patience, .. } = self;
         let Run { outbox, inbox, .. } = run;
-        let lost = || CallError::Lost("it ended its stream".to_owned());
+        let lost = || CallError::Lost("it closed its stream".to_owned());
         let send = async {
             for message in messages {
                 // The reader of a closed stream gets the reason.
@@ -155,10 +155,10 @@ impl Rows {
                 };
                 for Ack { position, error } in acks {
                     let Some(row) = due.next() else {
-                        return Err(wrong(session, CODE, "a record that it was not given".to_owned()).await);
+                        return Err(wrong(session, CODE, "for a record that it did not receive".to_owned()).await);
                     };
                     if rows[row].position().0 != position {
-                        return Err(wrong(session, CODE, "another record than the next one".to_owned()).await);
+                        return Err(wrong(session, CODE, "for a record other than the next one".to_owned()).await);
                     }
                     verdicts[row] = Some(match error.as_str() {
                         "" => Ok(Delivered::Durable),
@@ -185,7 +185,7 @@ fn encode(row: &Record, out: &mut Vec<u8>) {
 fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
     (bytes + FRAME > limit).then(|| {
         let what = format!(
-            "the record has {bytes} bytes, and connectors accept {limit}: see \
+            "the record has {bytes} bytes, and connectors accept at most {limit}: raise \
              connectors.max-receive-record-size"
         );
         Fault::record("record_too_large", what)
@@ -201,7 +201,7 @@ const CODE: &str = "plugin_acknowledged_wrong";
 
 async fn failed(session: &Session, error: &CallError) -> Fault {
     let (code, what) = match error {
-        CallError::Late(_) => ("plugin_late", "does not acknowledge what it was given"),
+        CallError::Late(_) => ("plugin_late", "does not acknowledge its records"),
         CallError::Lost(_) => ("plugin_lost", "cannot be written to"),
         CallError::Refused(_) | CallError::Unimplemented => ("plugin_write_failed", "cannot be written to"),
     };
@@ -210,7 +210,7 @@ async fn failed(session: &Session, error: &CallError) -> Fault {
 
 async fn wrong(session: &Session, code: &'static str, reason: String) -> Fault {
     let error = CallError::Refused(reason);
-    session.fault(FaultClass::Fatal, code, "acknowledged something wrong", &error).await
+    session.fault(FaultClass::Fatal, code, "sent a wrong acknowledgement", &error).await
 }
 
 /// Replaces absent data with empty data, because plugins call methods of keys and payloads without checking for
@@ -260,7 +260,7 @@ impl Writer for Rows {
         if verdicts.iter().all(|verdict| matches!(verdict, Some(Ok(Delivered::Durable)))) {
             return Ok(Verdicts::All(Delivered::Durable));
         }
-        let missing = || Err(Fault::fatal("verdict_count", "the connector said nothing of a row"));
+        let missing = || Err(Fault::fatal("verdict_count", "the connector did not acknowledge a record"));
         Ok(Verdicts::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
 
@@ -273,7 +273,7 @@ impl Writer for Rows {
         let message = wire::At { position: last.clone() }.encode_to_vec();
         // Everything is acknowledged, so later errors lose nothing.
         if let Err(error) = session.stop(message).await {
-            session.warn("does not stop as it should", &error);
+            session.warn("does not stop properly", &error);
         }
         // Dropping the sender closes this half of the stream.
         run.outbox = tokio::sync::mpsc::channel(1).0;

@@ -139,7 +139,7 @@ fn candidates(directory: &Path) -> std::io::Result<Vec<Candidate>> {
         if metadata.permissions().mode() & 0o111 != 0 {
             files.push((path, Ok(())));
         } else if is_program(&path) {
-            files.push((path, Err("it is not executable: chmod +x makes it so".to_owned())));
+            files.push((path, Err("it is not executable: run chmod +x on it".to_owned())));
         }
     }
     files.sort_by(|a, b| a.0.cmp(&b.0));
@@ -251,7 +251,7 @@ async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, St
         specification
     };
     let asked: Result<_, CallError> = asked.await;
-    asked.map_err(|error| format!("it does not say who it is: {error}{}", process.last_words()))
+    asked.map_err(|error| format!("it does not return its specification: {error}{}", process.last_words()))
 }
 
 async fn specify(client: &Client, protocol: Protocol, patience: Duration) -> Result<wire::Specification, CallError> {

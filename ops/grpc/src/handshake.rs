@@ -30,29 +30,31 @@ pub(crate) fn parse(line: &str) -> Result<Handshake, String> {
     let mut parts = line.split('|');
     let mut next = || parts.next().map(str::trim);
     let (Some(core), Some(protocol), Some(network), Some(address)) = (next(), next(), next(), next()) else {
-        return Err(format!("is {:?}, and not that of a connector", shortened(line)));
+        return Err(format!("is {:?}, which is not that of a connector", shortened(line)));
     };
     if core != "1" {
-        return Err(format!("says version {core:?} of the plugin protocol; this host knows version 1"));
+        return Err(format!("names version {core:?} of the plugin protocol; this host supports version 1"));
     }
     let known = protocol.parse().ok().and_then(Protocol::from_number);
     let Some(protocol) = known else {
-        return Err(format!("says version {protocol:?} of the connector protocol; this host knows versions 1 and 2"));
+        return Err(format!(
+            "names version {protocol:?} of the connector protocol; this host supports versions 1 and 2"
+        ));
     };
     match next() {
         Some("grpc") => {}
-        other => return Err(format!("says it speaks {:?}, not gRPC", other.unwrap_or("net/rpc"))),
+        other => return Err(format!("names the protocol {:?}, not gRPC", other.unwrap_or("net/rpc"))),
     }
     if next().is_some_and(|certificate| certificate.len() > NO_CERTIFICATE) {
-        return Err("asks for TLS, which was not offered".to_owned());
+        return Err("requests TLS, which the host did not offer".to_owned());
     }
     let address = match network {
         "unix" if address.starts_with('/') => Address::Unix(address.into()),
         "tcp" => match address.parse::<SocketAddr>() {
             Ok(socket) if socket.ip().is_loopback() => Address::Tcp(socket),
-            _ => return Err(format!("names {address:?}, which is no address of this machine")),
+            _ => return Err(format!("names {address:?}, which is not an address of this machine")),
         },
-        _ => return Err(format!("names {network:?} {address:?}, which is no address")),
+        _ => return Err(format!("names {network:?} {address:?}, which is not an address")),
     };
     Ok(Handshake { protocol, address })
 }
@@ -90,10 +92,10 @@ mod tests {
             ("1|3|unix|/d|grpc|", "versions 1 and 2"),
             ("1|2|unix|/d", "\"net/rpc\", not gRPC"),
             ("1|2|unix|/d|netrpc|", "\"netrpc\", not gRPC"),
-            ("1|2|unix|relative|grpc|", "no address"),
-            ("1|2|tcp|10.0.0.1:80|grpc|", "no address of this machine"),
-            ("1|2|udp|/d|grpc|", "no address"),
-            (&certificate, "asks for TLS"),
+            ("1|2|unix|relative|grpc|", "not an address"),
+            ("1|2|tcp|10.0.0.1:80|grpc|", "not an address of this machine"),
+            ("1|2|udp|/d|grpc|", "not an address"),
+            (&certificate, "requests TLS"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(reason), "{line}: {error}");

@@ -46,15 +46,15 @@ pub(crate) struct Identity {
 /// Error while starting a plugin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    #[error("cannot make a directory for its socket: {0}")]
+    #[error("cannot be started, because no directory for its socket can be created: {0}")]
     Directory(std::io::Error),
     #[error("cannot be started: {0}")]
     Spawn(std::io::Error),
-    #[error("ended ({0}) before it said where it listens{1}")]
+    #[error("ended ({0}) before it reported its address{1}")]
     Ended(String, LastWords),
-    #[error("did not say where it listens within {0}{1}")]
+    #[error("did not report its address within {0}{1}")]
     Late(String, LastWords),
-    #[error("cannot be talked to: its first line {0}{1}")]
+    #[error("cannot be used: its first line {0}{1}")]
     Handshake(String, LastWords),
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Display for LastWords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.as_str() {
             "" => Ok(()),
-            words => write!(f, "; it said: {words}"),
+            words => write!(f, "; its last output: {words}"),
         }
     }
 }

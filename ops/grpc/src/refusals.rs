@@ -44,8 +44,8 @@ impl Refusals {
             }
             if self.most > 0 && row.length >= self.most {
                 let what = format!(
-                    "the connector refused {} in a row with the same error, which is taken for its own: {} (if it \
-                     is the records: connectors.equal-refusals)",
+                    "the connector refused {} in a row with the same error, which is treated as a failure of the \
+                     connector: {} (if the records cause it, set connectors.equal-refusals)",
                     counted(row.length, "record"),
                     row.error
                 );

@@ -110,7 +110,8 @@ impl Session {
         let token = random().map_err(|error| cannot(&error))?;
         let schemas: Arc<dyn SchemaRegistry> = host.schemas.clone();
         let served = Utilities::serve(&token, schemas, &mut tasks).await;
-        let utilities = served.map_err(|error| cannot(&format!("cannot be given a schema service: {error}")))?;
+        let utilities =
+            served.map_err(|error| cannot(&format!("cannot be started, because its schema service fails: {error}")))?;
         let identity = Identity { connector, plugin: plugin.name.clone(), token, utilities };
         let patience = plugin.settings.patience;
         let started = Process::start(&plugin.settings, &plugin.file, &identity, patience).await;
@@ -155,7 +156,7 @@ impl Connected {
                 CallError::Refused(_) | CallError::Unimplemented => (FaultClass::Fatal, "plugin_refused_settings"),
                 CallError::Late(_) | CallError::Lost(_) => (FaultClass::Transient, "plugin_lost"),
             };
-            let fault = self.fault(class, code, "does not take its settings", &error).await;
+            let fault = self.fault(class, code, "does not accept its settings", &error).await;
             if class == FaultClass::Fatal {
                 // No other call may follow.
                 self.end().await;
@@ -276,7 +277,7 @@ impl Connected {
             Err(error @ (CallError::Lost(_) | CallError::Unimplemented)) => {
                 tracing::debug!(plugin = %self.plugin.name, "torn down: {error}");
             }
-            Err(error) => self.warn("does not tear down", &error),
+            Err(error) => self.warn("does not complete its teardown", &error),
         }
         shut_down(&self.client, &self.process).await;
         self.tasks().abort_all();
@@ -286,7 +287,7 @@ impl Connected {
     pub(crate) async fn closed(&self, ended: &mut watch::Receiver<()>) {
         let patience = self.plugin.settings.patience.min(STOP);
         if timeout(patience, ended.changed()).await.is_err() {
-            self.warn("does not end its stream", &CallError::Late(patience));
+            self.warn("does not close its stream", &CallError::Late(patience));
         }
     }
 

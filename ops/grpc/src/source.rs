@@ -137,7 +137,7 @@ impl Reader for Records {
                 Some(Ok(message)) => {
                     if let Err(reason) = self.take(message) {
                         let error = CallError::Refused(reason);
-                        let what = "sent a message that is no records";
+                        let what = "sent a message that does not contain records";
                         return Err(self.session.fault(FaultClass::Fatal, "plugin_garbage", what, &error).await);
                     }
                 }
@@ -149,8 +149,8 @@ impl Reader for Records {
                     return Err(self.session.fault(FaultClass::Transient, code, "cannot be read", &error).await);
                 }
                 None => {
-                    let error = CallError::Lost("it ended its stream".to_owned());
-                    let what = "stopped reading without being asked";
+                    let error = CallError::Lost("it closed its stream".to_owned());
+                    let what = "stopped reading without a request to stop";
                     return Err(self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await);
                 }
             }
@@ -178,7 +178,7 @@ impl Reader for Records {
             .and_then(|message| wire::At::decode(message).map_err(|error| CallError::Refused(error.to_string())));
         match at {
             Ok(wire::At { position }) => self.drain(&position).await,
-            Err(error) => self.session.warn("does not stop as it should", &error),
+            Err(error) => self.session.warn("does not stop properly", &error),
         }
         Ok(())
     }
@@ -209,10 +209,10 @@ impl Acker for Acks {
         for message in self.session.protocol().write_positions(positions, self.limit) {
             let error = match timeout(self.patience, outbox.send(message)).await {
                 Ok(Ok(())) => continue,
-                Ok(Err(_)) => CallError::Lost("it ended its stream".to_owned()),
+                Ok(Err(_)) => CallError::Lost("it closed its stream".to_owned()),
                 Err(_) => CallError::Late(self.patience),
             };
-            let what = "does not take acknowledgements";
+            let what = "does not accept acknowledgements";
             if self.session.is_stopping() {
                 // The positions are stored, so the plugin receives them at the next start.
                 self.session.warn(what, &error);

@@ -161,10 +161,13 @@ impl Client {
                 && self.pause.extend(wait)
             {
                 let (request, seconds) = (error.request(), wait.as_secs_f64().ceil());
-                tracing::warn!("{request}: asks to wait {seconds} s ({}): requests wait", status.as_u16());
+                tracing::warn!(
+                    "{request}: the server asks to wait {seconds} s ({}): requests are delayed",
+                    status.as_u16()
+                );
             }
             let Some(again) = spare.filter(|_| error.is_worth_another_attempt()) else { break error };
-            tracing::debug!(%error, attempt = made, "request will be repeated");
+            tracing::debug!(%error, attempt = made, "the request is retried");
             tokio::time::sleep(self.policy.retry.delay(made, error.retry_after())).await;
             request = again;
         };
@@ -296,7 +299,7 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
         Some(pem) => {
             let roots = Certificate::from_pem_bundle(pem).map_err(invalid)?;
             if roots.is_empty() {
-                return Err(Fault::fatal("tls_invalid", "there is no certificate in the file, expected PEM text"));
+                return Err(Fault::fatal("tls_invalid", "the file contains no certificate; expected PEM text"));
             }
             builder().tls_certs_merge(roots).build().map_err(invalid)?
         }
@@ -304,7 +307,7 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
             Ok(pool) => pool,
             // A machine without certificates can still use plain HTTP.
             Err(error) => {
-                tracing::warn!(%error, "no system certificates: https will not work without an own root");
+                tracing::warn!(%error, "no system certificates: https works only with configured root certificates");
                 builder().tls_certs_only([]).build().map_err(invalid)?
             }
         },

@@ -209,7 +209,7 @@ fn destination(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Dest
     let place = |name: &'static str, findings: &mut Diagnostics| {
         let reference = arguments.reference(name)?;
         let hint = match reference.target() {
-            Target::Metadata => "name one entry, as .Metadata.answer",
+            Target::Metadata => "name one entry, for example .Metadata.answer",
             Target::Payload => "did you mean .Payload.After?",
             _ => return Some(reference.clone()),
         };
@@ -268,7 +268,7 @@ impl ConfiguredOperator for Configured {
                 let good = (100..600).filter_map(|code| StatusCode::from_u16(code).ok());
                 let good = good.filter(|code| code.is_success() || self.policy.accept.contains(*code));
                 let texts = good.map(|code| Str::from(code.as_str())).collect();
-                let hint = "any other status fails the record: to keep it, name the status in response.accept";
+                let hint = "any other status fails the record; to accept a status, add it to response.accept";
                 flow.record.metadata.insert_one_of(key.clone(), Texts::Listed { texts: Arc::new(texts), hint });
             }
         }

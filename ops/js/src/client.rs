@@ -100,7 +100,7 @@ impl Operator for Client {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let mut records: Vec<&mut Record> = rows.iter_mut().map(|(_, record)| record).collect();
         let mut made = self.made(&mut records).into_iter();
-        let unanswered = || Fault::fatal("script_unanswered", "a worker answered fewer records than it was given");
+        let unanswered = || Fault::fatal("script_unanswered", "a worker returned fewer records than it received");
         rows.for_each(|_| made.next().unwrap_or_else(|| Err(unanswered())));
     }
 }

@@ -66,6 +66,6 @@ fn structured(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<
 }
 
 fn require(_: &JsValue, _: &[JsValue], _: &mut Context) -> JsResult<JsValue> {
-    let message = "require is not available to scripts: a script is one file and reaches nothing outside of it";
+    let message = "require is not available to scripts: a script is one file and cannot access other files";
     Err(JsNativeError::error().with_message(message).into())
 }

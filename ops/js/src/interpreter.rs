@@ -83,7 +83,7 @@ impl Interpreter {
 fn fault(failure: Failure) -> Fault {
     match failure {
         Failure::Record(fault) | Failure::Stopped(fault) => fault,
-        Failure::Unseen => Fault::fatal("script_failed", "the script was given a part of a record"),
+        Failure::Unseen => Fault::fatal("script_failed", "the script received only a part of a record"),
     }
 }
 

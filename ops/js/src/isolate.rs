@@ -245,7 +245,7 @@ impl Isolate {
         match promise.state() {
             PromiseState::Fulfilled(value) => Ok(value),
             PromiseState::Rejected(error) => Err(self.failed(&JsError::from_opaque(error))),
-            PromiseState::Pending => Err(self.unfit("result", "is a promise that nothing settles")),
+            PromiseState::Pending => Err(self.unfit("result", "is a promise that never settles")),
         }
     }
 
@@ -314,7 +314,7 @@ fn prepare(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
 
 fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let record = context.get_data::<AtHand>().and_then(|at_hand| at_hand.record.take());
-    let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record at hand"))?;
+    let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record to read"))?;
     let process = args.get_or_undefined(0).as_object();
     if let Some(object) = lasting::record(process.as_ref(), context) {
         envelope::turn(&object, Whole::Record(record));
@@ -323,7 +323,7 @@ fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsV
     if let Some(at_hand) = context.get_data::<AtHand>().filter(|at_hand| at_hand.is_part.get()) {
         at_hand.unseen.set(true);
         lasting::give_up(context);
-        return Err(JsNativeError::typ().with_message("the record is not all there").into());
+        return Err(JsNativeError::typ().with_message("the record is incomplete").into());
     }
     envelope::show(Whole::Record(record), context)
 }

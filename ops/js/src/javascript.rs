@@ -105,7 +105,7 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
         (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
         (None, Some(path)) => {
             let read = arguments.content(PATH).map(|content| content.text.clone());
-            let text = read.unwrap_or_else(|| Err("files are not read here".into())).map_err(|why| {
+            let text = read.unwrap_or_else(|| Err("script files cannot be read here".into())).map_err(|why| {
                 let finding = Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {why}"))
                     .with_span(arguments.span(PATH))
                     .with_path(format!("/{PATH}"));
@@ -118,7 +118,7 @@ fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
         }
         (Some(_), Some(_)) => Err(Diagnostic::error("script.twice", "both script and script.path are set")
             .with_span(arguments.span(PATH))
-            .with_related(arguments.span(SCRIPT), "the script is here already")
+            .with_related(arguments.span(SCRIPT), "the script is already here")
             .with_path(format!("/{PATH}"))
             .into()),
         (None, None) => Err(Diagnostic::error("script.missing", "custom.javascript needs a script")

@@ -77,8 +77,8 @@ impl Said<'_> {
                 ("Operation", _) => self.operation(act),
                 ("Position", Doing::Assign(_) | Doing::Unfit(_)) => {
                     let message =
-                        "the script fails here: a record keeps its Position, which only the source understands";
-                    let hint = "put what identifies the record into rec.Key, or into metadata".to_owned();
+                        "the script fails here: a record keeps its Position, which only the source can interpret";
+                    let hint = "store the identifier of the record in rec.Key or in metadata".to_owned();
                     self.finding(act, true, message, hint);
                 }
                 _ => {}
@@ -93,18 +93,23 @@ impl Said<'_> {
         let hint = match near {
             Some(near) => format!("write {near}"),
             None if act.place == Place::Record => {
-                "a field of the data is read as rec.Payload.After.name, metadata as rec.Metadata[\"name\"]".to_owned()
+                "read a field of the data as rec.Payload.After.name, and metadata as rec.Metadata[\"name\"]".to_owned()
             }
-            None => "a field of the data is read as rec.Payload.After.name".to_owned(),
+            None => "read a field of the data as rec.Payload.After.name".to_owned(),
         };
         let has = format!("{what} has no {name:?}, only {}", fields.join(", "));
         match act.doing {
             Doing::Write | Doing::Assign(_) => self.finding(act, true, &format!("the script fails here: {has}"), hint),
             Doing::Below => {
-                self.finding(act, true, &format!("the script fails here: {has}, and nothing has no fields"), hint);
+                self.finding(act, true, &format!("the script fails here: {has}, and undefined has no fields"), hint);
             }
             Doing::Call => {
-                self.finding(act, true, &format!("the script fails here: {has}, and undefined is no function"), hint);
+                self.finding(
+                    act,
+                    true,
+                    &format!("the script fails here: {has}, and undefined is not a function"),
+                    hint,
+                );
             }
             _ => {
                 self.finding(act, false, &format!("this is always undefined: {has}"), hint);
@@ -126,7 +131,7 @@ impl Said<'_> {
         };
         match act.doing {
             Doing::Assign(_) => {
-                self.finding(act, true, &format!("the script fails here: {text:?} is no operation"), hint);
+                self.finding(act, true, &format!("the script fails here: {text:?} is not an operation"), hint);
             }
             _ => self.finding(act, false, &format!("no record has the operation {text:?}"), hint),
         }
@@ -149,7 +154,7 @@ impl Said<'_> {
         }
         if act.name.is_empty() {
             if shape.is_raw() {
-                let message = format!("this is always false: {data} is raw data, bytes that equal no text");
+                let message = format!("this is always false: {data} is raw data, and bytes never equal a text");
                 let hint = format!("compare its text: new TextDecoder().decode(rec{data})");
                 self.finding(act, false, &message, hint);
             }
@@ -167,12 +172,12 @@ impl Said<'_> {
             return;
         }
         let decode = match side {
-            Side::Key => "to read JSON, put json.decode with field: .Key before it".to_owned(),
-            _ => format!("to read JSON, put json.decode with field: {data} before it"),
+            Side::Key => "to read JSON, put json.decode with field: .Key before the script".to_owned(),
+            _ => format!("to read JSON, put json.decode with field: {data} before the script"),
         };
         match act.doing {
             Doing::Write | Doing::Assign(_) => {
-                let message = format!("this is lost: {data} is raw data, which keep no field {name:?}");
+                let message = format!("this is lost: {data} is raw data, which cannot store a field {name:?}");
                 self.finding(act, true, &message, decode);
             }
             Doing::Below => {
@@ -182,7 +187,7 @@ impl Said<'_> {
                 self.finding(act, true, &message, decode);
             }
             _ => {
-                let message = format!("this is always undefined: {data} is raw data, which have no field {name:?}");
+                let message = format!("this is always undefined: {data} is raw data, which has no field {name:?}");
                 self.finding(act, false, &message, decode);
             }
         }
@@ -195,17 +200,16 @@ impl Said<'_> {
         let data = side.as_str();
         match (&act.doing, raw, structured) {
             (Doing::Text, true, false) => {
-                let message =
-                    format!("this takes the numbers of bytes for text: {data} is raw data, as \"123,34,105\"");
+                let message = format!("this is a text of byte values, for example \"123,34,105\": {data} is raw data");
                 self.finding(act, false, &message, text_of(side));
             }
             (Doing::Text, false, true) => {
-                let message = format!("this is \"[object Object]\": {data} is structured data, fields and no text");
-                let hint = format!("take a field of it, or all as JSON: JSON.stringify(rec{data})");
+                let message = format!("this is \"[object Object]\": {data} is structured data, not text");
+                let hint = format!("use one of its fields, or convert all of it to JSON: JSON.stringify(rec{data})");
                 self.finding(act, false, &message, hint);
             }
             (Doing::Spread, true, false) => {
-                let message = format!("this makes a field of each byte: {data} is raw data, bytes and no fields");
+                let message = format!("this creates a field for each byte: {data} is raw data, bytes without fields");
                 self.finding(act, false, &message, text_of(side));
             }
             (Doing::ToMetadata, true, false) => {
@@ -217,7 +221,7 @@ impl Said<'_> {
                 self.finding(act, true, &message, format!("write JSON.stringify(rec{data})"));
             }
             (Doing::Unfit(what), ..) => {
-                let message = format!("the script fails here: {data} holds an object, a text or bytes, not {what}");
+                let message = format!("the script fails here: {data} accepts an object, a text or bytes, not {what}");
                 let hint = format!("write rec{data} = {{ value: … }}, or JSON.stringify(…) for raw data");
                 self.finding(act, true, &message, hint);
             }
@@ -232,7 +236,7 @@ impl Said<'_> {
         let (data, name) = (side.as_str(), act.name.as_str());
         if act.doing == Doing::Search && raw && !structured {
             let always = if name == "includes" { "false" } else { "-1" };
-            let message = format!("this is always {always}: {data} is raw data, bytes that hold no text");
+            let message = format!("this is always {always}: {data} is raw data, bytes that contain no text");
             return self.finding(act, false, &message, text_of(side));
         }
         if OF_OBJECTS.contains(&name) {
@@ -254,7 +258,7 @@ impl Said<'_> {
         match &act.doing {
             Doing::Inside(field, used) => {
                 let whole = format!("{}.{field}", act.name);
-                let hint = format!("an entry of that name is rec.Metadata[{whole:?}]");
+                let hint = format!("to read the entry of that name, write rec.Metadata[{whole:?}]");
                 let (fails, error) = match used {
                     Inside::Put => ("the script fails here: ", true),
                     Inside::Taken => ("", false),
@@ -274,7 +278,7 @@ impl Said<'_> {
             }
             Doing::Call if !OF_OBJECTS.contains(&act.name.as_str()) => {
                 let message =
-                    format!("the script fails here: metadata is text, and rec.Metadata.{} is no function", act.name);
+                    format!("the script fails here: metadata is text, and rec.Metadata.{} is not a function", act.name);
                 self.finding(act, true, &message, "read an entry as rec.Metadata[\"name\"]".to_owned());
             }
             _ => {}
@@ -286,13 +290,14 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let data = side.as_str();
         if shape.raw && shape.structured.is_none() {
-            let message = format!("the script fails here: {data} is raw data, bytes and no text");
+            let message = format!("the script fails here: {data} is raw data, bytes, not text");
             let hint = format!(
-                "write JSON.parse(new TextDecoder().decode(rec{data})), or put json.decode with field: {data} before it"
+                "write JSON.parse(new TextDecoder().decode(rec{data})), or put json.decode with field: {data} \
+                 before the script"
             );
             self.finding(act, true, &message, hint);
         } else if shape.structured.is_some() && !shape.raw {
-            let message = format!("the script fails here: {data} is structured data already, no JSON text");
+            let message = format!("the script fails here: {data} is already structured data, not JSON text");
             self.finding(act, true, &message, format!("use rec{data} as it is"));
         }
     }
@@ -302,7 +307,8 @@ impl Said<'_> {
 fn text_of(side: Side) -> String {
     let data = side.as_str();
     format!(
-        "take their text: new TextDecoder().decode(rec{data}); or put json.decode with field: {data} before the script"
+        "decode their text: new TextDecoder().decode(rec{data}); or put json.decode with field: {data} before the \
+         script"
     )
 }
 

@@ -23,8 +23,8 @@ use crate::slips::{self, Slip};
 /// Maximum stack in bytes for checking a script. Memory is used only if the text is really nested.
 const MOST_STACK: usize = 2 << 30;
 
-const DEEP: &str = "give parts of it names, or move them into functions";
-const MODULES: &str = "a script is one file and reaches nothing outside of it: put what it needs into it";
+const DEEP: &str = "assign parts of it to variables, or move them into functions";
+const MODULES: &str = "a script is one file and cannot access other files: include the code that it needs";
 
 /// A script that can be run.
 #[derive(Clone, Debug)]
@@ -69,10 +69,10 @@ impl Program {
                 code: "script.too_large",
                 position: None,
                 message: format!(
-                    "the script has {} bytes of which too many are brackets and operators to be checked safely",
+                    "the script has {} bytes, and too many of them are brackets and operators to check it safely",
                     self.text.len()
                 ),
-                hint: Some("leave out what it does not use, or move large tables into a record or a lookup"),
+                hint: Some("remove unused code, or move large tables into a record or a lookup"),
             });
         }
         let unchecked = |why: String| Flaw {

@@ -275,7 +275,7 @@ fn own_key(target: &JsObject, field: &PropertyKey) -> Option<PropertyKey> {
 
 #[cold]
 fn misused() -> JsError {
-    JsNativeError::typ().with_message("a trap was called by hand").into()
+    JsNativeError::typ().with_message("the script called a trap").into()
 }
 
 /// Turns a field of the Rust value into a property of the target, unless it is one already.

@@ -49,7 +49,7 @@ impl Kind {
 
 /// A malformed message.
 #[derive(Debug, thiserror::Error)]
-#[error("a message that makes no sense")]
+#[error("an invalid message")]
 pub(crate) struct Malformed;
 
 impl From<Malformed> for io::Error {

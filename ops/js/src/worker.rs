@@ -150,7 +150,7 @@ fn work(
     clock::hold(opening.held);
     let lines = Rc::new(Sent { to: RefCell::new(answers.try_clone()?), level: opening.level });
     if !limited {
-        lines.write(Level::WARN, "the memory of this script is not limited: the system does not let it be");
+        lines.write(Level::WARN, "the memory of this script is not limited: the system does not support a limit");
     }
     let mut frame = Vec::new();
     let opened = catch_unwind(AssertUnwindSafe(|| {

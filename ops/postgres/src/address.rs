@@ -38,8 +38,8 @@ impl Address {
         let text = text.trim();
         if text.split_once("://").is_some_and(|(_, url)| is_cut(url)) {
             return Err(AddressError(
-                "an @ stands behind the end of the host: in the user and the password, @ is written %40, / is written \
-                 %2F, ? is written %3F and # is written %23"
+                "an @ follows the end of the host: in the user and the password, write %40 for @, %2F for /, %3F \
+                 for ? and %23 for #"
                     .to_owned(),
             ));
         }
@@ -52,20 +52,20 @@ impl Address {
         let (mode, roots, certificate, key) = (take("sslmode"), take("sslrootcert"), take("sslcert"), take("sslkey"));
         if let Some(option) = foreign(&rest) {
             return Err(AddressError(format!(
-                "it has no option {option}: write sslmode=require for TLS, or sslmode=verify-full, which also checks the \
-                 certificate; sslmode=disable for none"
+                "the option {option} does not exist: write sslmode=require for TLS, sslmode=verify-full to check \
+                 the certificate too, or sslmode=disable for no TLS"
             )));
         }
         let mut config: Config = rest.parse().map_err(|error| unreadable(&error))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(AddressError("it names no host".to_owned()));
+            return Err(AddressError("it contains no host".to_owned()));
         }
         // The library ends user and password at the first `@`, and messages would show the rest of the password as part
         // of the host.
         let with_at = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
         if config.get_hosts().iter().any(with_at) {
             return Err(AddressError(
-                "it has more than one @; an @ in the user or the password is written %40".to_owned(),
+                "it has more than one @; write %40 for an @ in the user or the password".to_owned(),
             ));
         }
         let (ssl_mode, trust) = match mode.as_deref() {
@@ -200,7 +200,7 @@ fn unreadable(error: &tokio_postgres::Error) -> AddressError {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     match cause.starts_with("invalid value for option") {
         true => AddressError(cause),
-        false => AddressError("it is not understood".to_owned()),
+        false => AddressError("it cannot be parsed".to_owned()),
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
             "postgres://u:p?w@host/db?sslmode=disable",
         ] {
             let error = Address::parse(url).err().unwrap_or_else(|| panic!("{url}")).to_string();
-            assert!(error.contains("/ is written %2F"), "{url}: {error}");
+            assert!(error.contains("%2F for /"), "{url}: {error}");
         }
         for url in [
             "postgresql://u:p%40ss%2Fw%23rd@host/db",

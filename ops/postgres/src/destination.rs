@@ -137,11 +137,11 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
     if let TableOf::Fixed(text) = &table
         && let Err(why) = TableName::parse(text)
     {
-        invalid("table", format!("table: this is no name of a table: {why}"));
+        invalid("table", format!("table: this is not a table name: {why}"));
     }
     let marks_schema = arguments.text("marks.schema").map(|text| text.trim().to_owned());
     if let Some(Err(why)) = marks_schema.as_deref().map(check) {
-        invalid("marks.schema", format!("marks.schema: this is no name of a schema: {why}"));
+        invalid("marks.schema", format!("marks.schema: this is not a schema name: {why}"));
     }
     let flag = |name| arguments.bool(name).unwrap_or_default();
     match address {
@@ -207,7 +207,7 @@ impl TableOf {
                 match rendered.contains(NO_VALUE) {
                     true => {
                         let why = template.why_no_value(record);
-                        let text = format!("the template of table gives {rendered:?}: {why}");
+                        let text = format!("the template of table produces {rendered:?}: {why}");
                         Err(Fault::record("table_unknown", text))
                     }
                     false => Ok(rendered),
@@ -235,7 +235,7 @@ fn hardly_a_name(text: &str) -> Option<&'static str> {
     let character = CHARACTERS.iter().find(|(characters, _)| text.contains(*characters)).map(|(_, what)| *what);
     let word = text.split_once(char::is_whitespace).map(|(word, _)| word.to_ascii_lowercase());
     let statement = word.is_some_and(|word| STATEMENTS.contains(&word.as_str()));
-    character.or(statement.then_some("a statement of SQL"))
+    character.or(statement.then_some("an SQL statement"))
 }
 
 struct Configured(Arc<Settings>);
@@ -250,45 +250,47 @@ impl Destination for Configured {
         flow.may_fail();
         flow.need_fields(Place::NODE, Side::After, true);
         if self.0.address.config.get_dbname().is_none() {
-            let message = "url names no database: PostgreSQL takes the one that has the name of the user";
-            let hint = "end the address with its name: postgresql://<user>:<password>@<host>:<port>/<database>";
+            let message = "url contains no database: PostgreSQL uses the database that has the name of the user";
+            let hint = "add the name of the database to the end of the address: \
+                        postgresql://<user>:<password>@<host>:<port>/<database>";
             flow.warn("settings.no_database", "url", message, None, Some(hint.to_owned()));
         }
         let key = &flow.record.key;
         let is_name = key.content == Some(Content::Name);
         if key.form() == Some(Form::Raw) && (is_name || key.plain) {
-            let since = (key.since, "the key is this since here".to_owned());
-            let hint = "for rows without a key, remove it before with field.exclude and fields: .Key; for rows with one, \
-                        set it before with field.set, field: .Key and value: '{\"id\": {{ .Payload.After.id }}}'";
+            let since = (key.since, "the key has this form since here".to_owned());
+            let hint = "for rows without a key, remove it earlier with field.exclude and fields: .Key; for rows \
+                        with a key, set it earlier with field.set, field: .Key and value: '{\"id\": {{ \
+                        .Payload.After.id }}}'";
             // A name with unusual characters is probably JSON, and a raw key of another kind has a schema prefix.
             if is_name || !key.is_raw() {
-                let what = if is_name { "the name of an object in a bucket" } else { "not JSON of an object" };
+                let what = if is_name { "the name of an object in a bucket" } else { "not the JSON text of an object" };
                 let message = format!(
                     "nearly every record fails here: .Key is {what}, and PostgreSQL needs an object with the key's \
                      columns, or no key"
                 );
                 flow.warn("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
             } else {
-                let message = "every record fails here: .Key is not JSON of an object, and PostgreSQL needs an object with \
-                               the key's columns, or no key";
+                let message = "every record fails here: .Key is not the JSON text of an object, and PostgreSQL \
+                               needs an object with the key's columns, or no key";
                 flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
             }
         }
         let operations = flow.record.operations;
         let needs_key = !operations.contains(Operation::Create) && !operations.contains(Operation::Snapshot);
         if flow.record.key.is_absent() && needs_key {
-            let message = "every record fails here: its operation is update or delete, and it has no key that says which \
-                           row it is";
+            let message = "every record fails here: its operation is update or delete, and it has no key that \
+                           identifies the row";
             let since = (flow.record.key.since, "there is no key since here".to_owned());
-            let hint = "keep the key, or set it before with field.set, field: .Key and value: \
-                        '{\"id\": {{ .Payload.After.id }}}'";
+            let hint = "keep the key, or set it earlier with field.set, field: .Key and value: '{\"id\": {{ \
+                        .Payload.After.id }}}'";
             flow.fail("flow.key_missing", Place::NODE, message, Some(since), Some(hint.to_owned()));
         }
         if flow.record.key.is_absent() && flow.record.after.is_absent() && !flow.fails() {
             let message = "every record fails here: it has neither a key nor data after the change, so there is nothing \
                            to write";
             let since = (flow.record.after.since, "absent since here".to_owned());
-            let hint = "keep .Payload.After, which holds the columns of the row".to_owned();
+            let hint = "keep .Payload.After, which contains the columns of the row".to_owned();
             flow.fail("flow.nothing_to_write", Place::NODE, message, Some(since), Some(hint));
         }
         let key = Access::These(vec![vec!["Key".into()]]);
@@ -313,9 +315,9 @@ impl Destination for Configured {
             }
             TableOf::Fixed(text) => {
                 if let Some(what) = hardly_a_name(text) {
-                    let message = format!("table: {what} is taken as a part of the name of the table");
-                    let hint = "write the name alone, as table or schema.table; for a name with such characters, in \
-                                double quotes; for a table by record, a template";
+                    let message = format!("table: {what} becomes a part of the table name");
+                    let hint = "write only the name, as table or schema.table; put a name with such characters in \
+                                double quotes; to choose the table for each record, write a template";
                     flow.warn("settings.not_a_name", "table", message, None, Some(hint.to_owned()));
                 }
             }

@@ -121,7 +121,7 @@ fn float(value: &Value) -> Result<f64, Mismatch> {
         Value::Int(v) if (*v as f64) as i128 == i128::from(*v) => Some(*v as f64),
         Value::UInt(v) if (*v as f64) as u128 == u128::from(*v) => Some(*v as f64),
         Value::Int(_) | Value::UInt(_) => {
-            return Err(Mismatch(format!("{} cannot be held exactly by double precision", shown(value))));
+            return Err(Mismatch(format!("{} cannot be represented exactly in double precision", shown(value))));
         }
         Value::Text(text) => text.trim().parse().ok(),
         _ => None,
@@ -140,7 +140,10 @@ fn single(value: &Value) -> Result<f32, Mismatch> {
 
 fn push_text(value: &Value, text: &str, out: &mut Vec<u8>) -> Encoded {
     if memchr_nul(text) {
-        return Err(Mismatch(format!("{} holds a NUL character, which PostgreSQL's text cannot", shown(value))));
+        return Err(Mismatch(format!(
+            "{} contains a NUL character, which PostgreSQL text cannot contain",
+            shown(value)
+        )));
     }
     out.extend_from_slice(text.as_bytes());
     Ok(())
@@ -188,7 +191,7 @@ fn bytes(value: &Value, out: &mut Vec<u8>) -> Encoded {
         Value::Bytes(bytes) => out.extend_from_slice(bytes),
         Value::Text(text) => match text.strip_prefix("\\x").map(hex) {
             Some(Some(bytes)) => out.extend_from_slice(&bytes),
-            Some(None) => return Err(not_a(value, "bytes: after \\x come pairs of hexadecimal digits")),
+            Some(None) => return Err(not_a(value, "bytes: pairs of hexadecimal digits must follow \\x")),
             None => out.extend_from_slice(text.as_bytes()),
         },
         _ => return Err(not_a(value, "bytes")),
@@ -257,7 +260,7 @@ fn vector(value: &Value, out: &mut Vec<u8>) -> Encoded {
         }
         Value::Text(text) => {
             let inner = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-            let inner = inner.ok_or_else(|| not_a(value, "a vector, as [0.1,0.2]"))?;
+            let inner = inner.ok_or_else(|| not_a(value, "a vector, for example [0.1,0.2]"))?;
             for (i, part) in inner.split(',').enumerate() {
                 let number = part.trim().parse();
                 push(
@@ -283,7 +286,7 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
         other => other,
     };
     let Value::List(items) = value else {
-        return Err(not_a(value, "a list (text must be the JSON of one)"));
+        return Err(not_a(value, "a list (text must be the JSON of a list)"));
     };
     // A nested list is another dimension, unless it is an element itself.
     let nests = !matches!(element, Kind::Json | Kind::Jsonb | Kind::Vector);
@@ -298,7 +301,7 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
     }
     if lengths.len() > DIMENSIONS {
         return Err(Mismatch(format!(
-            "an array of {} dimensions is too deep, {DIMENSIONS} are allowed",
+            "an array of {} dimensions is too deep; at most {DIMENSIONS} are allowed",
             lengths.len()
         )));
     }
@@ -321,7 +324,8 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
 }
 
 fn elements(element: &Kind, items: &[Value], lengths: &[usize], nulls: &mut bool, out: &mut Vec<u8>) -> Encoded {
-    let ragged = || Mismatch("inner lists differ in length: an array is a rectangle".to_owned());
+    let ragged =
+        || Mismatch("inner lists differ in length: in an array, all inner lists have the same length".to_owned());
     let (length, inner) = lengths.split_first().ok_or_else(ragged)?;
     if items.len() != *length {
         return Err(ragged());

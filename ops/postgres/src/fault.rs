@@ -160,7 +160,7 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
         || (own.starts_with("error performing TLS handshake") && !is_network(error));
     match settled {
         true if own.starts_with("error performing TLS") => {
-            Fault::fatal("connect_failed", format!("{text}; see sslmode, sslrootcert, sslcert and sslkey in the URL"))
+            Fault::fatal("connect_failed", format!("{text}; check sslmode, sslrootcert, sslcert and sslkey in the URL"))
         }
         true => Fault::fatal("connect_failed", text),
         false => Fault::transient("connect_failed", text),

@@ -145,11 +145,11 @@ impl Fence {
         match failure {
             // The next run creates the tables, and then reads the marks again.
             Failure::Stale(fault) if fault.code() == "table_missing" => {
-                let text = format!("the tables of the marks are gone: {}", fault.message());
+                let text = format!("a table with the stored positions is missing: {}", fault.message());
                 Failure::Retry(Fault::transient("marks_moved", text))
             }
             Failure::Row(fault) | Failure::Stale(fault) => {
-                let text = format!("the tables of the marks cannot be used: {}", fault.message());
+                let text = format!("the tables with the stored positions cannot be used: {}", fault.message());
                 Failure::Fatal(Fault::fatal("marks_damaged", text))
             }
             other => other,
@@ -193,7 +193,7 @@ impl Fence {
                 let (generation, seq): (i64, i64) = (row.try_get(2)?, row.try_get(3)?);
                 let number = |n: i64| {
                     u64::try_from(n).map_err(|_| {
-                        let text = format!("{} holds a negative number for {connector}", self.tables.marks);
+                        let text = format!("{} contains a negative number for {connector}", self.tables.marks);
                         Failure::Fatal(Fault::fatal("marks_damaged", text))
                     })
                 };
@@ -214,8 +214,8 @@ impl Fence {
     fn moved(&mut self) -> Failure {
         self.moved = true;
         let text = format!(
-            "the positions in {} are not those that this run stored, although {} knows the run: something else changed \
-             them, as from a backup of one table without the other",
+            "the positions in {} differ from those that this run stored, although {} contains the run: another \
+             program changed them, for example by restoring one table without the other",
             self.tables.marks, self.tables.writers
         );
         Failure::Retry(Fault::transient("marks_moved", text))
@@ -228,20 +228,20 @@ impl Fence {
         let theirs = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
         if theirs.is_none_or(|theirs| theirs < self.epoch) {
             let text = format!(
-                "{} does not know this run: the server lost what it had confirmed, as after a failover or from a \
-                 restored backup",
+                "{} does not contain this run: the server lost transactions that it had confirmed, for example in a \
+                 failover or a restore",
                 self.tables.writers
             );
             return Ok(Failure::Retry(Fault::transient("marks_moved", text)));
         }
-        let text = format!("another run of pipeline {} has taken over this destination: this one stops", self.pipeline);
+        let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.pipeline);
         Ok(Failure::Fatal(Fault::fatal("fenced", text)))
     }
 
     fn went_back(&self, writes: i64) -> Failure {
         let text = format!(
-            "the server had confirmed {} transactions of this pipeline and has {writes}: it lost some, as after a \
-             failover or from a restored backup",
+            "the server had confirmed {} transactions of this pipeline and has {writes}: it lost some, for example \
+             in a failover or a restore",
             self.committed
         );
         Failure::Retry(Fault::transient("marks_moved", text))
@@ -274,7 +274,7 @@ impl Fence {
             if !rows.iter().map(Record::position).eq(&pending.positions) {
                 return Err(Failure::Fatal(Fault::fatal(
                     "write_changed",
-                    "a write that was interrupted took effect, and other rows came in its place",
+                    "an interrupted write took effect, but its retry contains other rows",
                 )));
             }
             return Ok(Entered::Written);

@@ -19,20 +19,22 @@ pub(crate) struct TableName {
 pub(crate) enum NameError {
     #[error("it is empty")]
     Empty,
-    #[error("it has more than two parts; write it as table or schema.table, a name with a dot in double quotes")]
+    #[error(
+        "it has more than two parts; write it as table or schema.table, and put a name with a dot in double quotes"
+    )]
     Parts,
     #[error("a double quote is not closed")]
     Quote,
     #[error("a name is longer than 63 bytes")]
     Long,
-    #[error("a name holds a NUL character")]
+    #[error("a name contains a NUL character")]
     Nul,
 }
 
 impl NameError {
     /// Returns the fault of a record with this table name.
     pub(crate) fn fault(self, name: &str) -> Fault {
-        Fault::record("table_name", format!("{name:?} is no name of a table: {self}"))
+        Fault::record("table_name", format!("{name:?} is not a table name: {self}"))
     }
 }
 

@@ -218,7 +218,7 @@ impl Table {
         let Some(found) = columns.iter().position(|column| *column.name == **field) else {
             let names = || columns.iter().map(|column| column.name.as_str());
             let hint = match self.near(field) {
-                None if columns.is_empty() => "it has no columns at all".to_owned(),
+                None if columns.is_empty() => "it has no columns".to_owned(),
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
             };
@@ -227,7 +227,7 @@ impl Table {
             return Err(Misfit::Unknown(Unfit { fault: Fault::record("column_missing", text), lack }));
         };
         if columns[found].filled == Filled::Generated {
-            let text = format!("column {} of {} is generated: leave the field out", Quoted(field), self.name);
+            let text = format!("column {} of {} is generated: remove the field", Quoted(field), self.name);
             let lack = Some(Lack::Type(field.clone()));
             return Err(Misfit::Final(Unfit { fault: Fault::record("column_generated", text), lack }));
         }
@@ -243,7 +243,7 @@ impl Table {
         }
         let list = |names: &[String]| format!("({})", names.join(", "));
         let there = match unique.as_slice() {
-            [] => "it has no unique key at all".to_owned(),
+            [] => "it has no unique key".to_owned(),
             some => format!("its unique keys are {}", some.iter().map(|c| list(c)).collect::<Vec<_>>().join(", ")),
         };
         let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
@@ -279,7 +279,7 @@ impl Table {
         match checked.as_slice() {
             [] => String::new(),
             [one] => format!("; in column {one}"),
-            some => format!("; PostgreSQL does not say in which column: perhaps {}", some.join(", ")),
+            some => format!("; PostgreSQL does not report the column: perhaps {}", some.join(", ")),
         }
     }
 }
@@ -293,15 +293,15 @@ pub(crate) fn key_has_nulls(key: &Object, table: &TableName) -> Option<Fault> {
 /// Returns the fault for a column with different values in key and payload.
 pub(crate) fn key_differs(field: &Str, table: &TableName) -> Fault {
     let text = format!(
-        "the column {} of {table} has one value in the key and another in .Payload.After: make the key of the field, or \
-         exclude one of them (a row whose key changes is a deletion and a new row)",
+        "the column {} of {table} has one value in the key and another in .Payload.After: derive the key from the \
+         field, or exclude one of them (to change the key of a row, delete the row and insert a new one)",
         Quoted(field)
     );
     Fault::record("key_differs", text)
 }
 
 fn key_null(field: &Str, table: &TableName) -> Fault {
-    let text = format!("the field {field:?} of the key is null: no row of {table} is identified by it");
+    let text = format!("the field {field:?} of the key is null: it identifies no row of {table}");
     Fault::record("key_null", text)
 }
 

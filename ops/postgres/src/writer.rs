@@ -293,7 +293,10 @@ impl TableWriter {
         if let Some(fault) = session.stage(&steps, tables).await? {
             self.copy_from = usize::MAX;
             let (pipeline, connector) = (&self.host.pipeline, &self.host.node);
-            tracing::warn!(%pipeline, %connector, "no temporary table, so large batches take longer: {fault}");
+            tracing::warn!(
+                %pipeline, %connector,
+                "cannot create a temporary table, so large batches take longer: {fault}"
+            );
         }
         let names = batch.names(tables);
         if let ([step], None) = (steps.as_slice(), &self.fence)

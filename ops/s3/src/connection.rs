@@ -137,7 +137,7 @@ impl Connection {
                 Diagnostic::error("settings.invalid", format!("{ENDPOINT} {why}"))
                     .with_span(arguments.span(ENDPOINT))
                     .with_path(format!("/{ENDPOINT}"))
-                    .with_hint("as https://storage.example.com or http://127.0.0.1:9000"),
+                    .with_hint("for example https://storage.example.com or http://127.0.0.1:9000"),
             );
         }
         if let Some((why, remedy)) = arguments.text(BUCKET).and_then(|bucket| not_a_bucket(bucket)) {
@@ -192,7 +192,7 @@ impl Connection {
                 (None, None) => {
                     return Err(Fault::fatal(
                         "region_missing",
-                        format!("the region of bucket {} is not known: set {REGION} or AWS_REGION", self.bucket),
+                        format!("the region of bucket {} is unknown: set {REGION} or AWS_REGION", self.bucket),
                     ));
                 }
             },
@@ -257,13 +257,19 @@ fn not_a_bucket(bucket: &str) -> Option<(&'static str, &'static str)> {
         return None;
     }
     if bucket.contains("://") {
-        let remedy = "write the name alone, as lake; the server goes to objstore.endpoint, what follows to prefix";
+        let remedy =
+            "write only the name, for example lake; put the server in objstore.endpoint, and the rest in prefix";
         return Some(("is the address of a bucket, not its name", remedy));
     }
     if bucket.contains('/') {
-        return Some(("holds a slash, which no name of a bucket has", "write what follows the slash as prefix"));
+        return Some((
+            "contains a slash, which a bucket name cannot contain",
+            "put the part after the slash in prefix",
+        ));
     }
-    bucket.contains(char::is_whitespace).then_some(("holds a blank, which no name of a bucket has", "remove the blank"))
+    bucket
+        .contains(char::is_whitespace)
+        .then_some(("contains white space, which a bucket name cannot contain", "remove the white space"))
 }
 
 /// Returns the problem with an endpoint. Does not quote it, because it may contain a password.
@@ -273,7 +279,7 @@ fn not_an_endpoint(endpoint: &str) -> Option<&'static str> {
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        return Some("must not hold a user or a password");
+        return Some("must not contain a user or a password");
     }
     (authority.is_empty() || rest.contains(['?', '#', ' '])).then_some("is not the URL of a server")
 }

@@ -85,7 +85,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics>
             Diagnostic::error("settings.invalid", "format: parquet is not supported")
                 .with_span(arguments.span("format"))
                 .with_path("/format")
-                .with_hint("write json, compressed if it should be small (compression: zstd), and convert it later"),
+                .with_hint("write json, compress it if necessary (compression: zstd), and convert it later"),
         );
     }
     let connection = Connection::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
@@ -160,7 +160,7 @@ impl Destination for Configured {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let client = self.connection.open().await?;
         let bucket = self.connection.bucket().clone();
-        let what = format!("whether there is a bucket {bucket}");
+        let what = format!("whether bucket {bucket} exists");
         let asked = Asked { server: self.connection.server(), what: &what };
         opening(host, asked, || self.reach(&client)).await?;
         Ok(Box::new(Objects {
@@ -178,7 +178,7 @@ impl Destination for Configured {
             flow.template("folder", folder);
             if let Some(part) = impossible(folder) {
                 let message = format!("every record fails here: {part:?} cannot be a part of a key");
-                let hint = "a folder is named from the prefix on: leave that part out";
+                let hint = "a folder is relative to the prefix: remove that part";
                 flow.fail("settings.invalid", "folder", message, None, Some(hint.to_owned()));
             }
         }
@@ -206,7 +206,7 @@ impl Configured {
             return Ok(());
         }
         Err(self.wrote.judge(match fault.code() {
-            "not_found" => Fault::fatal("bucket_missing", format!("there is no bucket {bucket}")),
+            "not_found" => Fault::fatal("bucket_missing", format!("the bucket {bucket} does not exist")),
             _ => fault,
         }))
     }
@@ -347,7 +347,7 @@ impl Layout {
         }
         if let Some(template) = self.folder.as_ref().filter(|_| folder.contains(NO_VALUE)) {
             let why = template.why_no_value(record);
-            return Err(Fault::record("folder_invalid", format!("the template of folder gives {folder:?}: {why}")));
+            return Err(Fault::record("folder_invalid", format!("the template of folder produces {folder:?}: {why}")));
         }
         let trimmed = folder.trim().trim_matches('/');
         if trimmed.split('/').any(|part| part == "." || part == "..") || trimmed.chars().any(char::is_control) {
@@ -357,7 +357,7 @@ impl Layout {
             let len = trimmed.len();
             return Err(Fault::record(
                 "folder_invalid",
-                format!("the folder has {len} bytes: keys end at {LONGEST_KEY}"),
+                format!("the folder has {len} bytes, and a key has at most {LONGEST_KEY}"),
             ));
         }
         Ok(if trimmed.is_empty() { String::new() } else { format!("{trimmed}/") })

@@ -33,7 +33,7 @@ pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Futu
     }
     tracing::warn!(
         pipeline = %host.pipeline, connector = %host.node,
-        "waits for {} to say {}", asked.server, asked.what
+        "waiting for {} to report {}", asked.server, asked.what
     );
     answer.await
 }
@@ -54,7 +54,7 @@ where
         let pause = PAUSES.after(failures);
         let answer = timeout(OPENING.0, attended(host, asked, attempt())).await.unwrap_or_else(|_| {
             let (Asked { server, what }, seconds) = (asked, OPENING.0.as_secs());
-            let text = format!("{server} has not said {what} within {seconds} s; check objstore.endpoint");
+            let text = format!("{server} did not report {what} within {seconds} s; check objstore.endpoint");
             Err(Fault::transient("s3_unavailable", text))
         });
         match answer {

@@ -176,7 +176,7 @@ impl Source for Configured {
             None => bucket.asked_for_versions(host).await?.unwrap_or_else(|| {
                 tracing::warn!(
                     pipeline = %host.pipeline, connector = %host.node, bucket = %bucket.name,
-                    "cannot tell whether the bucket keeps versions: reading only the current ones"
+                    "cannot determine whether the bucket keeps versions: reading only the current versions"
                 );
                 false
             }),

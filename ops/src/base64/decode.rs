@@ -75,7 +75,7 @@ impl Decode {
                 let value = match String::from_utf8(decoded) {
                     Ok(text) => Value::from(text),
                     Err(_) if matches!(target, Target::Entry(_)) => {
-                        let what = format!("cannot decode {}: metadata take only UTF-8 text", self.field);
+                        let what = format!("cannot decode {}: metadata accepts only UTF-8 text", self.field);
                         return Err(Fault::record("base64_not_text", what));
                     }
                     Err(error) => Value::Bytes(Arc::from(error.into_bytes())),
@@ -152,7 +152,7 @@ mod tests {
             (".Payload.After.wild", "base64_invalid: cannot decode .Payload.After.wild: Invalid symbol 32, offset 1."),
             (".Payload.After.url", "base64_invalid: cannot decode .Payload.After.url: Invalid symbol 95, offset 0."),
             (".Payload.After.open", "base64_invalid: cannot decode .Payload.After.open: Invalid padding"),
-            (".Metadata.bad", "base64_not_text: cannot decode .Metadata.bad: metadata take only UTF-8 text"),
+            (".Metadata.bad", "base64_not_text: cannot decode .Metadata.bad: metadata accepts only UTF-8 text"),
         ] {
             assert_eq!(decode(field), Err(message.to_owned()));
         }

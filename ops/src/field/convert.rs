@@ -55,7 +55,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Convert), Diagnostics>
     if matches!(field.target(), Target::Data(_)) && to != Type::String {
         return Err(Diagnostic::error(
             "settings.invalid",
-            format!("type: {field} is raw data or a map, never a value of type {wanted}"),
+            format!("type: {field} is raw data or a map and cannot have the type {wanted}"),
         )
         .with_span(arguments.span("type"))
         .with_path("/type")
@@ -115,7 +115,7 @@ impl Type {
             Type::Int => "an integer in base 10 that fits 64 bits",
             Type::Float => "a number in the range of floats",
             Type::Bool => "one of 1 t T TRUE true True 0 f F FALSE false False",
-            Type::Time => "an integer (nanoseconds since 1970) or an RFC 3339 time, as 2026-11-21T06:00:00Z",
+            Type::Time => "an integer (nanoseconds since 1970) or an RFC 3339 time, for example 2026-11-21T06:00:00Z",
         }
     }
 
@@ -235,7 +235,7 @@ impl Prototype for Convert {
         if self.to == Type::Time {
             flow.need_other("flow.not_convertible", "field", &self.field, &[Content::Timeless], self.to.demands());
         }
-        let wanted = (Kinds::ANY.without(self.to.refuses()), "what could be converted");
+        let wanted = (Kinds::ANY.without(self.to.refuses()), "a value that can be converted");
         let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
         if flow.fails() {
             return;
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn what_can_never_be_converted_is_found_early() {
         let told = |field, to| findings(&kind(), &[("field", field), ("type", to)]);
-        assert_eq!(told(".Key", "int"), ["type: .Key is raw data or a map, never a value of type int"]);
+        assert_eq!(told(".Key", "int"), ["type: .Key is raw data or a map and cannot have the type int"]);
         assert_eq!(told(".Payload", "string"), ["field: .Payload has two sides, Before and After"]);
         assert_eq!(told(".Metadata.a", "int"), ["field: \".Metadata.a\" must refer to .Key, .Payload"]);
         assert_eq!(told(".Key.a", "integer"), ["type: \"integer\" is not one of string, int, float, bool, time"]);

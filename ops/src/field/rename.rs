@@ -78,7 +78,7 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
         return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname").into());
     };
     if name.text.is_empty() {
-        return Err(wrong(item, "a new name is missing").with_hint("it stands behind the colon").into());
+        return Err(wrong(item, "a new name is missing").with_hint("write it after the colon").into());
     }
     let reference = field.reference(arguments, MAPPING)?;
     if name.text.starts_with('.') {
@@ -98,7 +98,7 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
     match reference.sibling(&new_name) {
         Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
         None => Err(wrong(field, &format!("{reference} cannot be renamed"))
-            .with_hint("fields of structured data and metadata entries can, as .Payload.After.name")
+            .with_hint("name a field of structured data or a metadata entry, for example .Payload.After.name")
             .into()),
     }
 }
@@ -167,8 +167,8 @@ impl Prototype for Rename {
             flow.rename(place(), field, name);
             let there = |found: &Found| !found.is_missing() && !found.missing;
             if field != new && there(&old) && there(&taken) {
-                let message = format!("every record fails here: there is a field {new} already");
-                let since = Some((taken.ty.since, "there since here".to_owned()));
+                let message = format!("every record fails here: the field {new} already exists");
+                let since = Some((taken.ty.since, "exists since here".to_owned()));
                 flow.fail(
                     "flow.name_taken",
                     place(),
@@ -179,12 +179,12 @@ impl Prototype for Rename {
             } else if twice {
                 let message =
                     format!("two fields of this mapping get the name {new}: every record that has {field} fails");
-                let hint =
-                    "choose another name for one of them; `field.set` with a condition takes the one that is there";
+                let hint = "choose another name for one of them; to copy the field that exists, use `field.set` with a \
+                            condition";
                 flow.warn("flow.name_taken", place(), message, None, Some(hint.into()));
             } else if field != new && !old.is_missing() && there(&taken) {
-                let message = format!("every record that has {field} fails here: there is a field {new} already");
-                let since = Some((taken.ty.since, "there since here".to_owned()));
+                let message = format!("every record that has {field} fails here: the field {new} already exists");
+                let since = Some((taken.ty.since, "exists since here".to_owned()));
                 let hint = "remove it first, or choose another name";
                 flow.warn("flow.name_taken", place(), message, since, Some(hint.into()));
             }

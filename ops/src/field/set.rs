@@ -61,7 +61,7 @@ fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics
         )
     };
     match field.target() {
-        Target::Metadata => return Err(whole("name one entry, as .Metadata.title")),
+        Target::Metadata => return Err(whole("name one entry, for example .Metadata.title")),
         Target::Payload => return Err(whole("did you mean .Payload.After?")),
         Target::Record | Target::Position => return Err(whole("name a part of the record that can be changed")),
         _ => {}

@@ -123,7 +123,10 @@ impl Appender {
                 opened => return opened,
             }
             if !is_told && begun.elapsed() >= UNREAD {
-                tracing::warn!(path = %path.display(), "nobody reads this pipe: waiting for a reader, or for a file in its place");
+                tracing::warn!(
+                    path = %path.display(),
+                    "no process reads this pipe: waiting for a reader, or for a file in its place"
+                );
                 is_told = true;
             }
             std::thread::sleep(LOOK);
@@ -149,7 +152,7 @@ impl Appender {
         let mut first = [0; STORE_MAGIC.len()];
         if found.is_some() && file.read_exact_at(&mut first, 0).is_ok() && first == STORE_MAGIC {
             // The running service holds a lock on its state store: fail here instead of waiting for it.
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a state store: give another path"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a state store: set another path"));
         }
         // Resolves links, such as /dev/stdout.
         let real = fs::canonicalize(&path)?;
@@ -160,7 +163,8 @@ impl Appender {
             Some(Ok(intents)) => Some(intents),
             Some(Err(e)) => {
                 warnings.push(format!(
-                    "cannot keep a file beside {} ({e}): a line torn by a crash would stay",
+                    "cannot write the file that records unfinished writes beside {} ({e}): after a crash, an \
+                     unfinished line would remain",
                     real.display()
                 ));
                 None
@@ -187,7 +191,7 @@ impl Appender {
                 self.file.sync_data()?;
             }
             let mut fresh = Appender::open(&self.path, self.sync)?;
-            fresh.warnings.insert(0, format!("{} was moved away: going on in a new file", self.path.display()));
+            fresh.warnings.insert(0, format!("{} was moved away: continuing in a new file", self.path.display()));
             fresh.warnings.splice(0..0, self.warnings());
             *self = fresh;
         }
@@ -264,7 +268,7 @@ impl Appender {
             let torn = self.file.metadata()?.len() - len;
             self.file.set_len(len)?;
             self.warnings.push(format!(
-                "{}: cut {torn} bytes of a write that was not finished; its records come again",
+                "{}: removed {torn} bytes of an unfinished write; its records are delivered again",
                 self.path.display()
             ));
         }

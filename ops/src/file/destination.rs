@@ -121,13 +121,15 @@ fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
     const PACKED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "zip"];
     let text = path.to_str()?;
     if ["-", "stdout", "stderr"].contains(&text.to_ascii_lowercase().as_str()) {
-        let message = "a file of this name is written in the directory of the service".to_owned();
-        return Some((message, "write /dev/stdout for standard output; for a file, ./ before its name"));
+        let message =
+            "the records are written to a file of this name in the working directory of the service".to_owned();
+        return Some((message, "write /dev/stdout for standard output; for a file, put ./ before its name"));
     }
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     let packed = PACKED.iter().find(|packed| **packed == extension)?;
-    let message = format!("the file is not compressed: plain lines are written, though its name ends in .{packed}");
-    Some((message, "leave the ending out, and compress the file once it is moved away"))
+    let message =
+        format!("the file is not compressed, although its name ends in .{packed}: the destination writes plain lines");
+    Some((message, "remove the ending, and compress the file after it is moved away"))
 }
 
 /// State used on a blocking thread.
@@ -219,7 +221,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Fault {
     let text = format!("cannot write {shown}: {error}");
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => Fault::transient("disk_full", text),
-        BrokenPipe => Fault::fatal("reader_gone", format!("nobody reads {shown} any more: {error}")),
+        BrokenPipe => Fault::fatal("reader_gone", format!("no process reads {shown}: {error}")),
         NotFound => {
             let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Fault::fatal(

@@ -280,10 +280,10 @@ impl Follower {
         if files > 0 {
             self.missed.files += files;
             self.lost = Some(format!(
-                "{} rotated away after the file that was read, and {} not there or only compressed: what {} is lost",
+                "{} rotated away after the file that was read, and {} missing or only compressed: {} data is lost",
                 if files == 1 { "1 file was".to_owned() } else { format!("{files} files were") },
                 if files == 1 { "is" } else { "are" },
-                if files == 1 { "it held" } else { "they held" },
+                if files == 1 { "its" } else { "their" },
             ));
         }
     }

@@ -77,7 +77,7 @@ impl Intents {
 
     /// Opens or creates the file. It holds data, so other users cannot read it.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
-        let refused = || io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name");
+        let refused = || io::Error::new(io::ErrorKind::AlreadyExists, "another file has that name");
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.is_file() => return Err(refused()),
             Ok(_) => {}

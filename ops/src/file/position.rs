@@ -138,7 +138,7 @@ impl Resume {
         Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
-                "the position is not one of a file source; `anabranch positions reset` starts at the beginning",
+                "the position is not that of a file source; run `anabranch positions reset` to read from the beginning",
             )
         })
     }

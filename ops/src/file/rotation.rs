@@ -265,7 +265,7 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
             return Ok(Successor { file: Some(file), forms: vec![next.form.clone()] });
         }
     }
-    Err(io::Error::other("the files beside it are renamed all the time"))
+    Err(io::Error::other("the files beside it are renamed too often to determine their order"))
 }
 
 /// Returns how the numbers of a newer file compare with those of an older one of the same form. Decides by the files

@@ -281,7 +281,7 @@ impl Reader for Lines {
             }
             match self.found.take() {
                 Some(Step::Replaced) => {
-                    let last = self.leave("the file was replaced: going on with the new one");
+                    let last = self.leave("the file was replaced: continuing with the new one");
                     if let Some(record) = last {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
@@ -312,7 +312,7 @@ impl Reader for Lines {
             Some(_) => ": the source reads one file, and wildcards are not expanded",
             None => "",
         };
-        Some(format!("there is no file {}{hint}", self.path))
+        Some(format!("the file {} does not exist{hint}", self.path))
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
@@ -401,12 +401,12 @@ impl Lines {
                 self.lengths.clear();
             }
             Step::Grown => self.take_whole_lines(),
-            Step::Missing if !self.idle.ever => self.warn("there is no such file: waiting for it"),
+            Step::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
             Step::Unlisted if !self.idle.unlisted => {
                 self.idle.unlisted = true;
                 self.warn(
-                    "the file was replaced, and its directory cannot be listed: waiting for it, as other files may have \
-                     come between",
+                    "the file was replaced, and its directory cannot be listed: waiting for the directory, because \
+                     other files may have been created in the meantime",
                 );
             }
             Step::Missing | Step::AtEnd | Step::Leaving | Step::Unlisted => {}
@@ -567,19 +567,19 @@ impl Lines {
             let last = chrono::DateTime::<chrono::Utc>::from(last).to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
             let count = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
             self.warn(&format!(
-                "{count} that appeared here, the last at {last}, could not be opened before the rotation removed them: \
-                 their lines are not read"
+                "{count} that appeared here, the last at {last}, could not be opened before the rotation removed \
+                 the data: the lines are not read"
             ));
         }
         if missed.cut > self.missed.cut {
             self.warn(
-                "the file was truncated or rewritten before all that it held was read, and no copy of that is beside it: \
-                 the lines that were not read yet are lost",
+                "the file was truncated or rewritten before all its lines were read, and no copy of them is beside \
+                 it: the unread lines are lost",
             );
         }
         if missed.copied > self.missed.copied {
             self.warn(
-                "the file was truncated or rewritten before all that it held was read: a copy beside it is read for that",
+                "the file was truncated or rewritten before all its lines were read: a copy beside it is read instead",
             );
         }
         if missed.unknown > self.missed.unknown {

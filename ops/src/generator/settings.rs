@@ -237,7 +237,7 @@ fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnost
                 findings.push(
                     Diagnostic::error("settings.required", format!("\"{option_prefix}path\" is required by generator"))
                         .with_span(arguments.span(&type_name))
-                        .with_hint("type \"file\" sends the content of a file: say which"),
+                        .with_hint("type \"file\" sends the content of a file: set the path of the file"),
                 );
                 return None;
             }
@@ -253,7 +253,7 @@ fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnost
                         format!("{option_prefix}{option}: {kind:?} is not one of {}", FieldKind::NAMES.join(", ")),
                     )
                     .with_span(arguments.span(&format!("{option_prefix}{option}")))
-                    .with_hint("a path is taken only with type \"file\""),
+                    .with_hint("a path is accepted only with type \"file\""),
                 ),
             }
         }
@@ -261,7 +261,7 @@ fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnost
             findings.push(
                 Diagnostic::error("settings.required", format!("\"{option_prefix}<field>\" is required by generator"))
                     .with_span(arguments.span(&type_name))
-                    .with_hint(format!("name at least one field, as {option_prefix}id: int")),
+                    .with_hint(format!("name at least one field, for example {option_prefix}id: int")),
             );
         }
         if format.as_str() == "raw" { Format::Raw(fields) } else { Format::Structured(fields) }

@@ -84,7 +84,7 @@ impl Decode {
             _ => Err(Fault::record(
                 "json_unexpected_type",
                 format!(
-                    "cannot decode {field}: the JSON text is {}, and {field} takes only an object or a text",
+                    "cannot decode {field}: the JSON text is {}, and {field} accepts only an object or a text",
                     with_article(value.type_name()),
                     field = self.field,
                 ),
@@ -93,7 +93,7 @@ impl Decode {
     }
 }
 
-const WHERE: &str = "name the part that holds the JSON text, as .Payload.After";
+const WHERE: &str = "name the part that contains the JSON text, for example .Payload.After";
 
 impl Prototype for Decode {
     fn flow(&self, flow: &mut Flow) {
@@ -105,14 +105,17 @@ impl Prototype for Decode {
                 let shape = flow.record.side(*side);
                 let part = side.as_str();
                 if shape.is_raw() && shape.plain && shape.content.is_none() {
-                    let message = format!("every record fails here: {part} is neither JSON of an object nor of a text");
-                    let since = (shape.since, "it is one since here".to_owned());
+                    let message = format!(
+                        "every record fails here: {part} is a word or a number, not the JSON text of an object or a \
+                         string"
+                    );
+                    let since = (shape.since, "a word or a number since here".to_owned());
                     flow.fail("flow.not_a_text", "field", message, Some(since), None);
                 } else if shape.is_absent() {
                     flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
                 } else if shape.form() == Some(Form::Structured) {
                     let message = format!("{part} is structured already, so there is nothing to decode");
-                    flow.needless("field", message, "remove the processor, or name the field that holds JSON text");
+                    flow.needless("field", message, "remove the processor, or name the field that contains JSON text");
                 }
                 if flow.record.side(*side).raw {
                     flow.may_fail();
@@ -193,7 +196,7 @@ mod tests {
             assert_eq!(
                 decode(".Key", Data::text(text)),
                 Err(format!(
-                    "json_unexpected_type: cannot decode .Key: the JSON text is {kind}, and .Key takes only an \
+                    "json_unexpected_type: cannot decode .Key: the JSON text is {kind}, and .Key accepts only an \
                      object or a text"
                 ))
             );

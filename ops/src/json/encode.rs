@@ -84,8 +84,8 @@ impl Prototype for Encode {
                 let message = format!("no record has {} here, so there is nothing to encode", side.as_str());
                 flow.needless("field", message, "name a part that the records have");
             } else if shape.form() == Some(Form::Raw) {
-                let message = format!("{} is raw data: it becomes a JSON text of its bytes in base64", side.as_str());
-                flow.needless("field", message, "encode structured data, and that once");
+                let message = format!("{} is raw data, so the JSON text contains its bytes as base64", side.as_str());
+                flow.needless("field", message, "encode structured data, and encode it only once");
             }
         }
         // Raw data stays raw data, with different text.

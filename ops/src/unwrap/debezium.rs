@@ -45,17 +45,18 @@ fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> 
 
 /// Error for an envelope that has the payload's fields at its top level.
 const WITHOUT_SCHEMA: &str = "no payload: the envelope is written without its schema. Set schemas.enable=true in the \
-                              converter, or put it into an object as the field payload before";
+                              converter, or put a processor before this one that wraps the envelope in an object, as \
+                              its field payload";
 
 /// Returns the error for an operation that is not about a row.
 fn of_no_row(op: &str) -> Option<&'static str> {
     match op {
         "t" => Some(
-            "op t empties a table and holds no row. Set skipped.operations=t in the connector, or drop the record before \
-             with json.decode and a filter on .payload.op",
+            "op t truncates a table and has no row. Set skipped.operations=t in the connector, or drop the record \
+             earlier with json.decode and a filter on .payload.op",
         ),
         "m" => Some(
-            "op m is a message and holds no row. Drop the record before with json.decode and a filter on .payload.op",
+            "op m is a message and has no row. Drop the record earlier with json.decode and a filter on .payload.op",
         ),
         _ => None,
     }

@@ -80,7 +80,7 @@ pub enum TlsError {
         error: Error,
     },
     /// No file is configured and the system has no root certificates.
-    #[error("this system has no root certificates; name a file with them")]
+    #[error("this system has no root certificates; set a file with root certificates")]
     NoRoots,
     /// The TLS versions are incompatible.
     #[error("{}", words::of(.0))]
@@ -187,7 +187,7 @@ impl Identity {
         let read = read_regular(&self.key, LARGEST).map_err(pem::Error::Io);
         let key = read.and_then(|text| PrivateKeyDer::from_pem_slice(&text)).map_err(|error| TlsError::Key {
             path: self.key.clone(),
-            why: words::of_pem(&error, "it holds none without a passphrase"),
+            why: words::of_pem(&error, "it contains none without a passphrase"),
         })?;
         Ok((certificates(&self.certificates)?, key))
     }
@@ -195,7 +195,7 @@ impl Identity {
 
 /// Returns the certificates in a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    const NONE: &str = "it holds none";
+    const NONE: &str = "it contains none";
     let broken = |why: String| TlsError::Certificate { path: path.into(), why };
     let unread = |error| broken(words::of_pem(&error, NONE));
     let text = read_regular(path, LARGEST).map_err(|error| unread(pem::Error::Io(error)))?;

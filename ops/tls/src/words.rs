@@ -37,17 +37,17 @@ pub(crate) fn of(error: &Error) -> String {
     let words = match error {
         Error::InvalidCertificate(error) => return of_certificate(error),
         Error::InvalidMessage(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
-            "the other side does not speak TLS, or not as it should"
+            "the other side does not use TLS, or violates its rules"
         }
         Error::AlertReceived(alert) => of_alert(*alert),
-        Error::PeerIncompatible(_) => "the two sides have no version or cipher of TLS in common",
-        Error::InconsistentKeys(_) => "the private key is not the one of the certificate",
-        Error::NoCertificatesPresented => "the other side shows no certificate",
-        Error::UnsupportedNameType => "the name of the host cannot stand in a certificate",
-        Error::HandshakeNotComplete => "the other side ended the connection before it was secure",
-        Error::FailedToGetCurrentTime => "the system does not know what time it is",
+        Error::PeerIncompatible(_) => "the two sides have no TLS version or cipher in common",
+        Error::InconsistentKeys(_) => "the private key does not belong to the certificate",
+        Error::NoCertificatesPresented => "the other side presents no certificate",
+        Error::UnsupportedNameType => "a certificate cannot contain the name of the host",
+        Error::HandshakeNotComplete => "the other side closed the connection before it was secure",
+        Error::FailedToGetCurrentTime => "the system cannot read its clock",
         Error::NoApplicationProtocol => "the two sides have no protocol in common",
-        Error::DecryptError => "what the other side sends cannot be decrypted",
+        Error::DecryptError => "the data from the other side cannot be decrypted",
         Error::General(what) => return what.clone(),
         _ => "the connection could not be made secure",
     };
@@ -61,21 +61,21 @@ fn of_certificate(error: &CertificateError) -> String {
             "the certificate is not valid yet"
         }
         CertificateError::Revoked => "the certificate was revoked",
-        CertificateError::UnknownIssuer => "the certificate is not of an authority that is trusted",
-        CertificateError::NotValidForName => "the certificate is not for this host",
+        CertificateError::UnknownIssuer => "the certificate is not signed by a trusted authority",
+        CertificateError::NotValidForName => "the certificate is not valid for this host",
         CertificateError::NotValidForNameContext { expected, presented } => {
             let presented: Vec<&str> = presented.iter().map(|name| name.trim_matches('"')).collect();
             let named = if presented.is_empty() { "no host".to_owned() } else { presented.join(", ") };
-            return format!("the certificate is not for {}; it names {named}", expected.to_str());
+            return format!("the certificate is not valid for {}; it names {named}", expected.to_str());
         }
         CertificateError::BadEncoding => "the certificate cannot be read",
         CertificateError::BadSignature => "the certificate was not signed by the authority that it names",
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "the certificate is not for this use: servers and clients have different ones"
+            "the certificate is not valid for this use: servers and clients need different certificates"
         }
-        CertificateError::ApplicationVerificationFailure => "it is not the certificate that the settings name",
+        CertificateError::ApplicationVerificationFailure => "it is not the configured certificate",
         CertificateError::Other(_) => {
-            "the certificate is one of an authority: a server needs one of its own, signed by the authority"
+            "the certificate is that of an authority: a server needs its own certificate, signed by the authority"
         }
         other => return format!("the certificate is not accepted: {}", named(&format!("{other:?}"))),
     };
@@ -97,17 +97,19 @@ fn named(variant: &str) -> String {
 fn of_alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::UnknownCA => {
-            "the other side does not trust the authority of the certificate that it is shown"
+            "the other side does not trust the authority of the certificate that it receives"
         }
-        AlertDescription::CertificateExpired => "the other side says that the certificate it is shown has expired",
-        AlertDescription::CertificateRequired => "the other side asks for a certificate, and none is configured",
+        AlertDescription::CertificateExpired => {
+            "the other side reports that the certificate that it receives has expired"
+        }
+        AlertDescription::CertificateRequired => "the other side requests a certificate, and none is configured",
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
         | AlertDescription::CertificateUnknown
-        | AlertDescription::AccessDenied => "the other side does not accept the certificate that it is shown",
+        | AlertDescription::AccessDenied => "the other side does not accept the certificate that it receives",
         AlertDescription::ProtocolVersion | AlertDescription::HandshakeFailure => {
-            "the two sides have no version or cipher of TLS in common"
+            "the two sides have no TLS version or cipher in common"
         }
         AlertDescription::UnrecognisedName => "the other side does not know the name of the host",
         _ => "the other side refuses the connection",
@@ -118,12 +120,12 @@ fn of_alert(alert: AlertDescription) -> &'static str {
 pub(crate) fn of_pem(error: &pem::Error, none: &str) -> String {
     match error {
         pem::Error::NoItemsFound => none.to_owned(),
-        pem::Error::MissingSectionEnd { .. } => "it breaks off: a part has a beginning and no end".to_owned(),
-        pem::Error::IllegalSectionStart { .. } => "a line that begins a part is not as PEM has it".to_owned(),
-        pem::Error::Base64Decode(_) => "a part of it is not base64".to_owned(),
+        pem::Error::MissingSectionEnd { .. } => "it is incomplete: a section has a beginning and no end".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a line that begins a section is not valid PEM".to_owned(),
+        pem::Error::Base64Decode(_) => "a section of it is not base64".to_owned(),
         pem::Error::Io(error) => match error.kind() {
             io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            io::ErrorKind::PermissionDenied => "this user has no permission to read it".to_owned(),
             _ => error.to_string(),
         },
         _ => "it is not PEM".to_owned(),
@@ -164,7 +166,7 @@ mod tests {
             // However deep it is.
             assert_eq!(within(&io::Error::other(wrapped)), Some(words));
         }
-        assert_eq!(of_certificate(&name), "the certificate is not for a.example; it names b.example");
+        assert_eq!(of_certificate(&name), "the certificate is not valid for a.example; it names b.example");
         for alert in 0..=255 {
             let words = of(&Error::AlertReceived(AlertDescription::from(alert)));
             assert!(is_plain(&words), "{alert}: {words}");
@@ -179,6 +181,6 @@ mod tests {
             pem::Error::IllegalSectionStart { line: b"-----BEGIN".to_vec() },
             pem::Error::NoItemsFound,
         ];
-        assert!(errors.iter().all(|error| is_plain(&of_pem(error, "it holds none"))));
+        assert!(errors.iter().all(|error| is_plain(&of_pem(error, "it contains none"))));
     }
 }

@@ -32,7 +32,7 @@ impl Budget {
     /// Returns the addition to the reason why the guest ended.
     pub(crate) fn reason(&self) -> Option<String> {
         let mebibytes = self.limit as f64 / f64::from(1 << 20);
-        self.refused.then(|| format!("it wanted more memory than `processors.max-memory` allows, {mebibytes} MiB"))
+        self.refused.then(|| format!("it requested more memory than `processors.max-memory` allows, {mebibytes} MiB"))
     }
 
     fn grow(&mut self, from: usize, to: usize, maximum: Option<usize>, unit: usize) -> bool {

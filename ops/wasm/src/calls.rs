@@ -68,7 +68,7 @@ fn range(memory: &[u8], at: u32, length: u32) -> Option<std::ops::Range<usize>> 
 fn command_request(mut caller: Caller<'_, State>, at: u32, length: u32) -> Result<u32> {
     let state = caller.data_mut();
     if state.outstanding {
-        return Err(wasmtime::Error::msg("it asked for a command before it answered the last one"));
+        return Err(wasmtime::Error::msg("it requested a command before it answered the last one"));
     }
     let command = match state.waiting.take() {
         Some(command) => command,
@@ -105,7 +105,7 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     }
     // An empty record takes two bytes in the message and about a hundred here.
     if records(&memory[range.clone()]).saturating_mul(size_of::<Record>()) > state.limits.memory {
-        let text = "it answered with more records than the memory of `processors.max-memory` holds";
+        let text = "it returned more records than fit into the memory of `processors.max-memory`";
         return Err(wasmtime::Error::msg(text));
     }
     state.outstanding = false;

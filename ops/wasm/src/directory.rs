@@ -137,8 +137,8 @@ fn specify(module: &Module, limits: Limits) -> Result<Specification, String> {
     let mut guest = Guest::start(module, &setting).map_err(|death| death.to_string())?;
     let given = match guest.ask(Request::Specify(Empty {})).map_err(|death| death.to_string())? {
         Response::Specify(given) => given,
-        Response::Error(error) => return Err(format!("it does not say what it is: {}", error.message)),
-        _ => return Err("it answers the question what it is with something else".to_owned()),
+        Response::Error(error) => return Err(format!("it does not return its specification: {}", error.message)),
+        _ => return Err("it answers the request for its specification with something else".to_owned()),
     };
     // The answer does not matter.
     let _ = guest.ask(Request::Teardown(Empty {}));

@@ -109,8 +109,9 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     if let Some(most) = &ceiling.endpoints {
         endpoints.retain(|endpoint| {
             let kept = most.contains(endpoint);
-            refused
-                .extend((!kept).then(|| format!("{endpoint} cannot be reached: processors.egress.allow has it not")));
+            refused.extend(
+                (!kept).then(|| format!("{endpoint} cannot be reached: processors.egress.allow does not contain it")),
+            );
             kept
         });
     }
@@ -120,7 +121,8 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
     if let Some(most) = ceiling.secrets.as_ref().or(ceiling.endpoints.is_some().then_some(&none)) {
         secrets.retain(|secret| {
             let kept = most.contains(secret);
-            let text = || format!("the secret {secret} cannot be used: processors.egress.secret-refs has it not");
+            let text =
+                || format!("the secret {secret} cannot be used: processors.egress.secret-refs does not contain it");
             refused.extend((!kept).then(text));
             kept
         });

@@ -52,7 +52,7 @@ pub(crate) enum Death {
     Trapped(String),
     #[error("the processor stopped with exit code {code} while it had a command to answer{}", last_words(.said))]
     Exited { code: i32, said: Option<String> },
-    #[error("the processor answered with something that is no response: {0}")]
+    #[error("the processor returned data that is not a response: {0}")]
     Garbled(String),
     #[error("the processor cannot be started: {0}")]
     Unstartable(String),
@@ -190,7 +190,7 @@ impl Guest {
                 clock::hold(held);
                 tracing::dispatcher::with_default(&dispatch, || live(&module, state));
             })
-            .map_err(|error| Death::Unstartable(format!("no thread: {error}")))?;
+            .map_err(|error| Death::Unstartable(format!("cannot start a thread: {error}")))?;
         Ok(Guest { commands: Some(commands), replies, limits, abandoned, over: false })
     }
 
@@ -236,7 +236,7 @@ impl Guest {
 }
 
 fn vanished() -> Death {
-    Death::Trapped("it is gone".to_owned())
+    Death::Trapped("its thread has ended".to_owned())
 }
 
 impl Drop for Guest {

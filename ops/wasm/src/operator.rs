@@ -114,7 +114,7 @@ fn message(error: &wire::Error) -> String {
 fn refused(code: &'static str, what: &str, response: &Response) -> Fault {
     match response {
         Response::Error(error) => Fault::fatal(code, format!("the processor refused {what}: {}", message(error))),
-        _ => Fault::fatal("wasm_bad_response", "the processor answered another question than was asked"),
+        _ => Fault::fatal("wasm_bad_response", "the answer of the processor does not match the request"),
     }
 }
 
@@ -174,7 +174,7 @@ impl Wasm {
                     if deaths > DEATHS {
                         return Err((at, fault.with_class(FaultClass::Fatal)));
                     }
-                    tracing::warn!(processor = %self.host.node, "{fault}; it is started again");
+                    tracing::warn!(processor = %self.host.node, "{fault}; the processor is restarted");
                     self.guest = begin(&self.configured, &self.host, &self.network).map_err(|fault| (at, fault))?;
                     if took_command && count == 1 {
                         decisions.push((rows[at].0, Decision::Fail(fault)));
@@ -197,7 +197,7 @@ impl Wasm {
                 other => return Err((at, refused("wasm_bad_response", "the records", &other))),
             };
             if results.len() > count {
-                let text = format!("the processor gave {} results for {count} records", results.len());
+                let text = format!("the processor returned {} results for {count} records", results.len());
                 return Err((at, Fault::fatal("wasm_bad_response", text)));
             }
             if results.is_empty() {
@@ -210,7 +210,10 @@ impl Wasm {
                     Ok(Decision::Keep) => {}
                     Ok(decision) => decisions.push((rows[at].0, decision)),
                     Err(error) => {
-                        let fault = Fault::record("wasm_bad_record", format!("the processor gave no record: {error}"));
+                        let fault = Fault::record(
+                            "wasm_bad_record",
+                            format!("the processor returned an invalid record: {error}"),
+                        );
                         decisions.push((rows[at].0, Decision::Fail(fault)));
                     }
                 }
@@ -220,7 +223,10 @@ impl Wasm {
             if stalls == STALLS {
                 return Err((
                     at,
-                    Fault::fatal("wasm_no_progress", "the processor left its records undone three times"),
+                    Fault::fatal(
+                        "wasm_no_progress",
+                        "the processor processed none of its records three times in a row",
+                    ),
                 ));
             }
         }

@@ -112,12 +112,12 @@ fn files_that_are_no_connectors_are_named_with_the_reason() {
     assert_eq!(names(&workspace), ["my-good v1.2.3 source+destination"]);
     let warnings = workspace.run(&["connectors", "list"]).expect_code(0).stderr;
     for (file, reason) in [
-        ("exit", "it ended (exit code 3) before it said where it listens; it said: no licence found"),
-        ("talks", "it cannot be talked to: its first line is"),
-        ("garbage", "it does not say who it is: "),
+        ("exit", "it ended (exit code 3) before it reported its address; its last output: no licence found"),
+        ("talks", "it cannot be used: its first line is"),
+        ("garbage", "it does not return its specification: "),
         ("nameless", "it has no name"),
         ("nonsense", "it ended (exit code 127)"),
-        ("forgotten", "it is not executable: chmod +x makes it so"),
+        ("forgotten", "it is not executable: run chmod +x on it"),
     ] {
         let line = warnings.lines().find(|line| line.contains(&format!("connectors/{file} is not used")));
         assert!(line.is_some_and(|line| line.contains(reason)), "{file}: {warnings}");
@@ -133,7 +133,7 @@ fn a_file_that_says_nothing_is_named_after_a_while() {
     install(&workspace, "silent", "HELPER_START=silent");
     let output = workspace.run(&["connectors", "list"]).expect_code(0);
     let line = output.stderr.lines().find(|line| line.contains("connectors/silent is not used"));
-    let reason = "it did not say where it listens within 2.0 s";
+    let reason = "it did not report its address within 2.0 s";
     assert!(line.is_some_and(|line| line.contains(reason)), "{}", output.both());
     assert_eq!(names(&workspace), [""; 0]);
 }

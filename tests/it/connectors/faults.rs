@@ -73,12 +73,17 @@ fn a_source_that_fails_before_it_reads_says_why() {
         said(&output, "connector \"helper\" (", fault);
     };
     side_by_side(&[
-        &|| check("configure-hang", "does not take its settings: no answer within 30.0 s"),
+        &|| check("configure-hang", "does not accept its settings: no answer within 30.0 s"),
         &|| check("open-hang", "cannot be opened: no answer within 30.0 s"),
-        &|| check("configure-error", "does not take its settings: config invalid: error validating \"greeting\": rude"),
-        &|| check("configure-die", "its process ended (exit code 2); it said: panic: ordered to die"),
+        &|| {
+            check(
+                "configure-error",
+                "does not accept its settings: config invalid: error validating \"greeting\": rude",
+            )
+        },
+        &|| check("configure-die", "its process ended (exit code 2); its last output: panic: ordered to die"),
         &|| check("open-error", "cannot be opened: cannot reach the database"),
-        &|| check("open-die", "its process ended (exit code 2); it said: panic: ordered to die"),
+        &|| check("open-die", "its process ended (exit code 2); its last output: panic: ordered to die"),
     ]);
 }
 #[test]
@@ -86,8 +91,8 @@ fn a_source_that_fails_while_it_reads_loses_nothing() {
     for (fault, what) in [
         ("die-after", "cannot be read: the connection was lost"),
         ("error-after", "cannot be read: read plugin error: the disk is on fire"),
-        ("end-after", "stopped reading without being asked"),
-        ("garbage-after", "sent a message that is no records"),
+        ("end-after", "stopped reading without a request to stop"),
+        ("garbage-after", "sent a message that does not contain records"),
         ("no-position-after", "empty position"),
     ] {
         let mut workspace = workspace();
@@ -111,7 +116,7 @@ fn a_source_that_dies_is_started_again() {
     wait_for(&mut process, &workspace, LINES);
     process.signal("INT");
     let output = process.finish().expect_code(0);
-    said(&output, "it said: panic: ordered to die", "die-after");
+    said(&output, "its last output: panic: ordered to die", "die-after");
     nothing_is_lost(&workspace, LINES, "die-after");
     no_plugin_is_left(&workspace);
 }
@@ -158,7 +163,7 @@ fn a_destination_that_fails_says_why_and_loses_nothing() {
         nothing_is_lost(&workspace, 3_000, fault);
     };
     let both = |fault: &str, what: &str| ["1", "2"].into_iter().for_each(|version| check(fault, version, what));
-    let late = "does not acknowledge what it was given: no answer within 30.0 s";
+    let late = "does not acknowledge its records: no answer within 30.0 s";
     side_by_side(&[
         &|| check("no-ack", "1", late),
         &|| check("no-ack", "2", late),
@@ -168,8 +173,8 @@ fn a_destination_that_fails_says_why_and_loses_nothing() {
             both("error-after:150", "cannot be written to: write plugin error: the disk is full");
         },
         &|| {
-            both("wrong-ack:150", "acknowledged something wrong: another record than the next one");
-            both("extra-ack:150", "acknowledged something wrong: ");
+            both("wrong-ack:150", "sent a wrong acknowledgement: for a record other than the next one");
+            both("extra-ack:150", "sent a wrong acknowledgement: ");
         },
     ]);
 }
@@ -239,10 +244,10 @@ fn a_plugin_that_cannot_be_started_any_more_says_why() {
         let output = failing(&mut workspace);
         said(&output, what, start);
     };
-    let talks = "its first line is \"Welcome to this connector!\", and not that of a connector";
-    let version = "its first line says version \"7\" of the connector protocol; this host knows versions 1 and 2";
-    side_by_side(&[&|| check("silent", "did not say where it listens within 30.0 s"), &|| {
-        check("exit", "ended (exit code 3) before it said where it listens; it said: no licence found");
+    let talks = "its first line is \"Welcome to this connector!\", which is not that of a connector";
+    let version = "its first line names version \"7\" of the connector protocol; this host supports versions 1 and 2";
+    side_by_side(&[&|| check("silent", "did not report its address within 30.0 s"), &|| {
+        check("exit", "ended (exit code 3) before it reported its address; its last output: no licence found");
         check("talks", talks);
         check("version", version);
         check("nothing-there", "cannot be reached: the connection was lost");

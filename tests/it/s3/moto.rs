@@ -182,7 +182,7 @@ fn a_server_is_trusted_that_an_authority_of_the_environment_vouches_for() {
     workspace.env("OBJECT_STORE", &moto.endpoint());
     let once = ["run", "--once", "--preview.pipeline-arch-v2", "--pipelines.error-recovery.max-retries=0"];
     let text = workspace.run(&once).expect_code(1).both();
-    assert!(text.contains("not of an authority that is trusted"), "{text}");
+    assert!(text.contains("not signed by a trusted authority"), "{text}");
     let authority = workspace.path("ca.crt");
     workspace.env("SSL_CERT_FILE", authority.to_str().unwrap());
     workspace.write("pipelines/s3.yaml", bucket_to_file("shelf", "          versions: \"off\""));
@@ -198,7 +198,7 @@ fn an_answer_that_means_nothing_is_not_asked_for_again() {
     // Its answer to the question for versions has a shape of its own.
     let output = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(1);
     let text = output.both();
-    assert!(text.contains("versions: on or off needs no answer to that"), "{text}");
+    assert!(text.contains("to avoid this request, set versions: on or off"), "{text}");
     assert!(!text.contains("restarts in"), "{text}");
 }
 

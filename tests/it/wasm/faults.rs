@@ -15,7 +15,7 @@ fn only_the_marked_one_fails(what: &str, flags: &[&str], error: &str) {
     let failures = failures(&workspace);
     assert_eq!(failures.len(), 1, "{failures:?}");
     assert!(failures[0].contains(error), "{failures:?}");
-    assert!(output.both().contains("it is started again"), "{}", output.both());
+    assert!(output.both().contains("the processor is restarted"), "{}", output.both());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn all_the_memory_there_is() {
 #[test]
 fn an_answer_that_is_none() {
     let garbage = "(drop (call $command_response (i32.const 1120) (i32.const 9)))";
-    only_the_marked_one_fails(garbage, &[], "something that is no response");
+    only_the_marked_one_fails(garbage, &[], "data that is not a response");
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn an_error_for_all_records() {
 fn a_breach_of_the_protocol() {
     for (process, error) in [
         ("", "returned no records"),
-        ("(call $byte (i32.const 0x0a)) (call $byte (i32.const 0))", "left its records undone"),
-        ("call $all_kept (call $byte (i32.const 0x0a)) (call $byte (i32.const 0))", "gave 3 results for 2 records"),
-        ("(call $answer (i32.const 1064) (i32.const 2)) return", "answered another question"),
+        ("(call $byte (i32.const 0x0a)) (call $byte (i32.const 0))", "processed none of its records"),
+        ("call $all_kept (call $byte (i32.const 0x0a)) (call $byte (i32.const 0))", "returned 3 results for 2 records"),
+        ("(call $answer (i32.const 1064) (i32.const 2)) return", "does not match the request"),
     ] {
         let (workspace, output) = run(process, &["a", "b"], &[]);
         let text = output.both();

@@ -173,11 +173,11 @@ fn documents_without_key_or_text_fail_and_empty_ones_vanish() {
     };
     assert_eq!(
         fault(&row("null", "\"YQ==\"")),
-        "field_missing: a chunk's id is made of the key of its document: there is no text at .Key; name what \
-         identifies it in the setting sourceKey"
+        "field_missing: the id of a chunk is derived from the key of its document: there is no text at .Key; set \
+         sourceKey to the field that identifies the document"
     );
     assert_eq!(fault(&row("\"YQ==\"", "null")), "field_missing: there is no text at .Payload.After");
-    assert_eq!(fault(&row("\"YQ==\"", "\"/w==\"")), "text_not_utf8: .Payload.After is no text: byte 0 is not UTF-8");
+    assert_eq!(fault(&row("\"YQ==\"", "\"/w==\"")), "text_not_utf8: .Payload.After is not text: byte 0 is not UTF-8");
     assert_eq!(fault(&row("\"YQ==\"", "\"ICA=\"")), "0 pieces");
     assert_eq!(fault(&row("\"YQ==\"", "\"YQ==\"")), "1 pieces");
 }

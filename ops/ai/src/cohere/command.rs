@@ -64,7 +64,7 @@ impl Prompt {
                 ('%', other, _) => {
                     let verb = other.map(String::from).unwrap_or_default();
                     return Err(format!(
-                        "prompt: \"%{verb}\" stands for nothing: write %s for the text, %% for a percent sign"
+                        "prompt: \"%{verb}\" is not a placeholder: write %s for the text, %% for a percent sign"
                     ));
                 }
                 (c, _, Some(last)) => last.push(c),
@@ -72,7 +72,7 @@ impl Prompt {
             }
         }
         match pieces.len() {
-            1 => Err("prompt: there is no %s in it for the text".to_owned()),
+            1 => Err("prompt: it has no %s for the text".to_owned()),
             _ => Ok(Prompt(pieces)),
         }
     }
@@ -98,9 +98,9 @@ impl Question for Chat {
     }
 
     fn read(&self, answer: &Json) -> Result<String, String> {
-        let pieces = answer.pointer("/message/content").and_then(Json::as_array).ok_or("there is no message in it")?;
+        let pieces = answer.pointer("/message/content").and_then(Json::as_array).ok_or("it has no message")?;
         // A reasoning model also returns pieces of other types.
-        let piece = pieces.iter().find(|piece| piece.get("text").is_some()).ok_or("there is no text in its message")?;
+        let piece = pieces.iter().find(|piece| piece.get("text").is_some()).ok_or("its message has no text")?;
         text_in(piece, "/text")
     }
 

@@ -170,5 +170,5 @@ impl Opened {
 }
 
 fn no_score() -> Result<String, Fault> {
-    Err(Fault::record("answer_unusable", "there is no result of this document"))
+    Err(Fault::record("answer_unusable", "the answer has no result for this document"))
 }

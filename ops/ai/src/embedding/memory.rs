@@ -36,7 +36,7 @@ impl Memory {
             }
             Ok(_) => vec![None; texts.len()],
             Err(error) => {
-                tracing::warn!(%error, "remembered embeddings cannot be read: they are asked for again");
+                tracing::warn!(%error, "cached embeddings cannot be read: they are requested again");
                 vec![None; texts.len()]
             }
         }
@@ -51,7 +51,7 @@ impl Memory {
             return;
         }
         if let Err(error) = self.memo.keep(SPACE, entries).await {
-            tracing::warn!(%error, "embeddings cannot be remembered: they will be asked for again");
+            tracing::warn!(%error, "embeddings cannot be cached: they will be requested again");
         }
     }
 

@@ -119,7 +119,7 @@ impl Model {
             }
         };
         if vectors.len() != texts.len() {
-            let why = format!("{} embeddings of {} texts", vectors.len(), texts.len());
+            let why = format!("it has {} embeddings for {} texts", vectors.len(), texts.len());
             return Err(Refusal::Other(service.unusable(why)));
         }
         if self.dimensions.is_none() {
@@ -144,7 +144,7 @@ fn alike(vectors: &[Result<Vec<f64>, String>]) -> Result<(), String> {
     let mut lengths = vectors.iter().flatten().map(Vec::len).filter(|length| *length > 0);
     let Some(first) = lengths.next() else { return Ok(()) };
     match lengths.find(|length| *length != first) {
-        Some(other) => Err(format!("embeddings of {first} and of {other} dimensions")),
+        Some(other) => Err(format!("its embeddings have {first} and {other} dimensions")),
         None => Ok(()),
     }
 }
@@ -162,10 +162,10 @@ fn in_order(items: Vec<OpenAiItem>, texts: usize) -> Result<Vec<Result<Vec<f64>,
 }
 
 fn floats(text: &str) -> Result<Vec<f64>, String> {
-    let bytes = BASE64.decode(text).map_err(|error| format!("an embedding is no base64: {error}"))?;
+    let bytes = BASE64.decode(text).map_err(|error| format!("an embedding is not base64: {error}"))?;
     let (floats, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
-        return Err(format!("an embedding has {} bytes, not 4 per number", bytes.len()));
+        return Err(format!("an embedding has {} bytes, which is not a multiple of 4", bytes.len()));
     }
     Ok(floats.iter().map(|bytes| f64::from(f32::from_le_bytes(*bytes))).collect())
 }

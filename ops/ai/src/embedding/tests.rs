@@ -154,8 +154,8 @@ async fn answers_that_do_not_fit_are_refused() {
         Server::start(move |_| Reply::ok(body.clone()))
     };
     for (body, why) in [
-        (r#"{"embeddings":[[1.0]]}"#, "1 embeddings of 2 texts"),
-        (r#"{"embeddings":[[1.0],[1.0],[1.0]]}"#, "3 embeddings of 2 texts"),
+        (r#"{"embeddings":[[1.0]]}"#, "it has 1 embeddings for 2 texts"),
+        (r#"{"embeddings":[[1.0],[1.0],[1.0]]}"#, "it has 3 embeddings for 2 texts"),
         (r#"{"embeddings":[[],[1.0]]}"#, "an embedding is empty"),
         (r#"{"embeddings":"#, "EOF while parsing"),
         (r#"{"result":"no"}"#, "missing field `embeddings`"),
@@ -165,7 +165,7 @@ async fn answers_that_do_not_fit_are_refused() {
         let found = embedded(&server.url(), &[], rows(&["a", "b"])).await;
         let error = found[0].as_ref().unwrap_err();
         assert!(
-            error.starts_with("answer_unusable: 127.0.0.1/api/embed gave an answer that cannot be used: "),
+            error.starts_with("answer_unusable: 127.0.0.1/api/embed returned an answer that cannot be used: "),
             "{error}"
         );
         assert!(error.contains(why), "{error}");
@@ -187,9 +187,9 @@ async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered
         (vec![Some(2), Some(1), Some(1)], "index 1 occurs twice"),
         // What has no index is where it stands.
         (vec![Some(1), None, Some(2)], "index 1 occurs twice"),
-        (vec![Some(0), Some(1), Some(3)], "index 3 is beyond the 3 texts"),
-        (vec![Some(0), Some(1)], "2 embeddings of 3 texts"),
-        (vec![Some(0), Some(1), Some(2), Some(2)], "4 embeddings of 3 texts"),
+        (vec![Some(0), Some(1), Some(3)], "index 3 is larger than that of the last of 3 texts"),
+        (vec![Some(0), Some(1)], "it has 2 embeddings for 3 texts"),
+        (vec![Some(0), Some(1), Some(2), Some(2)], "it has 4 embeddings for 3 texts"),
     ] {
         let body = items(&indexes);
         let server = Server::start(move |_| Reply::ok(body.clone()));
@@ -223,7 +223,7 @@ async fn embeddings_of_differing_lengths_are_refused_whole_and_not_remembered() 
     let found = waiting(&embed::kind(), &settings(&url, &[]), rows(&["aa", "bbb", "cc"]), notebook.clone()).await;
     for found in found {
         let error = found.unwrap_err();
-        assert!(error.starts_with("answer_unusable: ") && error.ends_with("embeddings of 2 and of 3 dimensions"));
+        assert!(error.starts_with("answer_unusable: ") && error.ends_with("its embeddings have 2 and 3 dimensions"));
     }
     assert!(notebook.entries.lock().unwrap().is_empty());
     let found = embedded(&url, &[], rows(&["aa", "bb"])).await;
@@ -344,7 +344,7 @@ async fn raw_data_stay_raw_and_base64_is_read() {
     let raw = record(r#"{"position":"","operation":"create","metadata":{},"key":null,"payload":{"after":"YQ=="}}"#);
     let found = waiting(&openai::embeddings::kind(), &settings, vec![raw], Arc::new(Oblivion)).await;
     assert_eq!(found[0].as_ref().unwrap().payload.after, anabranch_record::Data::text("[1.5,-2.0]"));
-    for (text, why) in [("AADA", "3 bytes"), ("?", "no base64")] {
+    for (text, why) in [("AADA", "3 bytes"), ("?", "not base64")] {
         let server = Server::start(move |_| Reply::ok(json!({ "data": [{ "embedding": text }] }).to_string()));
         let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*server.url())];
         let found =
@@ -393,7 +393,7 @@ fn wrong_settings_are_found_and_keys_are_secret() {
     );
     assert_eq!(
         findings(&embed::kind(), &[("model", "m"), ("baseURL", "localhost:1")]),
-        ["baseURL: the URL is neither http:// nor https://"]
+        ["baseURL: the URL begins with neither http:// nor https://"]
     );
     let kinds: [(Arc<dyn OperatorKind>, &str); 6] = [
         (embed::kind(), "apiKey"),

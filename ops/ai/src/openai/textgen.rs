@@ -101,7 +101,7 @@ fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagn
     for name in arguments.matching("logit_bias.*") {
         let token = name.strip_prefix("logit_bias.").unwrap_or(name);
         if token.parse::<u32>().is_err() {
-            return Err(finding(arguments, name, format!("{name}: {token:?} is no number of a token")).into());
+            return Err(finding(arguments, name, format!("{name}: {token:?} is not the number of a token")).into());
         }
         bias.extend(arguments.int(name).map(|value| (token.to_owned(), value.into())));
     }
@@ -144,12 +144,12 @@ impl Question for Completion {
     }
 
     fn read(&self, answer: &Json) -> Result<String, String> {
-        let choice = answer.pointer("/choices/0").ok_or("there is no choice in it")?;
+        let choice = answer.pointer("/choices/0").ok_or("it has no choice")?;
         if let Some(refusal) = choice.pointer("/message/refusal").and_then(Json::as_str) {
-            return Err(format!("the model refuses: {refusal}"));
+            return Err(format!("the model refused to answer: {refusal}"));
         }
         match choice.get("finish_reason").and_then(Json::as_str) {
-            Some(reason) if self.strict && reason != "stop" => Err(format!("it was cut off: {reason}")),
+            Some(reason) if self.strict && reason != "stop" => Err(format!("it was truncated: {reason}")),
             _ => text_in(choice, "/message/content"),
         }
     }

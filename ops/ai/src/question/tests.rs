@@ -84,13 +84,13 @@ async fn textgen_sends_what_is_set_and_nothing_else() {
         })
     );
     let bad: Vec<_> = own.into_iter().chain([("logit_bias.word", "1")]).collect();
-    assert_eq!(findings(&openai::textgen::kind(), &bad), ["logit_bias.word: \"word\" is no number of a token"]);
+    assert_eq!(findings(&openai::textgen::kind(), &bad), ["logit_bias.word: \"word\" is not the number of a token"]);
 }
 
 #[tokio::test]
 async fn textgen_refuses_answers_that_are_none() {
     for (reply, strict, why) in [
-        (Reply::ok(r#"{"choices":[]}"#), "false", Some("there is no choice in it")),
+        (Reply::ok(r#"{"choices":[]}"#), "false", Some("it has no choice")),
         (
             Reply::ok(r#"{"choices":[{"message":{"content":null}}]}"#),
             "false",
@@ -99,9 +99,9 @@ async fn textgen_refuses_answers_that_are_none() {
         (
             Reply::ok(r#"{"choices":[{"message":{"refusal":"I will not"}}]}"#),
             "false",
-            Some("the model refuses: I will not"),
+            Some("the model refused to answer: I will not"),
         ),
-        (completion("half", "length"), "true", Some("it was cut off: length")),
+        (completion("half", "length"), "true", Some("it was truncated: length")),
         (completion("half", "length"), "false", None),
         (Reply::ok("no JSON"), "false", Some("expected ident")),
     ] {
@@ -176,7 +176,7 @@ async fn cohere_command_fills_its_prompt() {
     assert_eq!(body(&request), json!({ "model": "command", "stream": false, "messages": messages }));
     assert_eq!(
         findings(&cohere::command::kind(), &[("apiKey", "k"), ("prompt", "x")]),
-        ["prompt: there is no %s in it for the text"]
+        ["prompt: it has no %s for the text"]
     );
 }
 
@@ -218,7 +218,9 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
 
 #[tokio::test]
 async fn cohere_rerank_says_what_is_wrong_with_indexes() {
-    for (indexes, why) in [([1, 1], "index 1 occurs twice"), ([0, 2], "index 2 is beyond the 2 documents")] {
+    for (indexes, why) in
+        [([1, 1], "index 1 occurs twice"), ([0, 2], "index 2 is larger than that of the last of 2 documents")]
+    {
         let results = indexes.map(|index| json!({ "index": index, "relevance_score": 0.5 }));
         let server = Server::start(move |_| Reply::ok(json!({ "results": results }).to_string()));
         let url = server.url();
@@ -249,9 +251,9 @@ async fn ollama_makes_another_record() {
     assert!(prompt.contains("Add one and call it b.") && prompt.contains("{\"a\":1}"), "{prompt}");
 
     for (answer, why) in [
-        (json!({ "response": "{}", "done": false }), "it is not done"),
-        (json!({ "response": "[1]", "done": true }), "the model answered no JSON object: it is list"),
-        (json!({ "response": "Sure!", "done": true }), "the model answered no JSON object: "),
+        (json!({ "response": "{}", "done": false }), "it is not complete (`done` is not true)"),
+        (json!({ "response": "[1]", "done": true }), "the answer of the model is not a JSON object: it is list"),
+        (json!({ "response": "Sure!", "done": true }), "the answer of the model is not a JSON object: "),
         (json!({ "done": true }), "there is no text at /response"),
     ] {
         let server = Server::start(move |_| Reply::ok(answer.to_string()));
@@ -266,7 +268,7 @@ async fn ollama_refuses_prompts_before_it_asks() {
     let url = server.url();
     let settings = [("url", &*url), ("prompt", "x")];
     let refused = asked(&ollama::kind(), &settings, &json!({ "a": "Drop TABLE users" })).await.unwrap_err();
-    assert_eq!(refused, "prompt_refused: the prompt holds \"drop table\", which the setting `refuse` names");
+    assert_eq!(refused, "prompt_refused: the prompt contains \"drop table\", which the setting `refuse` forbids");
     let refused = asked(&ollama::kind(), &settings, &json!({ "a": "x".repeat(5000) })).await.unwrap_err();
     assert!(refused.starts_with("prompt_refused: ") && refused.contains("maxPromptLength"), "{refused}");
     assert_eq!(server.received(), []);

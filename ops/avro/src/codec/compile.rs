@@ -29,8 +29,8 @@ impl Codec {
 
 fn too_long(found: &str) -> CodecError {
     CodecError::Schema(format!(
-        "a decimal number has at most {LONGEST} digits after the point, and at most {LONGEST} bytes where its size is \
-         fixed; here it has {found}"
+        "a decimal number has at most {LONGEST} digits after the decimal point, and at most {LONGEST} bytes if its \
+         size is fixed; this one has {found}"
     ))
 }
 
@@ -97,7 +97,7 @@ impl Compiler {
                 self.define(number, Node::Fixed(fixed.size))
             }
             Schema::Decimal(DecimalSchema { scale, .. }) if *scale > LONGEST => {
-                return Err(too_long(&format!("{scale} digits after the point")));
+                return Err(too_long(&format!("{scale} digits after the decimal point")));
             }
             Schema::Decimal(decimal) => match &decimal.inner {
                 InnerDecimalSchema::Fixed(fixed) if fixed.size > LONGEST => {
@@ -172,7 +172,7 @@ impl Compiler {
             ) => v
                 .as_i64()
                 .map(Value::Int)
-                .ok_or_else(|| CodecError::Schema(format!("the default {v} is no integer")))?,
+                .ok_or_else(|| CodecError::Schema(format!("the default {v} is not an integer")))?,
             (Node::Float | Node::Double, Json::Number(v)) => Value::Float(v.as_f64().unwrap_or(f64::NAN)),
             (Node::Text | Node::Enum(_) | Node::UuidText, Json::String(text)) => Value::from(text.as_str()),
             (Node::Array(items), Json::Array(list)) => {
@@ -193,7 +193,7 @@ impl Compiler {
                 }
                 Value::from(Object::from_entries(entries))
             }
-            _ => return Err(CodecError::Schema(format!("the default {json} is no {}", node.name()))),
+            _ => return Err(CodecError::Schema(format!("the default {json} is not of type {}", node.name()))),
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn whole(codec: &Codec, bytes: &[u8]) -> Result<Value, CodecError> {
     let mut input = Input { bytes, at: 0, weightless: WEIGHTLESS };
     let value = input.value(codec, &codec.root, DEPTH)?;
     if input.at != bytes.len() {
-        return Err(input.damaged("there are more bytes than the schema has fields"));
+        return Err(input.damaged("there are more bytes than the fields of the schema need"));
     }
     Ok(value)
 }
@@ -34,14 +34,14 @@ impl<'a> Input<'a> {
 
     fn take(&mut self, n: usize) -> Result<&'a [u8], CodecError> {
         let rest = &self.bytes[self.at..];
-        let taken = rest.get(..n).ok_or_else(|| self.damaged("the data end in the middle of a value"))?;
+        let taken = rest.get(..n).ok_or_else(|| self.damaged("the data ends in the middle of a value"))?;
         self.at += n;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
         let at = self.at;
-        let wrong = CodecError::Damaged { at, what: "the data end in the middle of a value" };
+        let wrong = CodecError::Damaged { at, what: "the data ends in the middle of a value" };
         self.take(N)?.try_into().map_err(|_| wrong)
     }
 
@@ -60,7 +60,7 @@ impl<'a> Input<'a> {
                 return Ok((number >> 1) as i64 ^ -((number & 1) as i64));
             }
         }
-        Err(self.damaged("the data end in the middle of a value"))
+        Err(self.damaged("the data ends in the middle of a value"))
     }
 
     fn int(&mut self) -> Result<i32, CodecError> {
@@ -139,7 +139,7 @@ impl<'a> Input<'a> {
                 let unscaled = self.digits()?;
                 let scale = self.long()?;
                 if i64::try_from(self.at - start) != Ok(length) {
-                    return Err(self.damaged("a big-decimal has another length"));
+                    return Err(self.damaged("a big-decimal has a wrong length"));
                 }
                 match usize::try_from(scale).ok().filter(|scale| *scale <= decimal::LONGEST) {
                     Some(scale) => Value::from(decimal::text(unscaled, scale)),
@@ -178,7 +178,7 @@ impl<'a> Input<'a> {
                 let (months, days, millis): (_, _, _) = (part()?, part()?, part()?);
                 Value::from([("days", days), ("millis", millis), ("months", months)].into_iter().collect::<Object>())
             }
-            Node::Named(_) => return Err(self.damaged("a type stands for another")),
+            Node::Named(_) => return Err(self.damaged("a type refers to another type")),
         })
     }
 

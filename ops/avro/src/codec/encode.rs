@@ -128,7 +128,7 @@ pub(super) fn value(
 ) -> Result<(), CodecError> {
     let Some(depth) = depth.checked_sub(1) else { return Err(misfit("values are nested too deeply")) };
     let node = codec.resolve(node);
-    let wrong = || misfit(format!("a value of type {} is no {}", value.type_name(), node.name()));
+    let wrong = || misfit(format!("a value of type {} cannot be written as {}", value.type_name(), node.name()));
     let range = || misfit(format!("the number does not fit into {}", node.name()));
     match (node, value) {
         (Node::Null, Value::Null) => {}
@@ -153,7 +153,7 @@ pub(super) fn value(
         (Node::Bytes, Value::Bytes(bytes)) => counted(bytes, out),
         (Node::Fixed(size), Value::Bytes(bytes)) if bytes.len() == *size => out.extend_from_slice(bytes),
         (Node::Fixed(size), Value::Bytes(bytes)) => {
-            return Err(misfit(format!("{} bytes do not fit into fixed of {size}", bytes.len())));
+            return Err(misfit(format!("{} bytes do not fit into a fixed of {size} bytes", bytes.len())));
         }
         (Node::Text, Value::Text(text)) => counted(text.as_bytes(), out),
         (Node::Text, Value::Time(time)) => counted(timestamp_text(time).as_bytes(), out),
@@ -177,7 +177,10 @@ pub(super) fn value(
         (Node::Decimal(precision, scale, size), _) => {
             let digits = number_text(value).ok_or_else(wrong)?;
             let unscaled = decimal::scaled(&digits, *scale, *precision).ok_or_else(|| {
-                misfit(format!("{digits:?} is no number with at most {precision} digits, {scale} after the point"))
+                misfit(format!(
+                    "{digits:?} is not a number with at most {precision} digits, {scale} of them after the decimal \
+                     point"
+                ))
             })?;
             let bytes = unscaled.to_signed_bytes_be();
             match size {
@@ -193,7 +196,7 @@ pub(super) fn value(
         (Node::BigDecimal, _) => {
             let digits = number_text(value).ok_or_else(wrong)?;
             let (unscaled, scale) =
-                decimal::parse(&digits).ok_or_else(|| misfit(format!("{digits:?} is no decimal number")))?;
+                decimal::parse(&digits).ok_or_else(|| misfit(format!("{digits:?} is not a decimal number")))?;
             let mut inner = Vec::new();
             counted(&unscaled.to_signed_bytes_be(), &mut inner);
             long(scale, &mut inner);
@@ -201,7 +204,7 @@ pub(super) fn value(
         }
         (Node::UuidText, Value::Text(text)) if uuid(text).is_some() => counted(text.as_bytes(), out),
         (Node::Uuid(sized), Value::Text(text)) => {
-            let bytes = uuid(text).ok_or_else(|| misfit(format!("{text:?} is no uuid")))?;
+            let bytes = uuid(text).ok_or_else(|| misfit(format!("{text:?} is not a uuid")))?;
             match sized {
                 Sized::Fixed => out.extend_from_slice(&bytes),
                 Sized::Bytes => counted(&bytes, out),
@@ -212,7 +215,7 @@ pub(super) fn value(
                 Value::Time(time) => time.date_naive().to_epoch_days(),
                 Value::Text(text) => {
                     let date = text.parse::<NaiveDate>().ok().or_else(|| Some(moment(text)?.date_naive()));
-                    date.ok_or_else(|| misfit(format!("{text:?} is no date")))?.to_epoch_days()
+                    date.ok_or_else(|| misfit(format!("{text:?} is not a date")))?.to_epoch_days()
                 }
                 other => i32::try_from(integer(other).ok_or_else(wrong)?).map_err(|_| range())?,
             };
@@ -227,7 +230,7 @@ pub(super) fn value(
             let number = match value {
                 Value::Time(time) => in_unit(time).ok_or_else(range)?,
                 Value::Text(text) => {
-                    let time = moment(text).ok_or_else(|| misfit(format!("{text:?} is no RFC 3339 time")))?;
+                    let time = moment(text).ok_or_else(|| misfit(format!("{text:?} is not an RFC 3339 time")))?;
                     in_unit(&time).ok_or_else(range)?
                 }
                 other => i64::try_from(integer(other).ok_or_else(wrong)?).map_err(|_| range())?,
@@ -242,7 +245,7 @@ pub(super) fn value(
             }
             let known = |key: &str| ["months", "days", "millis"].contains(&key);
             if let Some((key, _)) = object.iter().find(|(key, _)| !known(key)) {
-                return Err(within(misfit("a duration has months, days and millis only"), key));
+                return Err(within(misfit("a duration has only months, days and millis"), key));
             }
         }
         _ => return Err(wrong()),
@@ -271,7 +274,7 @@ fn union(codec: &Codec, variants: &[Node], value: &Value, out: &mut Vec<u8>, dep
     }
     Err(first_error.unwrap_or_else(|| {
         let names: Vec<_> = variants.iter().map(|variant| codec.resolve(variant).name()).collect();
-        misfit(format!("a value of type {} is none of {}", value.type_name(), names.join(", ")))
+        misfit(format!("a value of type {} fits none of {}", value.type_name(), names.join(", ")))
     }))
 }
 

@@ -165,21 +165,33 @@ fn numbers_and_texts_are_taken_where_nothing_is_lost() {
     for (schema, value, message) in [
         (r#""int""#, Value::Int(1 << 31), "the number does not fit into int"),
         (r#""long""#, Value::UInt(u64::MAX), "the number does not fit into long"),
-        (r#""int""#, Value::Float(1.5), "a value of type float is no int"),
-        (r#""long""#, Value::from("1"), "a value of type text is no long"),
-        (r#""double""#, Value::Int(i64::MAX), "a value of type integer is no double"),
+        (r#""int""#, Value::Float(1.5), "a value of type float cannot be written as int"),
+        (r#""long""#, Value::from("1"), "a value of type text cannot be written as long"),
+        (r#""double""#, Value::Int(i64::MAX), "a value of type integer cannot be written as double"),
         (r#""float""#, Value::Float(1e300), "the number does not fit into float"),
-        (r#""bytes""#, Value::from("YQ=="), "a value of type text is no bytes"),
-        (decimal, Value::from("1.234"), "\"1.234\" is no number with at most 4 digits, 2 after the point"),
-        (decimal, Value::from("123.4"), "\"123.4\" is no number with at most 4 digits, 2 after the point"),
-        (decimal, Value::from("1e999999999"), "\"1e999999999\" is no number with at most 4 digits, 2 after the point"),
-        (timestamp, Value::from("now"), "\"now\" is no RFC 3339 time"),
-        (r#"["null","long"]"#, Value::from("x"), "a value of type text is none of null, long"),
+        (r#""bytes""#, Value::from("YQ=="), "a value of type text cannot be written as bytes"),
+        (
+            decimal,
+            Value::from("1.234"),
+            "\"1.234\" is not a number with at most 4 digits, 2 of them after the decimal point",
+        ),
+        (
+            decimal,
+            Value::from("123.4"),
+            "\"123.4\" is not a number with at most 4 digits, 2 of them after the decimal point",
+        ),
+        (
+            decimal,
+            Value::from("1e999999999"),
+            "\"1e999999999\" is not a number with at most 4 digits, 2 of them after the decimal point",
+        ),
+        (timestamp, Value::from("now"), "\"now\" is not an RFC 3339 time"),
+        (r#"["null","long"]"#, Value::from("x"), "a value of type text fits none of null, long"),
         (r#"{"type":"enum","name":"e","symbols":["A"]}"#, Value::from("C"), "the enum has no symbol \"C\""),
         (
             r#"{"type":"map","values":{"type":"array","items":"int"}}"#,
             json(r#"{"k":[1,"x"]}"#),
-            "k.1: a value of type text is no int",
+            "k.1: a value of type text cannot be written as int",
         ),
     ] {
         assert_eq!(encoded(schema, &value), Err(message.to_owned()), "{schema}");

@@ -46,7 +46,7 @@ fn unavailable(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Faul
 }
 
 fn contradiction() -> Fault {
-    unavailable("the schema registry answered another question")
+    unavailable("the answer of the schema registry does not match the request")
 }
 
 impl Answer {

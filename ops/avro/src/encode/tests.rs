@@ -60,7 +60,10 @@ async fn a_registered_schema_is_obeyed() {
     let text = after(Data::text(r#"{"id":1.0,"price":9.5}"#));
     assert_eq!(raw(&process(&mut encode, text).unwrap()), raw(&encoded));
     for (json, message) in [
-        (r#"{"id":1,"price":"9.505"}"#, "price: \"9.505\" is no number with at most 5 digits, 2 after the point"),
+        (
+            r#"{"id":1,"price":"9.505"}"#,
+            "price: \"9.505\" is not a number with at most 5 digits, 2 of them after the decimal point",
+        ),
         (r#"{"id":1}"#, "price: missing, and the schema has no default"),
         (r#"{"id":1,"price":"1","more":1}"#, "more: the schema has no such field"),
     ] {

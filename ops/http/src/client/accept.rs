@@ -8,7 +8,7 @@ pub struct Accept(Vec<(u16, u16)>);
 
 /// Error for a text that is not a set of statuses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no status (404), class of statuses (4xx) or range (400-404)")]
+#[error("{0:?} is not a status (404), class of statuses (4xx) or range (400-404)")]
 pub struct InvalidAccept(pub String);
 
 impl Default for Accept {

@@ -250,7 +250,11 @@ fn said_after(said: &str) -> String {
 fn wish(retry_after: Option<Duration>) -> String {
     match retry_after {
         Some(wait) if wait > LONGEST_WAIT => {
-            format!(" (it asks to wait {} s, more than the {} s we would)", wait.as_secs(), LONGEST_WAIT.as_secs())
+            format!(
+                " (the server asks to wait {} s, longer than the limit of {} s)",
+                wait.as_secs(),
+                LONGEST_WAIT.as_secs()
+            )
         }
         _ => String::new(),
     }

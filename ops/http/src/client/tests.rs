@@ -189,7 +189,7 @@ async fn who_has_no_repetition_left_fails_at_once_and_the_wait_of_the_others_is_
     assert_eq!(futures::join!(send(), send()), ("http_status", "http_status"));
     assert!(start.elapsed() < Duration::from_secs(30));
     assert!(client.pause.until().is_some());
-    let expected = format!("GET {}/a: asks to wait 60 s (429): requests wait", server.url());
+    let expected = format!("GET {}/a: the server asks to wait 60 s (429): requests are delayed", server.url());
     assert_eq!(*warnings.0.lock().unwrap(), [expected]);
 }
 
@@ -263,7 +263,7 @@ async fn an_hour_is_too_long_to_wait() {
     let server = Server::start(|_| Reply::status(503, "").with("Retry-After", "3600"));
     let (code, message) = shown(get(policy(), &server.url()).await).unwrap_err();
     assert_eq!(code, "http_status");
-    assert!(message.ends_with("(it asks to wait 3600 s, more than the 300 s we would)"), "{message}");
+    assert!(message.ends_with("(the server asks to wait 3600 s, longer than the limit of 300 s)"), "{message}");
     assert_eq!(server.received().len(), 1);
 }
 

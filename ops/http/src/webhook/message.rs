@@ -85,8 +85,8 @@ pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Opti
     let method = match Method::from_bytes(method.as_bytes()) {
         Ok(method) => Some(method),
         Err(_) => {
-            let what = "request.method: this is no method of HTTP".to_owned();
-            findings.push(finding(arguments, "request.method", what).with_hint("as GET, POST, PUT, DELETE"));
+            let what = "request.method: this is not an HTTP method".to_owned();
+            findings.push(finding(arguments, "request.method", what).with_hint("for example GET, POST, PUT or DELETE"));
             None
         }
     };
@@ -96,7 +96,7 @@ pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Opti
         Some(text) => match address(text) {
             Ok(url) => Some(Address::Same(url)),
             Err(what) => {
-                let hint = "as http://localhost:8000/path";
+                let hint = "for example http://localhost:8000/path";
                 findings.push(finding(arguments, "request.url", format!("request.url: {what}")).with_hint(hint));
                 None
             }
@@ -124,15 +124,19 @@ fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec
         let written = setting.strip_prefix("request.").unwrap_or(setting);
         let written = written.strip_prefix("headers.").unwrap_or(written);
         let Ok(name) = HeaderName::from_bytes(written.as_bytes()) else {
-            findings.push(finding(arguments, setting, format!("{setting}: {written:?} is no name of a header")));
+            findings.push(finding(arguments, setting, format!("{setting}: {written:?} is not a valid header name")));
             continue;
         };
         if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
-            findings.push(finding(arguments, setting, format!("{setting}: it follows from the body")));
+            findings.push(finding(
+                arguments,
+                setting,
+                format!("{setting}: this header is derived from the body and cannot be set"),
+            ));
             continue;
         }
         if let Some((_, first)) = given.iter().find(|(other, _)| *other == name) {
-            let finding = finding(arguments, setting, format!("{setting}: this header is set by {first} already"));
+            let finding = finding(arguments, setting, format!("{setting}: {first} already sets this header"));
             findings.push(finding.with_related(arguments.span(first), "set here already"));
             continue;
         }
@@ -148,7 +152,7 @@ fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec
                 same.insert(name, value);
             }
             Some(None) => {
-                let what = format!("{setting}: a header cannot hold control characters or line breaks");
+                let what = format!("{setting}: a header cannot contain control characters or line breaks");
                 findings.push(finding(arguments, setting, what));
             }
         }
@@ -171,7 +175,7 @@ fn content_type(arguments: &Arguments, given: &[(HeaderName, &Str)], same: &mut 
                 same.insert(CONTENT_TYPE, value);
             }
             None => {
-                let what = format!("{OLD_CONTENT_TYPE}: a header cannot hold control characters or line breaks");
+                let what = format!("{OLD_CONTENT_TYPE}: a header cannot contain control characters or line breaks");
                 findings.push(finding(arguments, OLD_CONTENT_TYPE, what));
             }
         },
@@ -191,11 +195,11 @@ fn value(text: &str, sensitive: bool) -> Option<HeaderValue> {
 
 /// Parses a URL. The error does not quote it.
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text.trim()).map_err(|error| format!("this is no URL: {error}"))?;
+    let url = Url::parse(text.trim()).map_err(|error| format!("this is not a URL: {error}"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         "http" | "https" => Err("the URL has no host".to_owned()),
-        _ => Err("the URL is neither http:// nor https://".to_owned()),
+        _ => Err("the URL begins with neither http:// nor https://".to_owned()),
     }
 }
 
@@ -220,7 +224,7 @@ impl Message {
         for Rendered { name, setting, template, sensitive } in &self.rendered {
             let text = render(template, record, setting, String::new())?;
             let value = value(&text, *sensitive).ok_or_else(|| {
-                Fault::record("http_invalid", format!("{setting}: the rendered value holds control characters"))
+                Fault::record("http_invalid", format!("{setting}: the rendered value contains control characters"))
             })?;
             request.headers_mut().insert(name, value);
         }
@@ -266,14 +270,14 @@ impl Message {
     pub(super) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
         if self.body.is_some() && !self.is_method_given {
             let message = "the request is a GET with a body, which most servers do not read";
-            let hint = "set request.method to POST, or to GET if that is meant";
+            let hint = "set request.method to POST, or to GET if that is intended";
             flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
         }
         let sends = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
         let depends = matches!(self.url, Address::Rendered(_)) || !self.rendered.is_empty();
         if sends && self.body.is_none() && !depends && !is_body_placed {
             let message = format!(
-                "the {} request has no body and nothing of the record, and the answer takes the place of .Payload.After",
+                "the {} request has no body and contains no data of the record, and the answer replaces .Payload.After",
                 self.method
             );
             let hint = "set request.body to '{{ toJson .Payload.After }}', and response.body to keep the data";

@@ -170,9 +170,9 @@ async fn what_cannot_be_stored_is_not_asked_for() {
     let failed = one(&[("request.url", &server.url()), ("request.body", "{{ .Payload.After.x.y }}")], raw("x")).await;
     assert!(failed.unwrap_err().starts_with("template_failed: request.body: "));
     let failed = one(&[("request.url", &server.url()), ("headers.X", "a{{ \"\\n\" }}b")], raw("x")).await;
-    assert_eq!(failed.unwrap_err(), "http_invalid: headers.X: the rendered value holds control characters");
+    assert_eq!(failed.unwrap_err(), "http_invalid: headers.X: the rendered value contains control characters");
     let failed = one(&[("request.url", "{{ \"ftp://x\" }}")], raw("x")).await;
-    assert_eq!(failed.unwrap_err(), "http_invalid: request.url: the URL is neither http:// nor https://");
+    assert_eq!(failed.unwrap_err(), "http_invalid: request.url: the URL begins with neither http:// nor https://");
     assert_eq!(server.received(), []);
 }
 
@@ -334,18 +334,18 @@ fn wrong_settings_are_found_before_anything_starts() {
             ("headers.content-type", "text/plain"),
         ]),
         [
-            "request.method: this is no method of HTTP",
-            "request.url: the URL is neither http:// nor https://",
-            "headers.Content-Length: it follows from the body",
-            "headers.X: a header cannot hold control characters or line breaks",
-            "headers.X Y: \"X Y\" is no name of a header",
-            "request.headers.Accept: this header is set by headers.accept already",
+            "request.method: this is not an HTTP method",
+            "request.url: the URL begins with neither http:// nor https://",
+            "headers.Content-Length: this header is derived from the body and cannot be set",
+            "headers.X: a header cannot contain control characters or line breaks",
+            "headers.X Y: \"X Y\" is not a valid header name",
+            "request.headers.Accept: headers.accept already sets this header",
             "request.contentType and headers.content-type exclude each other",
             "response.status: .Payload.After.x.y and the response.body .Payload.After.x would overwrite each other",
-            "response.accept: \"often\" is no status (404), class of statuses (4xx) or range (400-404)",
+            "response.accept: \"often\" is not a status (404), class of statuses (4xx) or range (400-404)",
         ]
     );
-    assert_eq!(findings(&[("request.url", "http://")]), ["request.url: this is no URL: empty host"]);
+    assert_eq!(findings(&[("request.url", "http://")]), ["request.url: this is not a URL: empty host"]);
     assert_eq!(findings(&[url, ("response.body", ".Metadata")]), ["response.body: .Metadata cannot be set to a text"]);
     assert_eq!(
         findings(&[url, ("response.body", ".Position")]),

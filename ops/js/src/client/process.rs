@@ -186,7 +186,7 @@ impl Worker {
         .map_err(|error| match is_late(&error).then(|| self.at_hand()).flatten() {
             Some((Some(row), _)) if (made.len() - first..records.len()).contains(&row) => {
                 let text =
-                    format!("the script was ended after {:?}, in which it could not be stopped", self.time + GRACE);
+                    format!("the script could not be stopped, and its process was ended after {:?}", self.time + GRACE);
                 End::Stuck { row, fault: Fault::record("script_timeout", format!("{text} (setting timeout)")) }
             }
             _ => End::Died(self.died(&error)),
@@ -292,7 +292,7 @@ impl Worker {
         }
         let text = match said.contains("overflowed its stack") {
             true => {
-                "the script ended its process: it nests data or calls deeper than the interpreter can follow".into()
+                "the script crashed its process: it nests data or calls deeper than the interpreter supports".into()
             }
             false if silent => "the process of the script does not answer and was ended".to_owned(),
             false if broken => format!("the process of the script sent {error} and was ended"),

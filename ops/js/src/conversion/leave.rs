@@ -74,10 +74,11 @@ impl<'c> Leave<'c> {
         let keys = object.own_property_keys(self.context)?;
         let is_field = |key: &PropertyKey| name(key).is_some_and(|name| RECORD.contains(&name.as_ref()));
         if let Some(stranger) = keys.iter().find(|key| !is_field(key)) {
-            return path.unfit(format!("is no record: it has a field {stranger}, a record has {}", RECORD.join(", ")));
+            return path
+                .unfit(format!("is not a record: it has a field {stranger}, a record has {}", RECORD.join(", ")));
         }
         if keys.is_empty() {
-            return path.unfit("is no record but an empty object: return rec, or Record()");
+            return path.unfit("is an empty object: return rec, or Record()");
         }
         let mut record = input.clone();
         let position = object.get(key("Position"), self.context)?;
@@ -114,14 +115,14 @@ impl<'c> Leave<'c> {
                 Some(bytes) => bytes.is_empty() || bytes == *input.position().0,
                 None => {
                     return path.unfit(
-                        "is an object without bytes, as in a copy by JSON: change rec itself, or delete Position from the \
-                         copy",
+                        "is an object without bytes, as in a copy made with JSON: change rec itself, or delete \
+                         Position from the copy",
                     );
                 }
             },
             None => false,
         };
-        if same { Ok(()) } else { path.unfit("must stay as it is: only the source knows what it means") }
+        if same { Ok(()) } else { path.unfit("must stay unchanged: only the source can interpret it") }
     }
 
     fn operation(&mut self, value: &JsValue, path: Path<'_>) -> Result<Operation> {
@@ -202,7 +203,7 @@ impl<'c> Leave<'c> {
                 Ok(value.to_string(self.context)?.to_std_string_lossy())
             }
             JsVariant::Undefined | JsVariant::Null => {
-                path.unfit(format!("is {}: metadata is text; delete what is not there", described(value)))
+                path.unfit(format!("is {}: metadata is text; delete the entry instead", described(value)))
             }
             JsVariant::Object(_) | JsVariant::Symbol(_) => {
                 path.unfit(format!("is {}: metadata is text; use JSON.stringify", described(value)))
@@ -265,7 +266,7 @@ impl<'c> Leave<'c> {
             });
         }
         if object.is_array() {
-            return path.unfit("is an array: assign an object that holds it, or RawData(JSON.stringify(…))");
+            return path.unfit("is an array: assign an object that contains it, or RawData(JSON.stringify(…))");
         }
         let origin = before.fields();
         Ok(match self.map(&object, origin, path)? {
@@ -283,6 +284,6 @@ fn whole(target: &JsObject) -> view::Whole {
 fn text_of(text: &JsString, path: Path<'_>) -> Result<String> {
     match utf8(text.as_str()) {
         Some(text) => Ok(text.into_owned()),
-        None => path.unfit("holds half a character (a surrogate without its other half)"),
+        None => path.unfit("contains half a character (an unpaired surrogate)"),
     }
 }

@@ -105,10 +105,10 @@ impl fmt::Display for Path<'_> {
 pub(super) fn unfit_kind(object: &JsObject) -> &'static str {
     match () {
         () if object.is_callable() => "is a function: records hold data",
-        () if object.is_array() => "is an array: assign an object that holds it",
-        () if object.is::<Date>() => "is a Date: assign an object that holds it",
-        () if object.is::<TypedArray>() => "is a typed array: assign an object that holds it",
-        () if object.is::<ArrayBuffer>() => "is an ArrayBuffer: assign an object that holds it",
+        () if object.is_array() => "is an array: assign an object that contains it",
+        () if object.is::<Date>() => "is a Date: assign an object that contains it",
+        () if object.is::<TypedArray>() => "is a typed array: assign an object that contains it",
+        () if object.is::<ArrayBuffer>() => "is an ArrayBuffer: assign an object that contains it",
         () if object.is::<OrderedMap<JsValue>>() => "is a Map: use Object.fromEntries(map)",
         () if object.is::<OrderedSet>() => "is a Set: use Array.from(set)",
         () if object.is::<Promise>() => "is a promise: await it in an async function",

@@ -31,7 +31,7 @@ pub(crate) fn raw(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRes
         return enter::bytes(&bytes, context);
     }
     let Some(items) = value.as_object().filter(boa_engine::JsObject::is_array) else {
-        let message = format!("RawData takes a string or bytes, not {}", described(value));
+        let message = format!("RawData accepts a string or bytes, not {}", described(value));
         return Err(JsNativeError::typ().with_message(message).into());
     };
     let length = items.get(JsString::from("length"), context)?.to_length(context)?;
@@ -61,7 +61,7 @@ pub(crate) fn btoa(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRe
         JsStrVariant::Utf16(units) => units.iter().map(|unit| u8::try_from(*unit).ok()).collect(),
     };
     let Some(bytes) = bytes else {
-        let message = "btoa takes text whose characters are single bytes: encode it first, as \
+        let message = "btoa accepts only characters of one byte: encode the text first, for example with \
                        btoa(String.fromCharCode(...new TextEncoder().encode(text)))";
         return Err(JsNativeError::range().with_message(message).into());
     };
@@ -106,7 +106,7 @@ pub(crate) fn decode(_: &JsValue, args: &[JsValue], context: &mut Context) -> Js
 
 fn fill(bytes: &mut [u8]) -> JsResult<()> {
     getrandom::fill(bytes)
-        .map_err(|error| JsNativeError::error().with_message(format!("no random numbers: {error}")).into())
+        .map_err(|error| JsNativeError::error().with_message(format!("cannot get random numbers: {error}")).into())
 }
 
 /// Returns a random UUID (version 4).

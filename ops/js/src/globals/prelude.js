@@ -88,7 +88,7 @@
   define("TextDecoder", class TextDecoder {
     #fatal;
     constructor(label = "utf-8", { fatal = false } = {}) {
-      if (!/^\s*utf-?8\s*$/i.test(label)) throw new RangeError(`TextDecoder knows only utf-8, not ${label}`);
+      if (!/^\s*utf-?8\s*$/i.test(label)) throw new RangeError(`TextDecoder supports only utf-8, not ${label}`);
       this.#fatal = fatal;
     }
     get encoding() { return "utf-8"; }

@@ -551,7 +551,7 @@ fn mistakes_about_records_are_told() {
         (
             "rec.Operation = 'insert'",
             structured(),
-            "fails; script:2:3: the script fails here: \"insert\" is no operation",
+            "fails; script:2:3: the script fails here: \"insert\" is not an operation",
         ),
         ("if (rec.Operation == 'CREATE') return null", structured(), "script:2:24: no record has the operation"),
     ] {

@@ -44,7 +44,7 @@ impl Said<'_> {
             Some(near) => Some(format!("did you mean {}?", named(&format!("rec{}", side.as_str()), near))),
             // Records that are not observed yet may have it.
             None if self.flow.is_observed() => None,
-            None if names.is_empty() => Some("it has no fields at all".to_owned()),
+            None if names.is_empty() => Some("it has no fields".to_owned()),
             None => Some(format!("it has: {}", listed(&names))),
         };
         if near.is_none() && !read.needed {

@@ -42,8 +42,8 @@ fn check(cases: &[(&str, Shape, &str)], found: fn(&str, Shape) -> String) {
 
 #[test]
 fn raw_data_are_no_text() {
-    const NUMBERS: &str = "this takes the numbers of bytes for text: .Payload.After is raw data";
-    const OF_KEY: &str = "this takes the numbers of bytes for text: .Key is raw data";
+    const NUMBERS: &str = "this is a text of byte values, for example \"123,34,105\": .Payload.After is raw data";
+    const OF_KEY: &str = "this is a text of byte values, for example \"123,34,105\": .Key is raw data";
     check(
         &[
             ("return rec.Payload.After.includes('order') ? rec : null", Shape::RAW, "this is always false"),
@@ -62,13 +62,13 @@ fn raw_data_are_no_text() {
             ("if (rec.Key > '5') return null", Shape::RAW, OF_KEY),
             ("f(String(rec.Payload.After ?? ''))", Shape::RAW, NUMBERS),
             ("if (rec.Key) { f(String(rec.Payload.After)) }", Shape::RAW, NUMBERS),
-            ("f(JSON.stringify(rec.Payload.After))", Shape::RAW, "this makes a field of each byte"),
+            ("f(JSON.stringify(rec.Payload.After))", Shape::RAW, "this creates a field for each byte"),
             (
                 "rec.Payload.After = { ...rec.Payload.After, x: 1 }",
                 Shape::RAW,
-                "this makes a field of each byte: .Payload.After is raw data",
+                "this creates a field for each byte: .Payload.After is raw data",
             ),
-            ("f(Object.keys(rec.Payload.After))", Shape::RAW, "this makes a field of each byte"),
+            ("f(Object.keys(rec.Payload.After))", Shape::RAW, "this creates a field for each byte"),
             (
                 "const [a] = rec.Payload.After.split(',')",
                 Shape::RAW,
@@ -188,7 +188,7 @@ fn results_that_are_no_record_are_told() {
             ("const keep = rec.Payload.After.n > 1; return keep", structured(), "fails; process returns true or false"),
             ("return rec.Payload.After.name.includes('a')", structured(), "fails; process returns true or false"),
             ("if (rec.Key) return false", structured(), "process returns true or false"),
-            ("return rec.Payload.After.n > 1 && rec", structured(), "process returns false where"),
+            ("return rec.Payload.After.n > 1 && rec", structured(), "process returns false if"),
             ("return rec.Payload.After", structured(), "fails; process returns a part of the record"),
             ("return rec.Metadata", structured(), "fails; process returns a part of the record"),
             ("return {}", structured(), "fails; process returns an empty object"),
@@ -197,20 +197,20 @@ fn results_that_are_no_record_are_told() {
             ("return JSON.stringify(rec)", structured(), "fails; process returns text"),
             ("return `${rec.Metadata.x}`", structured(), "fails; process returns text"),
             ("return 1", structured(), "fails; process returns a number"),
-            ("return JSON.parse(JSON.stringify(rec))", structured(), "fails; process returns a copy by JSON"),
+            ("return JSON.parse(JSON.stringify(rec))", structured(), "fails; process returns a copy made with JSON"),
             (
                 "const r = JSON.parse(JSON.stringify(rec)); r.Payload.After.x = 1; return r",
                 structured(),
-                "fails; process returns a copy by JSON",
+                "fails; process returns a copy made with JSON",
             ),
             ("rec.Position = 'x'", structured(), "fails; the script fails here: a record keeps its Position"),
             ("rec.Metadata.recfmt.collection = 'x'", structured(), "fails; the script fails here: metadata is text"),
             ("f(rec.Metadata.recfmt.collection)", structured(), "metadata is text"),
             ("rec.Metadata.get('x')", structured(), "fails; the script fails here: metadata is text"),
             ("rec.get('x')", structured(), "fails; the script fails here: a record has no \"get\""),
-            ("rec.Payload.After = [1]", structured(), "fails; the script fails here: .Payload.After holds an object"),
-            ("rec.Payload.After = new Map()", structured(), "fails; the script fails here: .Payload.After holds an"),
-            ("rec.Key = 5", structured(), "fails; the script fails here: .Key holds an object"),
+            ("rec.Payload.After = [1]", structured(), "fails; the script fails here: .Payload.After accepts an object"),
+            ("rec.Payload.After = new Map()", structured(), "fails; the script fails here: .Payload.After accepts an"),
+            ("rec.Key = 5", structured(), "fails; the script fails here: .Key accepts an object"),
             ("return rec.Operation === 'create' ? rec : null", structured(), ""),
             ("return rec.Key ? [rec, rec] : undefined", structured(), ""),
             ("return { ...rec, Key: 'k' }", structured(), ""),
@@ -251,9 +251,13 @@ fn what_has_no_effect_is_told() {
             (
                 "rec.Payload.After.d = new Date(0).toLocaleDateString('de-DE')",
                 structured(),
-                "`toLocaleDateString` does not know locales",
+                "`toLocaleDateString` does not support locales",
             ),
-            ("rec.Payload.After.n = (1234.5).toLocaleString('de-DE')", structured(), "`toLocaleString` does not know"),
+            (
+                "rec.Payload.After.n = (1234.5).toLocaleString('de-DE')",
+                structured(),
+                "`toLocaleString` does not support",
+            ),
             ("rec.Payload.After.tags.push('x'); rec.Payload.After.tags.sort()", structured(), ""),
             ("rec.Payload.After.list.map(x => { x.y = 1; return x })", structured(), ""),
             ("const seen = []; 'a'.replace(/a/g, m => seen.push(m)); rec.Payload.After.s = seen", structured(), ""),

@@ -24,8 +24,8 @@ impl Said<'_> {
     pub(super) fn printed(&mut self, act: &Act, side: Side) {
         if self.value(act, side).is_some_and(|value| value.kinds == Kinds::MAP) {
             let name = named(side.as_str(), &act.name);
-            let message = format!("this is \"[object Object]\": {name} is a map, fields and no text");
-            let hint = format!("take a field of it, or all as JSON: JSON.stringify(rec{name})");
+            let message = format!("this is \"[object Object]\": {name} is a map, not text");
+            let hint = format!("use one of its fields, or convert all of it to JSON: JSON.stringify(rec{name})");
             self.finding(act, false, &message, hint);
         }
     }
@@ -41,9 +41,9 @@ impl Said<'_> {
             }
         };
         if is_map {
-            let message =
-                format!("this is the name \"[object Object]\" for every record: {name} is fields and no text");
-            let hint = format!("take a field of it that tells it apart, or all as JSON: JSON.stringify(rec{name})");
+            let message = format!("this is the name \"[object Object]\" for every record: {name} is a map, not text");
+            let hint =
+                format!("use a field that identifies it, or convert all of it to JSON: JSON.stringify(rec{name})");
             self.finding(act, false, &message, hint);
         }
     }
@@ -52,7 +52,7 @@ impl Said<'_> {
     pub(super) fn has(&mut self, act: &Act, side: Side) {
         if self.value(act, side).is_some_and(|value| value.kinds == Kinds::LIST) {
             let name = named(side.as_str(), &act.name);
-            let message = format!("this is always false: {name} is a list, of which `in` looks for the indices");
+            let message = format!("this is always false: {name} is a list, and `in` searches its indices");
             self.finding(act, false, &message, format!("write rec{name}.includes(…)"));
         }
     }
@@ -79,9 +79,9 @@ impl Said<'_> {
             _ if COUNTS.contains(&inner) => "write length".to_owned(),
             Some(near) => format!("did you mean {near}?"),
             None if value.kinds == Kinds::LIST => {
-                format!("take it of each element: rec{name}.map(element => element.{inner})")
+                format!("read it from each element: rec{name}.map(element => element.{inner})")
             }
-            None => "take a field of the data, not of the text".to_owned(),
+            None => "use a field of the data, not of the text".to_owned(),
         };
         self.finding(act, false, &message, hint);
     }

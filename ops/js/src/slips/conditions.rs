@@ -53,7 +53,7 @@ impl Conditions<'_, '_> {
                 self.condition(binary.rhs());
             }
             _ if self.is_text(condition) => {
-                let hint = "a text alone is no comparison: write value === text for each text".to_owned();
+                let hint = "a text alone is not a comparison: write value === text for each text".to_owned();
                 self.say(condition, "this text is always true as a condition".to_owned(), hint);
             }
             _ => {
@@ -61,9 +61,9 @@ impl Conditions<'_, '_> {
                     Some(Kind::List) => "a list is true even if it is empty: compare its length with 0".to_owned(),
                     Some(Kind::Object) => match condition {
                         Expression::New(new) if self.kinds.global(new.constructor()) == Some("Boolean") => {
-                            "leave out new: Boolean(…)".to_owned()
+                            "remove new: write Boolean(…)".to_owned()
                         }
-                        _ => "an object is true whatever is in it".to_owned(),
+                        _ => "an object is true regardless of its content".to_owned(),
                     },
                     _ => return,
                 };
@@ -79,8 +79,8 @@ impl<'ast> Visitor<'ast> for Conditions<'_, '_> {
     fn visit_if(&mut self, choice: &'ast If) -> ControlFlow<()> {
         self.condition(choice.cond());
         if matches!(choice.body(), Statement::Empty) && choice.else_node().is_none() {
-            let message = "this `if` decides nothing: the semicolon behind its condition ends it".to_owned();
-            self.say(choice.cond(), message, "leave the semicolon out".to_owned());
+            let message = "this `if` has no effect: the semicolon after its condition ends it".to_owned();
+            self.say(choice.cond(), message, "remove the semicolon".to_owned());
         }
         choice.visit_with(self)
     }

@@ -38,10 +38,10 @@ pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
                 fails: false,
                 start: at.span().start().into(),
                 end: at.span().end().into(),
-                message: format!("`{name_text}` is changed and never used: the record stays as it is"),
+                message: format!("`{name_text}` is changed and never used: the record stays unchanged"),
                 hint: match of {
-                    Some(of) => format!("put it back: {of} = {name_text}"),
-                    None => "put it into the record, or leave it out".to_owned(),
+                    Some(of) => format!("write it back: {of} = {name_text}"),
+                    None => "store it in the record, or remove it".to_owned(),
                 },
             });
         }

@@ -66,7 +66,7 @@ impl Equal<'_, '_> {
             && divisor != 0
             && other.unsigned_abs() >= divisor.unsigned_abs()
         {
-            let why = format!("what is left of a division by {divisor} is less than it");
+            let why = format!("the remainder of a division is less than the divisor {divisor}");
             return Some((why, format!("compare it with a number from 0 to {}", divisor.unsigned_abs() - 1)));
         }
         let constant = self.kinds.constant(other)?;
@@ -87,7 +87,7 @@ impl Equal<'_, '_> {
                 _ if TYPES.contains(&lower.as_str()) => format!("write {lower:?}"),
                 _ => format!("the results of typeof are {}", TYPES.join(", ")),
             };
-            return Some((format!("typeof never gives {constant:?}"), hint));
+            return Some((format!("typeof never returns {constant:?}"), hint));
         }
         self.case(value, constant).or_else(|| self.length(value, constant)).or_else(|| self.cut(value, constant))
     }
@@ -106,7 +106,7 @@ impl Equal<'_, '_> {
             }
             "trim" if constant.trim() != constant => {
                 let hint = format!("write {:?}", constant.trim());
-                Some((format!("a text without blanks at its ends is not {constant:?}"), hint))
+                Some((format!("a text without spaces at its ends is not {constant:?}"), hint))
             }
             "trim" | "trimStart" | "trimEnd" | "substring" | "substr" | "slice" | "charAt" => {
                 self.case(self.kinds.value(target), constant)
@@ -136,7 +136,7 @@ impl Equal<'_, '_> {
         // The text of a list may be longer.
         let is_text = method != "slice" || !constant.contains(',');
         (length > most && is_text).then(|| {
-            let hint = "compare it with a text of the same length, or take more characters".to_owned();
+            let hint = "compare it with a text of the same length, or use more characters".to_owned();
             (format!("this has at most {most} characters, and {constant:?} has {length}"), hint)
         })
     }
@@ -148,8 +148,14 @@ impl Equal<'_, '_> {
         let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
         let wrong = is_number && digits(whole) && digits(rest) && i32::try_from(rest.len()).ok()? != decimals;
         wrong.then(|| {
-            let hint = "write as many digits behind the point, or compare numbers".to_owned();
-            (format!("toFixed({decimals}) gives {decimals} digits behind the point, and {constant:?} has others"), hint)
+            let hint = "write the same number of digits after the decimal point, or compare numbers".to_owned();
+            (
+                format!(
+                    "toFixed({decimals}) returns {decimals} digits after the decimal point, and {constant:?} has a \
+                     different number"
+                ),
+                hint,
+            )
         })
     }
 
@@ -161,8 +167,8 @@ impl Equal<'_, '_> {
         let (_, "split", [separator]) = self.kinds.method(self.kinds.value(access.target()))? else { return None };
         let separator = self.kinds.constant(separator).filter(|separator| !separator.is_empty())?;
         constant.contains(separator).then(|| {
-            let hint = format!("leave {separator:?} out of the text");
-            (format!("a part of what is split at {separator:?} does not contain it"), hint)
+            let hint = format!("remove {separator:?} from the text");
+            (format!("a part of a text that is split at {separator:?} does not contain it"), hint)
         })
     }
 
@@ -175,11 +181,11 @@ impl Equal<'_, '_> {
         );
         if kind.is_new() && is_literal && (is_strict || self.kinds.kind(other) == Some(kind) || is_empty(value)) {
             let hint = match unparenthesized(value) {
-                Expression::New(_) => "compare what is in them: dates by getTime(), others by their values",
+                Expression::New(_) => "compare the contents: dates by getTime(), other objects by their values",
                 Expression::ArrayLiteral(_) => "for an empty list, compare its length with 0",
                 _ => "for an object without fields, compare Object.keys(…).length with 0",
             };
-            return Some((format!("{} that is made here equals no other", kind.named()), hint.to_owned()));
+            return Some((format!("{} that is created here equals no other", kind.named()), hint.to_owned()));
         }
         let other_kind = self.kinds.kind(other)?;
         let differ = if is_strict {
@@ -198,7 +204,7 @@ impl Equal<'_, '_> {
         let hint = match (unparenthesized(value), other_kind) {
             (Expression::Unary(unary), _) if unary.op() == UnaryOp::Not => {
                 let (value, other) = (self.shown(unary.target(), "value"), self.shown(other, "…"));
-                format!("`!` takes only what follows it: write {value} !== {other}")
+                format!("`!` applies only to the operand after it: write {value} !== {other}")
             }
             (Expression::Unary(unary), Kind::Undefined | Kind::Null) if unary.op() == UnaryOp::TypeOf => {
                 let value = self.shown(unary.target(), "value");
@@ -209,7 +215,9 @@ impl Equal<'_, '_> {
                 Some(text) if !is_word(text) && !text.trim().is_empty() => format!("write the number: {}", text.trim()),
                 _ => "compare numbers with numbers".to_owned(),
             },
-            (_, Kind::Number) if kind == Kind::Text => "compare it with a text, or take its Number(…)".to_owned(),
+            (_, Kind::Number) if kind == Kind::Text => {
+                "compare it with a text, or convert it with Number(…)".to_owned()
+            }
             _ => "compare values of one kind".to_owned(),
         };
         Some((format!("{} is not {}", kind.named(), other_kind.named()), hint))
@@ -239,11 +247,11 @@ impl Equal<'_, '_> {
             (BinaryOp::Bitwise(BitwiseOp::And | BitwiseOp::Or | BitwiseOp::Xor), _, Expression::Binary(inner))
                 if is_equality(inner.op()) && self.kinds.number(inner.lhs()).is_some() =>
             {
-                let message = "the comparison comes first here, before the operator on bits".to_owned();
+                let message = "the comparison is evaluated first here, before the bitwise operator".to_owned();
                 let (value, mask) = (self.shown(lhs, "…"), self.shown(inner.lhs(), "…"));
                 let hint = match binary.op() {
                     BinaryOp::Bitwise(BitwiseOp::And) => format!("write ({value} & {mask}) in parentheses"),
-                    _ => "put the operator on bits and its two values in parentheses".to_owned(),
+                    _ => "put the bitwise operator and its two values in parentheses".to_owned(),
                 };
                 self.say(binary, message, hint);
             }
@@ -252,7 +260,8 @@ impl Equal<'_, '_> {
             {
                 let word = if binary.op() == BinaryOp::Relational(RelationalOp::In) { "in" } else { "instanceof" };
                 let (value, other) = (self.shown(unary.target(), "…"), self.shown(rhs, "…"));
-                let message = format!("`!` takes only what follows it, so that `{word}` looks for true or false");
+                let message =
+                    format!("`!` applies only to the operand after it, so that `{word}` searches for true or false");
                 self.say(binary, message, format!("write !({value} {word} {other})"));
             }
             _ => {}
@@ -264,7 +273,7 @@ impl Equal<'_, '_> {
         if ["new String", "new Number", "new Boolean", "Object("].iter().any(|new| self.kinds.text.text.contains(new)) {
             return;
         }
-        let message = format!("this is always false: values of data are no objects of {name}");
+        let message = format!("this is always false: values of data are not objects of {name}");
         let shown = self.shown(binary.lhs(), "value");
         self.say(binary, message, format!("write typeof {shown} === {:?}", name.to_lowercase()));
     }
@@ -283,7 +292,7 @@ impl Equal<'_, '_> {
             }
             _ => format!("write {}.includes({word:?})", self.shown(list, "list")),
         };
-        let message = "this is always false: `in` looks for an index of the list, not for an element".to_owned();
+        let message = "this is always false: `in` searches for an index of the list, not for an element".to_owned();
         self.say(binary, message, hint);
     }
 }

@@ -98,8 +98,8 @@ impl Fresh<'_> {
             _ => return,
         }
         let shown = self.text.identifier(value).unwrap_or("…");
-        let message = format!("this is {what} \"[object Object]\", whatever is in the object");
-        self.say(value, message, format!("make a text of what is in it: JSON.stringify({shown})"));
+        let message = format!("this is {what} \"[object Object]\", regardless of the content of the object");
+        self.say(value, message, format!("convert its content to text: JSON.stringify({shown})"));
     }
 
     /// Returns the variable that holds the value (if any), if the value is an object that is new each time.
@@ -134,8 +134,8 @@ impl Fresh<'_> {
         }
         let shown = self.text.slice(start(value), end(value)).filter(|_| variable.is_some()).unwrap_or("…");
         let message =
-            format!("this is always {always}: a {kind} finds the same object only, and this one is new each time");
-        let hint = format!("put texts into it, and look for them: JSON.stringify({shown})");
+            format!("this is always {always}: a {kind} finds only the same object, and this object is new each time");
+        let hint = format!("store texts in it, and search for texts: JSON.stringify({shown})");
         self.say(value, message, hint);
     }
 }

@@ -98,20 +98,20 @@ impl Idle<'_> {
                 let hint =
                     match (self.text.slice(start(target), end(target)), self.text.slice(start(whole), end(whole))) {
                         (Some(target_text), Some(call)) if is_variable(target) && call.ends_with(')') => {
-                            format!("it changes nothing: write {target_text} = {call}")
+                            format!("the call changes nothing: write {target_text} = {call}")
                         }
-                        _ => "it changes nothing: assign what it returns".to_owned(),
+                        _ => "the call changes nothing: assign its result".to_owned(),
                     };
                 self.say(whole, format!("the result of `{name}` is not used"), hint);
             }
             Expression::Binary(binary) => match binary.op() {
                 BinaryOp::Relational(RelationalOp::Equal | RelationalOp::StrictEqual) => {
                     let message = "the result of this comparison is not used".to_owned();
-                    self.say(whole, message, "to assign, write = in place of ==".to_owned());
+                    self.say(whole, message, "to assign, write = instead of ==".to_owned());
                 }
                 BinaryOp::Relational(_) | BinaryOp::Arithmetic(_) if has_no_effect(whole) => {
                     let message = "the result of this operator is not used".to_owned();
-                    self.say(whole, message, "assign it, or leave it out".to_owned());
+                    self.say(whole, message, "assign it, or remove it".to_owned());
                 }
                 _ => {}
             },
@@ -132,8 +132,8 @@ impl Idle<'_> {
         let is_written = text.starts_with('/');
         let flags = if name == "replaceAll" { "g" } else { "" };
         let becomes = if is_written { text.to_owned() } else { format!("/{}/{flags}", text.replace('/', "\\/")) };
-        let message = format!("`{name}` looks for this text as it is written, not for what a pattern matches");
-        self.say(first, message, format!("a pattern stands between slashes: {becomes}"));
+        let message = format!("`{name}` searches for exactly this text, not for matches of a pattern");
+        self.say(first, message, format!("write a pattern between slashes: {becomes}"));
     }
 
     /// Checks for a condition that assigns a constant.
@@ -154,14 +154,14 @@ impl Idle<'_> {
                     Expression::Binary(binary)
                         if matches!(binary.op(), BinaryOp::Logical(_)) && begins_with_constant(binary.lhs()) =>
                     {
-                        let message = "this assigns all that follows, and compares nothing".to_owned();
-                        self.say(condition, message, "to compare, write === in place of =".to_owned());
+                        let message = "this assigns everything after it, and compares nothing".to_owned();
+                        self.say(condition, message, "to compare, write === instead of =".to_owned());
                         return;
                     }
                     _ => return,
                 };
                 let message = format!("this assigns, and the condition is always {truth}");
-                self.say(condition, message, "to compare, write === in place of =".to_owned());
+                self.say(condition, message, "to compare, write === instead of =".to_owned());
             }
             Expression::Binary(binary) if matches!(binary.op(), BinaryOp::Logical(_)) => {
                 self.condition(binary.lhs());
@@ -304,7 +304,7 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
                 (Some(list), Some(word)) => format!("write {list}.includes({word})"),
                 _ => "write list.includes(element)".to_owned(),
             };
-            let message = "`in` looks for an index of the list, not for an element".to_owned();
+            let message = "`in` searches for an index of the list, not for an element".to_owned();
             self.slips.push(Slip { fails: false, start: start(word), end: end(list), message, hint });
         }
         binary.visit_with(self)
@@ -324,14 +324,14 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
             let is_day = matches!(name, "toLocaleDateString" | "toLocaleTimeString");
             if call.args().len() > *before || is_day {
                 let hint = match name {
-                    "localeCompare" => "it compares by the numbers of characters",
+                    "localeCompare" => "it compares by character codes",
                     "toLocaleUpperCase" | "toLocaleLowerCase" => "write toUpperCase() or toLowerCase()",
                     _ => {
-                        "put the text together: for a date, as date.toISOString().slice(0, 10); for a number, as \
-                         number.toFixed(2)"
+                        "build the text: for a date, for example with date.toISOString().slice(0, 10); for a \
+                         number, with number.toFixed(2)"
                     }
                 };
-                let message = format!("`{name}` does not know locales: it gives the same text for all of them");
+                let message = format!("`{name}` does not support locales: it returns the same text for all of them");
                 let start = start(call.function());
                 self.slips.push(Slip {
                     fails: false,

@@ -89,8 +89,8 @@ pub(super) const MEMBERS: [(&str, &[&str]); 3] = [
 pub(super) fn advice(name: &str) -> Option<&'static str> {
     Some(match name {
         "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" | "http" | "https" | "request" => {
-            "a script has no network: put the processor webhook.http before it, which asks and puts the answer into the \
-             record"
+            "a script has no network access: put the processor webhook.http before it, which sends the request and \
+             stores the answer in the record"
         }
         "setTimeout"
         | "setInterval"
@@ -99,7 +99,7 @@ pub(super) fn advice(name: &str) -> Option<&'static str> {
         | "clearInterval"
         | "queueMicrotask"
         | "requestAnimationFrame"
-        | "sleep" => "a script has no timers: it works on one record and ends; call the function at once",
+        | "sleep" => "a script has no timers: it processes one record and ends; call the function directly",
         "Buffer" => {
             "for the text of bytes, write new TextDecoder().decode(bytes); for the bytes of a text, RawData(text); for \
              base64, btoa and atob"
@@ -107,19 +107,19 @@ pub(super) fn advice(name: &str) -> Option<&'static str> {
         "structuredClone" => "write { ...object }, or JSON.parse(JSON.stringify(object)) for all levels",
         "window" | "self" | "global" => "write globalThis",
         "document" | "navigator" | "location" | "localStorage" | "sessionStorage" => {
-            "a script runs in the service, not in a browser; state from record to record goes into a variable outside of \
-             process"
+            "a script runs in the service, not in a browser; to keep state from record to record, use a variable \
+             outside of process"
         }
-        "module" | "exports" => "write function process(rec) { … }: it is found by its name",
+        "module" | "exports" => "write function process(rec) { … }: the service finds it by its name",
         "Deno" | "Bun" | "fs" | "os" | "path" | "__dirname" | "__filename" => {
-            "a script has no files and no environment"
+            "a script cannot access files or the environment"
         }
         "Intl" => {
-            "scripts do not know locales: put the text together, as from date.toISOString() and number.toFixed(2)"
+            "scripts do not support locales: build the text, for example from date.toISOString() and number.toFixed(2)"
         }
-        "URL" | "URLSearchParams" => "take the text to pieces with split or a regular expression",
+        "URL" | "URLSearchParams" => "divide the text with split or a regular expression",
         "Headers" | "Request" | "Response" | "AbortController" | "FormData" => {
-            "a script has no network: put the processor webhook.http before it"
+            "a script has no network access: put the processor webhook.http before it"
         }
         "performance" => "write Date.now()",
         "alert" | "print" | "log" | "println" => "write console.log(…) or logger.info(…)",

@@ -93,9 +93,10 @@ impl Lost<'_, '_> {
                         _ => false,
                     };
                     if is_lost {
-                        let message = "this goes nowhere: forEach neither ends nor returns what its function returns";
-                        let hint = "write for (const element of list) { … }, from which return leaves process; to go on \
-                                    with the next element, write return alone";
+                        let message = "this value is lost: forEach neither stops when its function returns nor \
+                                       returns its results";
+                        let hint = "write for (const element of list) { … }, in which return leaves process; to \
+                                    continue with the next element, write return alone";
                         self.say(start(value), end(value), message.to_owned(), hint.to_owned());
                     }
                 }
@@ -104,7 +105,7 @@ impl Lost<'_, '_> {
                 if returns.count == 0 && !self.unused.contains(&call.span().start().into()) =>
             {
                 let Some(last) = last(body).filter(|last| self.is_value(last)) else { return };
-                let message = format!("the function gives undefined to `{method}`: nothing is returned in its braces");
+                let message = format!("the function returns undefined to `{method}`: its braces contain no return");
                 let hint = match self.kinds.text.slice(start(last), end(last)) {
                     Some(shown) => format!("write return {shown}"),
                     None => "write return before the value".to_owned(),
@@ -132,8 +133,8 @@ impl Lost<'_, '_> {
             return;
         }
         let always = if method == "includes" { "false" } else { "-1" };
-        let message = format!("this is always {always}: `{method}` finds the same object only, and this one is new");
-        let hint = "compare what is in the elements: list.some(element => element.name === value)".to_owned();
+        let message = format!("this is always {always}: `{method}` finds only the same object, and this object is new");
+        let hint = "compare the contents of the elements: list.some(element => element.name === value)".to_owned();
         self.say(start(value), end(value), message, hint);
     }
 }
@@ -202,8 +203,10 @@ impl<'ast> Visitor<'ast> for Lost<'_, '_> {
             let _ = repeat.body().visit_with(&mut fields);
             if let Some((start, end, field)) = fields.found {
                 let name = self.kinds.text.name(name.sym());
-                let message =
-                    format!("this is undefined: `in` gives the names of fields and indices, texts without {field:?}");
+                let message = format!(
+                    "this is undefined: `in` returns the names of fields and indices, which are texts without \
+                     {field:?}"
+                );
                 self.say(start, end, message, format!("for the elements of a list, write for (const {name} of …)"));
             }
         }

@@ -341,7 +341,7 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
                 let hint = match member {
                     "env" => {
                         "process is the function of the script: in a script of the pipeline file, ${NAME} in quotes \
-                              stands for a variable of the environment"
+                         is replaced with an environment variable"
                     }
                     _ => "process is the function of the script",
                 };
@@ -372,7 +372,7 @@ impl Second<'_> {
                 fails: self.reached.contains(&start),
                 start,
                 end: name.span().end().into(),
-                message: format!("`{text}` is undefined: process is called with the record alone"),
+                message: format!("`{text}` is undefined: process is called only with the record"),
                 hint: "write logger or console for the log, and keep state in a variable outside of process".to_owned(),
             });
         }

@@ -102,12 +102,12 @@ impl<'a> Returns<'a> {
                 self.returned(binary.rhs(), false);
                 if self.is_truth(binary.lhs()) {
                     let hint = "write CONDITION ? rec : null".to_owned();
-                    self.say(value, false, "process returns false where the condition does not hold", hint);
+                    self.say(value, false, "process returns false if the condition is false", hint);
                 }
             }
             _ => {
                 if let Some(Wrong { what, hint }) = self.wrong(value, true) {
-                    self.say(value, certain, &format!("process returns {what}, which is no record"), hint);
+                    self.say(value, certain, &format!("process returns {what}, which is not a record"), hint);
                 }
             }
         }
@@ -157,7 +157,7 @@ impl<'a> Returns<'a> {
             | Expression::FunctionExpression(_)
             | Expression::AsyncArrowFunction(_)
             | Expression::AsyncFunctionExpression(_)
-            | Expression::ClassExpression(_) => wrong("a function", "return what it returns: call it"),
+            | Expression::ClassExpression(_) => wrong("a function", "call it and return its result"),
             Expression::ObjectLiteral(object) if follow => {
                 let mut names = Vec::new();
                 for property in object.properties() {
@@ -185,7 +185,7 @@ impl<'a> Returns<'a> {
                     let is_copy = self.called(inner) == Some((Some("JSON"), "stringify"))
                         && matches!(spot(copied, self), Spot::Object(Place::Record));
                     is_copy.then(|| Wrong {
-                        what: "a copy by JSON, whose Position holds no bytes any more".to_owned(),
+                        what: "a copy made with JSON, whose Position no longer contains bytes".to_owned(),
                         hint: "change rec itself, or copy its data: rec.Payload.After = \
                                JSON.parse(JSON.stringify(rec.Payload.After)); return rec"
                             .to_owned(),

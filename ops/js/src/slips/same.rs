@@ -71,9 +71,10 @@ impl<'ast> Visitor<'ast> for Same<'_> {
                 start: start(value),
                 end: end(value),
                 message: format!(
-                    "each element becomes `{name}` itself: all records that process returns are the same one"
+                    "each element becomes `{name}` itself: all records that process returns are the same record"
                 ),
-                hint: "make a record for each: const out = Record(); out.Payload.After = {...}; return out".to_owned(),
+                hint: "create a record for each element: const out = Record(); out.Payload.After = {...}; return out"
+                    .to_owned(),
             });
         }
         Continue(())

@@ -59,8 +59,8 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
             fails: false,
             start,
             end,
-            message: format!("nothing reads `{name}`: what is computed here goes nowhere"),
-            hint: format!("put it into the record, as rec.Payload.After.name = {name}, or leave it out"),
+            message: format!("nothing reads `{name}`: the value that is computed here is lost"),
+            hint: format!("store it in the record, for example rec.Payload.After.name = {name}, or remove it"),
         });
     }
     for set in &unread.events {
@@ -74,10 +74,10 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
             fails: false,
             start,
             end,
-            message: format!("nothing reads what `{name}` becomes here: the record and its lists keep their values"),
+            message: format!("nothing reads the new value of `{name}`: the record and its lists keep their values"),
             hint: format!(
-                "put it into the record, as rec.Payload.After.name = {name}; elements of a list change with list = \
-                 list.map(element => …)"
+                "store it in the record, for example rec.Payload.After.name = {name}; to change the elements of a \
+                 list, write list = list.map(element => …)"
             ),
         });
     }

@@ -25,7 +25,7 @@ pub(super) fn days(value: &Value) -> Result<i32, Mismatch> {
         },
         _ => None,
     };
-    let date = date.ok_or_else(|| not_a(value, "a date, as 2006-01-31"))?;
+    let date = date.ok_or_else(|| not_a(value, "a date, for example 2006-01-31"))?;
     Ok(date.num_days_from_ce() - EPOCH_DAYS)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn micros(value: &Value) -> Result<i64, Mismatch> {
         },
         _ => None,
     };
-    let micros = micros.ok_or_else(|| not_a(value, "a time, as 2006-01-31T15:04:05Z"))?;
+    let micros = micros.ok_or_else(|| not_a(value, "a time, for example 2006-01-31T15:04:05Z"))?;
     micros.checked_sub(EPOCH_MICROS).ok_or_else(|| not_a(value, "in the range of timestamps"))
 }
 

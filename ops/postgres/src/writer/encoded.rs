@@ -97,8 +97,8 @@ pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
         Data::Raw(bytes) => match json::parse_value(bytes) {
             Ok(Value::Map(object)) => Key::Read(object),
             _ => {
-                let text = "the key is raw data and not a JSON object with the key's columns: set .Key to one, as \
-                            {\"id\": 1}, or to {} for rows without a key";
+                let text = "the key is raw data and not a JSON object with the key's columns: set .Key to such an \
+                            object, for example {\"id\": 1}, or to {} for rows without a key";
                 return Err(Fault::record("key_raw", text));
             }
         },
@@ -108,13 +108,13 @@ pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
         (_, Operation::Delete) | (Data::Absent, _) => &NOTHING,
         (Data::Raw(bytes), _) if bytes.is_empty() => &NOTHING,
         (Data::Raw(_), _) => {
-            let text = "the payload is raw data, not fields: decode it before, with json.decode or the like";
+            let text = "the payload is raw data, not fields: decode it earlier, for example with json.decode";
             return Err(Fault::record("payload_raw", text));
         }
     };
     let action = match record.operation {
         Operation::Delete | Operation::Update if key.is_empty() => {
-            let text = format!("a record of the operation {} needs a key that says which row it is", record.operation);
+            let text = format!("a record of the operation {} needs a key that identifies the row", record.operation);
             return Err(Fault::record("key_missing", text));
         }
         Operation::Delete => Action::Delete,

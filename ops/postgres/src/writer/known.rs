@@ -45,7 +45,7 @@ impl KnownTables {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "create it, or set createTables; names are case-sensitive".to_owned(),
             };
-            let fault = Fault::record("table_missing", format!("there is no table {name}; {hint}"));
+            let fault = Fault::record("table_missing", format!("the table {name} does not exist; {hint}"));
             return Ok(Err(Unfit { fault, lack: Some(Lack::Table) }));
         };
         // Rows of this call may be encoded for an earlier layout that still fits, for example before a column was

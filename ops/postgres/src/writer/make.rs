@@ -96,7 +96,7 @@ impl TableWriter {
             };
             let code = if fault.code() == "table_missing" { "table_missing" } else { "create_failed" };
             if most <= 1 || code == "table_missing" {
-                let text = format!("{table} cannot be made as the record needs it: {}", fault.message());
+                let text = format!("{table} cannot be created or altered as the record requires: {}", fault.message());
                 return Ok(Err(Fault::record(code, text)));
             }
             self.narrow.insert(name.clone());

@@ -66,12 +66,15 @@ impl Shortfall {
             return Some(of_table(fault, LOST));
         }
         let all = rows >= UNIFORM && self.rows == rows && !self.mixed;
-        self.first.as_ref().filter(|_| all).map(|(_, fault)| of_table(fault, "every record of this write fails for it"))
+        self.first
+            .as_ref()
+            .filter(|_| all)
+            .map(|(_, fault)| of_table(fault, "every record of this write fails for this reason"))
     }
 }
 
 /// Explanation why the table is at fault.
-pub(super) const LOST: &str = "the table took such records before, or takes none without it";
+pub(super) const LOST: &str = "the table accepted such records before, or accepts no records without this part";
 
 /// Converts the fault of a row to one of its table.
 pub(super) fn of_table(fault: &Fault, why: &str) -> Fault {

@@ -216,8 +216,8 @@ fn settings_are_checked_before_anything_is_opened() {
         [
             "url: sslmode must be disable, allow, prefer, require, verify-ca or verify-full; expected \
              postgresql://<user>:<password>@<host>:<port>/<database>",
-            "table: this is no name of a table: it has more than two parts; write it as table or schema.table, a \
-             name with a dot in double quotes",
+            "table: this is not a table name: it has more than two parts; write it as table or schema.table, and \
+             put a name with a dot in double quotes",
         ]
     );
     assert_eq!(findings("postgresql://u@h/d", &[("table", "{{ .Key.x }}")]), [] as [String; 0]);

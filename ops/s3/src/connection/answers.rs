@@ -31,7 +31,7 @@ pub(crate) enum Foreign {
     #[error("the answer ({0}) has more than {LONGEST} bytes; check objstore.endpoint, and proxies in front of it")]
     TooLong(String),
     /// The answer was cut off.
-    #[error("the answer ({0}) broke off: {1}")]
+    #[error("the answer ({0}) is incomplete: {1}")]
     Cut(String, String),
 }
 
@@ -131,7 +131,9 @@ impl Expected {
             // The content of an object must not be logged.
             let is_of_object = self == Expected::Object && answer.headers().get("etag").is_some();
             let came = if is_of_object { named(&answer) } else { shown(&answer, &body) };
-            return Err(Foreign::Strange(format!("the server answered {came}, and {what} is answered with 200")));
+            return Err(Foreign::Strange(format!(
+                "the server answered {came}, but the expected answer to {what} is 200"
+            )));
         }
         let etag = answer.headers().get("etag").unwrap_or_default().trim();
         if good && self == Expected::Stored && etag.is_empty() && !is_error(&body) {

@@ -103,8 +103,9 @@ impl Chain {
             },
         }
         Err(CredentialsError::not_loaded(
-            "there are no credentials: set objstore.access_key_id and objstore.secret_access_key, or provide them by \
-             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, by a profile in ~/.aws, by the container or by the machine",
+            "there are no credentials: set objstore.access_key_id and objstore.secret_access_key, or provide them \
+             in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in a profile in ~/.aws, or by the container or the \
+             machine",
         ))
     }
 }

@@ -155,7 +155,7 @@ impl Fetching {
             let listed = version.etag.as_deref().unwrap_or_default();
             let why = match answer.e_tag() {
                 None => format!("the server answered {came} without the ETag {listed} of the listing; {CHECK}"),
-                Some(etag) => format!("the object has the ETag {etag} and in the listing {listed}"),
+                Some(etag) => format!("the object has the ETag {etag}, but the listing has {listed}"),
             };
             return self.unlike(key, version, wrong(&why)).await;
         }

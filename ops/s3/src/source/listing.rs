@@ -138,7 +138,7 @@ impl Bucket {
             let root = answer.body().bytes().and_then(answers::root);
             answer.status().is_success() && root.is_some_and(|root| root.contains("Versioning"))
         });
-        match answer.map_err(|error| self.refused("ask for the versioning of", &error)) {
+        match answer.map_err(|error| self.refused("get the versioning of", &error)) {
             Ok(answer) => {
                 use BucketVersioningStatus::{Enabled, Suspended};
                 Ok(Some(matches!(answer.status(), Some(Enabled | Suspended))))
@@ -151,7 +151,7 @@ impl Bucket {
                 Err(Fault::new(
                     class,
                     code,
-                    format!("{}; versions: on or off needs no answer to that", fault.message()),
+                    format!("{}; to avoid this request, set versions: on or off", fault.message()),
                 ))
             }
         }
@@ -310,12 +310,12 @@ impl Bucket {
 
     /// Returns the fault for an object without a key. It cannot be read, and its position would be before all others.
     fn nameless(&self) -> Fault {
-        let text = format!("cannot list bucket {}: the server names an object without its key", self.name);
+        let text = format!("cannot list bucket {}: the server lists an object without its key", self.name);
         Fault::transient("s3_unavailable", text)
     }
 
     fn cut_short(&self) -> Fault {
-        let text = format!("cannot list bucket {}: the server does not say how the listing goes on", self.name);
+        let text = format!("cannot list bucket {}: the server does not report how the listing continues", self.name);
         Fault::transient("s3_unavailable", text)
     }
 }

@@ -124,14 +124,15 @@ impl SweepProgress {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(
                 "position_unknown",
-                "the position is not one of an s3 source; `anabranch positions reset` starts at the beginning",
+                "the position is not that of an s3 source; run `anabranch positions reset` to read from the beginning",
             )
         })?;
         if found != bucket {
             return Err(Fault::fatal(
                 "position_of_another_bucket",
-                "the position is of another bucket or prefix: objects that were there before it would be taken for \
-                 read; `anabranch positions reset` starts at the beginning, or set what was set before",
+                "the position belongs to another bucket or prefix: the source would skip the objects before it as \
+                 if it had read them; run `anabranch positions reset` to read from the beginning, or restore the \
+                 former settings",
             ));
         }
         Ok(place)

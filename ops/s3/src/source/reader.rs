@@ -226,7 +226,7 @@ impl Objects {
     fn page(&self, from: From) -> BoxFuture<'static, Result<Page, Fault>> {
         let (fetching, versioned) = (self.fetching.clone(), self.versioned);
         async move {
-            let what = format!("what is in bucket {}", fetching.bucket.name);
+            let what = format!("the content of bucket {}", fetching.bucket.name);
             let asked = Asked { server: &fetching.bucket.server, what: &what };
             patiently(&fetching.host, || {
                 attended(&fetching.host, asked, async {
@@ -245,7 +245,7 @@ impl Objects {
         let fetching = self.fetching.clone();
         self.asked = Instant::now();
         let ask = async move {
-            let what = format!("which uploads to bucket {} are under way", fetching.bucket.name);
+            let what = format!("the unfinished uploads to bucket {}", fetching.bucket.name);
             let asked = Asked { server: &fetching.bucket.server, what: &what };
             patiently(&fetching.host, || attended(&fetching.host, asked, fetching.bucket.horizon())).await
         };
@@ -349,7 +349,8 @@ impl Objects {
             let host = &self.fetching.host;
             tracing::warn!(
                 pipeline = %host.pipeline, connector = %host.node,
-                "{}; objects are read when the clock has passed their date", self.ahead.words().unwrap_or_default()
+                "{}; the source reads objects when the clock has passed their date",
+                self.ahead.words().unwrap_or_default()
             );
         }
     }

@@ -106,7 +106,7 @@ impl Ahead {
         let shown = |second| DateTime::from_timestamp(second, 0).map(|time| timestamp_text(&time)).unwrap_or_default();
         let objects = if self.objects == 1 { "object is" } else { "objects are" };
         Some(format!(
-            "{} {objects} dated ahead of the server's clock, which says {}: the first, {key:?}, is of {}",
+            "{} {objects} dated ahead of the server's clock, which shows {}: the first, {key:?}, has the date {}",
             self.objects,
             shown(*now),
             shown(*at)
@@ -155,7 +155,7 @@ impl Sweep {
         if self.last.as_ref().is_some_and(|last| *last >= key) {
             return Err(Fault::fatal(
                 "listing_unordered",
-                format!("the server does not list keys in the order of their bytes: {key:?} came late"),
+                format!("the server does not list keys in the order of their bytes: {key:?} is out of order"),
             ));
         }
         self.gone_before(Some(&key), finds);

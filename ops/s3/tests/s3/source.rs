@@ -456,5 +456,5 @@ fn settings_that_cannot_work_are_refused_where_they_stand() {
         configure(endpoint, &[]).err().into_iter().flatten().map(|finding| finding.message).collect()
     };
     assert_eq!(endpoint("localhost:9000"), ["objstore.endpoint must begin with http:// or https://"]);
-    assert_eq!(endpoint("https://me:hunter22@x"), ["objstore.endpoint must not hold a user or a password"]);
+    assert_eq!(endpoint("https://me:hunter22@x"), ["objstore.endpoint must not contain a user or a password"]);
 }

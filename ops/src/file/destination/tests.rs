@@ -86,7 +86,7 @@ async fn what_cannot_be_opened_is_said_at_once() {
     assert_eq!((folder.code(), folder.class()), ("file_unwritable", FaultClass::Fatal));
     let (circle, long) = (directory.path().join("circle"), directory.path().join("n".repeat(300)));
     std::os::unix::fs::symlink("circle", &circle).unwrap();
-    for (path, what) in [(&circle, "links that lead in a circle"), (&long, "too long")] {
+    for (path, what) in [(&circle, "links that form a loop"), (&long, "too long")] {
         let fault = open(path, &[]).await.err().unwrap();
         assert_eq!((fault.code(), fault.class()), ("file_unwritable", FaultClass::Fatal), "{fault}");
         assert!(fault.message().contains(path.to_str().unwrap()) && fault.message().contains(what), "{fault}");

@@ -62,7 +62,7 @@ impl Follower {
             // The file disappeared just now.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                let what = "it is not the file that was read, and its directory cannot be searched for that one";
+                let what = "it is not the file that was read, and its directory cannot be searched for that file";
                 return Err(io::Error::new(e.kind(), format!("{what}: {e}")));
             }
             Err(e) => return Err(e),
@@ -72,8 +72,8 @@ impl Follower {
         }
         if !same && resume.is_of_other_path(PathSum::of(&self.path)) {
             let warning = format!(
-                "the path of the source was changed: the stored position is of another file, and {} does not begin with \
-                 what was read of that; reading it from its start",
+                "the path of the source was changed: the stored position belongs to another file, and {} does not \
+                 begin with the data that was read from that file; reading it from its start",
                 self.path.display()
             );
             return Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?));
@@ -84,8 +84,8 @@ impl Follower {
             compressed = self.note_gone(&resume, next.as_ref().map(|(file, _)| file));
             if let Some(next) = next {
                 let warning = format!(
-                    "{} was replaced since it was read, and the file that was read is gone: what it held after byte {} \
-                     is lost; the files that were made after it are read{compressed}",
+                    "{} was replaced since it was read, and the file that was read is gone: its data after byte {} \
+                     is lost; the files that were created after it are read{compressed}",
                     self.path.display(),
                     resume.offset
                 );
@@ -94,7 +94,7 @@ impl Follower {
         }
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
         let warning = format!(
-            "{} {what} since it was read: reading it from its start; what the old content held after byte {} is lost{compressed}",
+            "{} {what} since it was read: reading it from its start; the old data after byte {} is lost{compressed}",
             self.path.display(),
             resume.offset
         );
@@ -191,8 +191,8 @@ impl Follower {
         }
         let compressed = self.note_gone(&resume, Some(&next));
         let warning = format!(
-            "the file that was read at {} is gone: what it held after byte {} is lost; the files that were made after it \
-             are read{compressed}",
+            "the file that was read at {} is gone: its data after byte {} is lost; the files that were created \
+             after it are read{compressed}",
             self.path.display(),
             resume.offset
         );
@@ -211,7 +211,7 @@ impl Follower {
         match files {
             0 | 1 => String::new(),
             files => format!(
-                "; of the files that took its place, {} or more are there only compressed and are not read",
+                "; of the files that replaced it, {} or more exist only in compressed form and are not read",
                 files - 1
             ),
         }
@@ -232,7 +232,7 @@ impl Follower {
         for sibling in siblings {
             let named = |e: io::Error| {
                 let name = sibling.path.file_name().unwrap_or_default().to_string_lossy();
-                io::Error::new(e.kind(), format!("{name}, which was made after the file that was read: {e}"))
+                io::Error::new(e.kind(), format!("{name}, which was created after the file that was read: {e}"))
             };
             if let Some(file) = sibling.open().map_err(named)? {
                 self.forms = vec![sibling.form];
@@ -266,11 +266,11 @@ impl Follower {
 /// Returns why a path leads to no file, for errors that only another path can fix.
 pub(in crate::file) fn misled(error: &io::Error) -> Option<&'static str> {
     if error.kind() == io::ErrorKind::InvalidFilename {
-        return Some("it, or a name in it, is too long for the file system");
+        return Some("the path, or a name in it, is too long for the file system");
     }
     // The variant `ErrorKind::FilesystemLoop` is unstable.
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
-    is_loop.then_some("it is, or goes through, symbolic links that lead in a circle")
+    is_loop.then_some("the path contains symbolic links that form a loop")
 }
 
 /// Opens a regular file. Never blocks on a pipe without a writer.

@@ -360,7 +360,7 @@ async fn what_is_not_a_file_is_refused() {
     }
     let (circle, long) = (directory.path().join("circle"), directory.path().join("n".repeat(300)));
     std::os::unix::fs::symlink("circle", &circle).unwrap();
-    for (path, what) in [(&circle, "links that lead in a circle"), (&long, "too long")] {
+    for (path, what) in [(&circle, "links that form a loop"), (&long, "too long")] {
         let fault = try_open(path, None, &[]).await.err().unwrap();
         assert_eq!((fault.code(), fault.class()), ("file_unreadable", anabranch_record::fault::FaultClass::Fatal));
         assert!(fault.message().contains(path.to_str().unwrap()) && fault.message().contains(what), "{fault}");

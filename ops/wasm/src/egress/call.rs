@@ -153,7 +153,7 @@ impl Network {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(invalid("credentials in the URL; use a secret"));
         }
-        let endpoint = Endpoint::of(&url).ok_or_else(|| invalid("the URL is not one of http or https"))?;
+        let endpoint = Endpoint::of(&url).ok_or_else(|| invalid("the URL is not an http or https URL"))?;
         if !self.egress.endpoints.contains(&endpoint) {
             return Err(Refusal::Forbidden(format!("{endpoint} is not among {}", super::ALLOW)));
         }
@@ -286,7 +286,7 @@ struct Names {
 enum NameError {
     #[error("{0}")]
     Unknown(String),
-    #[error("the name leads to an address of this machine or its neighbours")]
+    #[error("the name resolves to an address of this machine or its neighbours")]
     Inside,
 }
 

@@ -21,7 +21,7 @@ pub enum InvalidEndpoint {
     #[error("{0:?} is a pattern: name each host")]
     Pattern(String),
     /// Not a host.
-    #[error("{0:?} is no host: expected host, host:port, https://host:port or http://address:port")]
+    #[error("{0:?} is not a host: expected host, host:port, https://host:port or http://address:port")]
     Malformed(String),
     /// Plain HTTP is allowed only for private addresses.
     #[error("{0:?}: http is allowed only with a private address as the host; use https")]

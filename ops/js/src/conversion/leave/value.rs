@@ -262,7 +262,7 @@ impl Leave<'_> {
         match name(key) {
             Some(name) => Ok(Some(name)),
             None if matches!(key, PropertyKey::Symbol(_)) => Ok(None),
-            None => path.unfit(format!("has a field {key} whose name is no valid text")),
+            None => path.unfit(format!("has a field {key} whose name is not valid text")),
         }
     }
 

@@ -74,7 +74,7 @@ fn objects_are_no_names_and_no_texts() {
 
 #[test]
 fn sets_do_not_find_objects_that_are_new() {
-    const NEVER: &str = "this is always false: a Set finds the same object only";
+    const NEVER: &str = "this is always false: a Set finds only the same object";
     check(
         &[
             ("const k = [rec.Payload.After.name]; if (seen.has(k)) return null; seen.add(k)", structured(), NEVER),
@@ -162,8 +162,8 @@ fn lists_texts_and_maps_have_fields_of_their_own() {
                 known(),
                 "this is always false: .Payload.After.tags is a",
             ),
-            ("if (rec.Payload.After.name in ['Rome', 'Bern']) return null", known(), "`in` looks for an index"),
-            ("if ('Rome' in ['Rome']) return null", structured(), "`in` looks for an index of the list"),
+            ("if (rec.Payload.After.name in ['Rome', 'Bern']) return null", known(), "`in` searches for an index"),
+            ("if ('Rome' in ['Rome']) return null", structured(), "`in` searches for an index of the list"),
             ("rec.Metadata.n = `${rec.Payload.After.tags.length} ${rec.Payload.After.name.trim()}`", known(), ""),
             ("rec.Payload.After.x = rec.Payload.After.lines.map(l => l.sku)", known(), ""),
             ("rec.Metadata.n = rec.Payload.After.lines.sku ?? ''", known(), ""),
@@ -184,17 +184,25 @@ fn lists_texts_and_maps_have_fields_of_their_own() {
 
 #[test]
 fn values_that_nothing_reads_are_told() {
-    const NAME: &str = "nothing reads what `name` becomes here";
+    const NAME: &str = "nothing reads the new value of `name`";
     check(
         &[
             ("let { name } = rec.Payload.After; name = name.toUpperCase()", structured(), NAME),
             ("let name = rec.Payload.After.name; if (!name) return null; name = name.trim();", structured(), NAME),
-            ("rec.Payload.After.tags.forEach(t => { t = t.toUpperCase() })", structured(), "nothing reads what `t`"),
-            ("for (let t of rec.Payload.After.tags) { t = t.trim() }", structured(), "nothing reads what `t`"),
+            (
+                "rec.Payload.After.tags.forEach(t => { t = t.toUpperCase() })",
+                structured(),
+                "nothing reads the new value of `t`",
+            ),
+            (
+                "for (let t of rec.Payload.After.tags) { t = t.trim() }",
+                structured(),
+                "nothing reads the new value of `t`",
+            ),
             (
                 "let { price } = rec.Payload.After; price = Math.round(price * 1.2)",
                 structured(),
-                "nothing reads what `price`",
+                "nothing reads the new value of `price`",
             ),
             ("let { name } = rec.Payload.After; name = name.trim(); rec.Payload.After.name = name", structured(), ""),
             ("let { name } = rec.Payload.After; name = name.trim(); rec.Payload.After = { name }", structured(), ""),
@@ -221,7 +229,7 @@ fn values_that_nothing_reads_are_told() {
 
 #[test]
 fn results_of_methods_of_lists_and_texts_for_patterns_are_told() {
-    const PATTERN: &str = "`replace` looks for this text as it is written";
+    const PATTERN: &str = "`replace` searches for exactly this text";
     check(
         &[
             ("rec.Payload.After.lines.map(l => ({ q: l.q * 2 }))", structured(), "the result of `map` is not used"),
@@ -232,7 +240,11 @@ fn results_of_methods_of_lists_and_texts_for_patterns_are_told() {
             ("rec.Payload.After.card = rec.Payload.After.card.replace('\\\\d{4}', '*')", structured(), PATTERN),
             ("rec.Payload.After.card = rec.Payload.After.card.replace('[^@]+@', '*')", structured(), PATTERN),
             ("rec.Payload.After.card = rec.Payload.After.card.replace('/[ab]/g', '*')", structured(), PATTERN),
-            ("rec.Payload.After.x = rec.Payload.After.x.split('\\\\s+')", structured(), "`split` looks for this text"),
+            (
+                "rec.Payload.After.x = rec.Payload.After.x.split('\\\\s+')",
+                structured(),
+                "`split` searches for exactly this text",
+            ),
             ("rec.Payload.After.mail = rec.Payload.After.mail.replace(/^.*@/, '***@')", structured(), ""),
             (
                 "rec.Payload.After.x = rec.Payload.After.x.replace('$', '').replace('/', '-').replace('a.b', '')",

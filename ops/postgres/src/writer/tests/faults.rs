@@ -74,17 +74,17 @@ async fn records_without_what_a_row_needs_are_refused() {
         write(&mut writer, &rows).await,
         [
             "table_unknown: the record has no metadata recfmt.collection that names its table: set it, or set table",
-            "table_missing: there is no table \"user\"; did you mean \"users\"?",
+            "table_missing: the table \"user\" does not exist; did you mean \"users\"?",
             "column_missing: \"t\" has no column \"nmae\"; did you mean \"name\"?",
             "key_not_unique: \"t\" has no primary key or unique constraint on (id): its unique keys are (id, name)",
-            "key_missing: a record of the operation update needs a key that says which row it is",
-            "key_missing: a record of the operation delete needs a key that says which row it is",
+            "key_missing: a record of the operation update needs a key that identifies the row",
+            "key_missing: a record of the operation delete needs a key that identifies the row",
             "nothing_to_write: the record has no key and no fields",
-            "key_null: the field \"name\" of the key is null: no row of \"t\" is identified by it",
-            "table_name: \"a..b\" is no name of a table: it is empty",
-            "key_raw: the key is raw data and not a JSON object with the key's columns: set .Key to one, as {\"id\": \
-             1}, or to {} for rows without a key",
-            "payload_raw: the payload is raw data, not fields: decode it before, with json.decode or the like",
+            "key_null: the field \"name\" of the key is null: it identifies no row of \"t\"",
+            "table_name: \"a..b\" is not a table name: it is empty",
+            "key_raw: the key is raw data and not a JSON object with the key's columns: set .Key to such an object, \
+             for example {\"id\": 1}, or to {} for rows without a key",
+            "payload_raw: the payload is raw data, not fields: decode it earlier, for example with json.decode",
             "ok",
         ]
     );
@@ -144,7 +144,7 @@ async fn a_table_that_is_dropped_or_altered_is_retried() {
         let row = |n: i32| to("t", create(&format!(r#"{{"id":{n}}}"#), &format!(r#"{{"a":"{n}","b":"10.0.0.1"}}"#)));
         all_good(&write(&mut writer, &[row(0)]).await);
         for (n, (damage, mend, code, words)) in [
-            ("DROP TABLE t", make, "table_missing", "there is no table \"t\""),
+            ("DROP TABLE t", make, "table_missing", "the table \"t\" does not exist"),
             ("ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a text", "column_missing", "no column \"a\""),
             (
                 "ALTER TABLE t ALTER COLUMN a TYPE uuid USING NULL",
@@ -175,7 +175,7 @@ async fn a_table_that_is_dropped_or_altered_is_retried() {
                 "ALTER TABLE t RENAME TO other",
                 "ALTER TABLE other RENAME TO t",
                 "table_missing",
-                "there is no table \"t\"",
+                "the table \"t\" does not exist",
             ),
         ]
         .into_iter()
@@ -320,7 +320,7 @@ async fn tables_are_made_of_records_that_can_be_rows() {
     let mut plain = open(&db.url(), &[("table", "t2")]).await.unwrap();
     assert_eq!(
         write(&mut plain, std::slice::from_ref(&row)).await,
-        ["column_missing: \"t2\" has no column \"id\"; it has no columns at all"]
+        ["column_missing: \"t2\" has no column \"id\"; it has no columns"]
     );
     let mut writer = open(&db.url(), &[("table", "t2"), ("createTables", "true")]).await.unwrap();
     all_good(&write(&mut writer, &[row.clone(), row]).await);
@@ -337,7 +337,7 @@ async fn what_cannot_be_opened_says_what_to_do() {
     };
     let (class, code, text) = open_failure(db.url(), &[("table", "usres")]).await;
     assert_eq!((class, code), (FaultClass::Fatal, "table_missing"));
-    assert_eq!(text, "there is no table \"usres\"; did you mean \"users\"?");
+    assert_eq!(text, "the table \"usres\" does not exist; did you mean \"users\"?");
 
     let (class, _, text) = open_failure(db.url().replace("/test", "/nowhere"), &[]).await;
     assert_eq!(class, FaultClass::Fatal);

@@ -70,7 +70,7 @@ pub(super) async fn of_machine(environment: &Environment) -> Result<Temporary> {
 
 /// Parses credentials. The error does not quote the text, which may contain keys.
 fn parsed(text: &str) -> Result<Temporary> {
-    serde_json::from_str(text).map_err(|_| Error::other("the credentials service answered something else than keys"))
+    serde_json::from_str(text).map_err(|_| Error::other("the answer of the credentials service does not contain keys"))
 }
 
 /// Sends one request on its own connection and returns the body of the answer.
@@ -84,7 +84,7 @@ async fn ask(method: &str, url: &str, header: Option<(&str, &str)>) -> Result<St
     // With HTTP/1.0, the answer ends with the connection and is never chunked.
     let request = format!("{method} /{path} HTTP/1.0\r\nHost: {authority}\r\nAccept: */*\r\n{length}{header}\r\n");
     if request.matches("\r\n\r\n").count() != 1 {
-        return Err(Error::other("the request to the credentials service would hold a line break"));
+        return Err(Error::other("the request to the credentials service would contain a line break"));
     }
     let address = if authority.rsplit(']').next().is_some_and(|port| port.contains(':')) {
         authority.to_owned()

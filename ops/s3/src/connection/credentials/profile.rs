@@ -42,9 +42,7 @@ impl Profile {
             }
         }
         match (found, named) {
-            (false, Some(name)) => {
-                Err(format!("there is no profile {name} in the shared config and credentials files"))
-            }
+            (false, Some(name)) => Err(format!("the shared config and credentials files contain no profile {name}")),
             _ => Ok(profile),
         }
     }

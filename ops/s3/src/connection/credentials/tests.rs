@@ -46,7 +46,7 @@ async fn the_environment_comes_first_and_a_profile_that_was_asked_for_before_it(
     let named = [keys[0], ("AWS_PROFILE", "work")];
     assert_eq!(found(&named, None).await, Ok("W w=/+ t".to_owned()));
     let missing = found(&keys, Some("nobody")).await.unwrap_err();
-    assert!(missing.contains("there is no profile nobody"), "{missing}");
+    assert!(missing.contains("contain no profile nobody"), "{missing}");
     let sso = found(&keys, Some("sso")).await.unwrap_err();
     assert!(sso.contains("sso_session"), "{sso}");
     assert_eq!(Chain::new(environment(&named), None).region().await.as_deref(), Some("ap-south-1"));

@@ -109,5 +109,5 @@ async fn what_is_compressed_beside_one_that_is_gone_is_counted() {
     }
     let (text, files, warnings) = restarted(&path, resume, || {});
     assert_eq!((text.as_str(), files), ("in.log\n", 3), "{warnings:?}");
-    assert!(warnings[0].ends_with("2 or more are there only compressed and are not read"), "{warnings:?}");
+    assert!(warnings[0].ends_with("2 or more exist only in compressed form and are not read"), "{warnings:?}");
 }
