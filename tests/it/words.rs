@@ -113,7 +113,7 @@ fn a_variable_without_quotes_in_a_condition_is_told() {
     let mut workspace = pipeline(&step("{{ eq .Payload.After.kind \"${KIND}\" }}"), TO_FILE);
     workspace.env("KIND", "two \"words");
     let text = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
-    assert!(text.contains("does a value hold quotes or braces?"), "{text}");
+    assert!(text.contains("check whether the value of a variable contains quotes or braces"), "{text}");
 }
 
 #[test]

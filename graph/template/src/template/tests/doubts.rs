@@ -114,7 +114,7 @@ fn what_is_hardly_meant_is_told_with_its_place() {
         ("{{ js .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
         ("{{ join \",\" .Key }}", Bytes, ".Key", "write printf \"%s\" .Key"),
         ("{{ quote .Payload.After.place }}", Map, ".Payload.After.place", "write toJson"),
-        ("{{ .Payload.After.tags }}", List, ".Payload.After.tags", "[a b], which is no JSON; write toJson .Payload"),
+        ("{{ .Payload.After.tags }}", List, ".Payload.After.tags", "[a b], which is not JSON; write toJson .Payload"),
         ("m/{{ .Payload.After.items }}/x", List, ".Payload.After.items", "write toJson .Payload.After.items"),
         ("{{ printf \"a %v\" .Payload.After.tags }}", List, ".Payload.After.tags", "write toJson"),
         ("{{ .Payload.After.tags | toString }}", List, "toString", "write toJson VALUE"),
