@@ -189,7 +189,7 @@ fn formats_conditions_and_fields_are_looked_at_too() {
     let condition =
         "      - { id: c, plugin: filter, condition: '{{ eq (date \"2006\" .Payload.After.name) \"1999\" }}' }";
     let (text, json) = dry_run(&workspace(condition, ""), 1);
-    assert!(text.contains("c: date of a text gives the time now"), "{text}");
+    assert!(text.contains("c: date of a text returns the current time"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["path"], "/processors/1/condition");
 
     let exclude = |field: &str| {

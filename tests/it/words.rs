@@ -23,7 +23,7 @@ fn names_of_other_templates_lead_to_ours() {
     for (value, said) in [
         ("{{ uuid }}", "or uuidv4 for a random id"),
         ("{{ randomUUID }}", "or uuidv4 for a random id"),
-        ("{{ timestamp }}", "or now for the time now"),
+        ("{{ timestamp }}", "or now for the current time"),
         ("{{ .record.kind }}", "did you mean .Payload.After.kind?"),
         ("{{ .Record.Payload.After.kind }}", "did you mean .Payload.After.kind?"),
         ("{{ .rec.metadata.x }}", "did you mean .Metadata.x?"),

@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[
     (CONDITION, "'{{ count == 10 }}'", "23:30", &["no operator `==`", "eq .Payload.After.count 10"], Fix),
     (CONDITION, "count == 10", "23:20", &["neither true nor false", "'{{ eq .Payload.After.count 10 }}'"], Fix),
     (CONDITION, ".Payload.After.count > 10", "23:20", &["'{{ gt .Payload.After.count 10 }}'"], Fix),
-    (CONDITION, "'{{ .Payload.After.count = 10 }}'", "23:45", &["`=` compares nothing", "write eq "], Fix),
+    (CONDITION, "'{{ .Payload.After.count = 10 }}'", "23:45", &["`=` does not compare values", "write eq "], Fix),
     (
         CONDITION,
         "'{{ gt .Payload.After.count 10 && eq .Payload.After.name \"x\" }}'",
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[Row] = &[
         CONDITION,
         "'{{ eq .Payload.After[\"name\"] \"x\" }}'",
         "23:27",
-        &["read with `index`", "eq (index .Payload.After \"name\") \"x\""],
+        &["use `index` to read", "eq (index .Payload.After \"name\") \"x\""],
         Fix,
     ),
     (
@@ -112,7 +112,7 @@ pub(super) const ROWS: &[Row] = &[
     (CONDITION, "'{{ gt .Payload.After.count 10 }'", "23:51", &["ends with a single `}`", "`}}`"], Fix),
     (CONDITION, "'{ gt .Payload.After.count 10 }}'", "23:20", &["'{{ gt .Payload.After.count 10 }}'"], Fix),
     (CONDITION, "'{{ gt .Payload.After.count 10'", "23:21", &["is not closed", "`}}`"], Fix),
-    (CONDITION, "'{{ gt .Payload.After.count 10) }}'", "23:50", &["closes none", "remove it"], Fix),
+    (CONDITION, "'{{ gt .Payload.After.count 10) }}'", "23:50", &["has no opening parenthesis", "remove it"], Fix),
     (
         CONDITION,
         "'{{ and (gt .Payload.After.count 10 .Payload.After.active }}'",
@@ -631,7 +631,7 @@ pub(super) const ROWS: &[Row] = &[
         "'{{ .Payload.After.name }}'",
         "'{{ int .Key }}'",
         "26:26",
-        &["int takes raw data for 0", "write (printf \"%s\" .Key)"],
+        &["int treats raw data as 0", "write (printf \"%s\" .Key)"],
         Fix,
     ),
     (
@@ -747,7 +747,7 @@ pub(super) const ROWS: &[Row] = &[
         CONDITION,
         "'{{ and .Payload.After.active, gt .Payload.After.count 1 }}'",
         "23:49",
-        &["separated by blanks", "write and .Payload.After.active (gt .Payload.After.count 1)"],
+        &["separate arguments with spaces", "write and .Payload.After.active (gt .Payload.After.count 1)"],
         Fix,
     ),
     (
@@ -776,7 +776,7 @@ pub(super) const ROWS: &[Row] = &[
         CONDITION,
         "'{{ eq .Payload.After.name.0 1 }}'",
         "23:27",
-        &["an element of a list is read with `index`", "(index .Payload.After.name 0)"],
+        &["use `index` to read an element of a list", "(index .Payload.After.name 0)"],
         Write(".name.0 1", ".name \"x\""),
     ),
     (

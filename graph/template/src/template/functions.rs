@@ -274,7 +274,7 @@ impl Context {
         match until {
             Some(until) if until.is_over() => {
                 self.spent = true;
-                Err("the template takes longer than it may".into())
+                Err("the template exceeds its time limit".into())
             }
             _ => Ok(()),
         }
@@ -322,7 +322,7 @@ pub(super) static REFUSED: &[(&[&str], &str)] = &[
             "encryptAES",
             "decryptAES",
         ],
-        "templates do not make keys or certificates",
+        "templates do not create keys or certificates",
     ),
 ];
 
