@@ -68,10 +68,10 @@ fn options_and_tags_of_other_clients_lead_to_ours() {
         assert!(text.contains("sslmode=require"), "{query}\n{text}");
     }
     for (tag, said) in [
-        ("!env DATABASE_URL", "a variable of the environment is written `${DATABASE_URL}`"),
-        ("!ENV 'postgres://h/d'", "a variable of the environment is written `${NAME}`"),
+        ("!env DATABASE_URL", "write `${DATABASE_URL}`"),
+        ("!ENV 'postgres://h/d'", "write `${NAME}`"),
         ("!secret db_url", "`${file:/path/of/the/secret}`"),
-        ("!file /run/url", "the content of a file is written `${file:/path/of/the/file}`"),
+        ("!file /run/url", "write `${file:/path/of/the/file}`"),
     ] {
         let destination = format!("plugin: postgres, settings: {{ table: x, url: {tag} }}");
         let text = pipeline("", &destination).run(&["pipelines", "validate"]).both();

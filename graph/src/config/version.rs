@@ -63,7 +63,7 @@ impl Version {
                     )
                     .with_span(text.span())
                     .with_hint(format!(
-                        "versions 1.0 to {latest} can be read; the newest is written `version: {latest}`"
+                        "versions 1.0 to {latest} are supported; for the newest, write `version: {latest}`"
                     )),
                 ));
             }

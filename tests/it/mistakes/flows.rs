@@ -186,7 +186,12 @@ fn a_field_that_is_set_in_vain_is_told() {
     let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Payload.After.x, value: {value} }}");
     let exclude = "plugin: field.exclude, settings: { fields: .Payload.After.x }";
     for second in [set("b"), exclude.to_owned()] {
-        one(FILE, &[DECODE, &set("a"), &second], DROP, &["warning flow.overwritten", "nothing reads what"]);
+        one(
+            FILE,
+            &[DECODE, &set("a"), &second],
+            DROP,
+            &["warning flow.overwritten", "no processor reads the value that"],
+        );
     }
     let other = "plugin: field.set, settings: { field: .Metadata.y, value: '{{ .Payload.After.x }}' }";
     none(FILE, &[DECODE, &set("a"), other, &set("b")], DROP);

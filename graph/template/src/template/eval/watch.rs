@@ -49,7 +49,7 @@ impl<'a> Evaluator<'a> {
             None => {
                 let more = if names.len() > MOST { ", …" } else { "" };
                 let names = names.into_iter().take(MOST).collect::<Vec<_>>().join(", ");
-                format!("the fields are: {names}{more}")
+                format!("the names are: {names}{more}")
             }
         };
         doubts.missed = Some(Missed { at: at.clone(), hint });
