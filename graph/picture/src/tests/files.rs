@@ -135,12 +135,12 @@ orders: fused plan, 4 stages
 ╭ S3 write
 │ to        destination out
 │   path=${PLACE}/x
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 
 delivery
   in ─► to: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records ─► out: more than 3 failures among the last 1,000 records stop the pipeline
     path=letters
 limits
