@@ -391,7 +391,7 @@ fn settings_that_other_tools_would_fill_in_are_told_by_validate() {
              {{ .Payload.After.name }}"
                 .to_owned(),
             "",
-            "value: the line feed at the end is part of what is set",
+            "value: the line feed at the end is part of the value",
         ),
     ] {
         let output = workspace(&steps, destination).run(&["pipelines", "validate"]).expect_code(0).both();

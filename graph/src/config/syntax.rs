@@ -307,7 +307,7 @@ impl<'t> Place<'t> {
         let dash = start + indent_of(line)?;
         Some(
             self.error(dash, dash + 1, "an item of a list is among the fields of a map")
-                .with_hint("remove the dash, or write the name of the list above it, as `processors:`"),
+                .with_hint("remove the dash, or write the name of the list above it, for example `processors:`"),
         )
     }
 

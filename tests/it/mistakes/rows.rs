@@ -97,7 +97,7 @@ pub(super) const ROWS: &[Row] = &[
         CONDITION,
         "'{{ eq .Payload.After.name }}'",
         "23:24",
-        &["eq takes at least 2 arguments, not 1"],
+        &["eq accepts at least 2 arguments, not 1"],
         Write("eq .Payload.After.name", "eq .Payload.After.name \"x\""),
     ),
     (
@@ -120,7 +120,7 @@ pub(super) const ROWS: &[Row] = &[
         &["unclosed left paren", "close it with `)`"],
         Write("count 10 ", "count 10) "),
     ),
-    (CONDITION, "'{{ .Payload.After.active | }}'", "23:46", &["missing command behind |", "remove it"], Fix),
+    (CONDITION, "'{{ .Payload.After.active | }}'", "23:46", &["missing command after |", "remove it"], Fix),
     (
         CONDITION,
         "'{{ if .Payload.After.active }}true{{ else }}false'",
@@ -233,7 +233,7 @@ pub(super) const ROWS: &[Row] = &[
         CONDITION,
         "'{{ hasPrefix \"1\" .Payload.After.count }}'",
         "23:38",
-        &["hasPrefix takes text, not int", "(toString .Payload.After.count)"],
+        &["hasPrefix accepts text, not int", "(toString .Payload.After.count)"],
         Fix,
     ),
     (

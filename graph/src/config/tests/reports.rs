@@ -614,7 +614,7 @@ a: &a [*a]
       |
       = help: the fields are: version, pipelines
 
-    warning[config.version_missing]: no version is given; read as version 2.2
+    warning[config.version_missing]: no version is set; the document is read as version 2.2
      --> p.yaml:8:9
       |
     8 | !custom x: 1
@@ -816,7 +816,7 @@ fn places_in_long_lines_wide_characters_and_other_line_breaks() {
       |
       = help: did you mean "version"?
 
-    warning[config.version_missing]: no version is given; read as version 2.2
+    warning[config.version_missing]: no version is set; the document is read as version 2.2
      --> p.yaml:1:1
       |
     1 | verzion: 2.2

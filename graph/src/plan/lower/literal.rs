@@ -87,7 +87,7 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
 fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
     let text = written.written();
     let of = match name {
-        "value" => "of what is set",
+        "value" => "of the value",
         "request.body" => "of the body",
         // Each written line already ends with a line feed.
         OPTIONS if text.contains("{{") => "of each line, so that an empty line follows it",

@@ -78,7 +78,7 @@ error plan.wrong_role /processors/1/plugin at `out`
   plugin "out" cannot be used as a processor, only as a destination
   hint: available processors: call, clone, count, filter, picky, script, set, split
 error plan.plugin_left_out /processors/2/plugin at `custom.javascript`
-  plugin "custom.javascript" was left out of this build; rebuild with --features js
+  plugin "custom.javascript" is not part of this build; rebuild with --features js
 error plan.wrong_version /processors/3/plugin at `set@v9.9.9`
   plugin "set" has version v0.1.0, not v9.9.9
   hint: write "set" for any version, or "set@v0.1.0"

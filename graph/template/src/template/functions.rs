@@ -260,7 +260,7 @@ impl Context {
     pub(crate) fn take_steps(&mut self, steps: usize) -> Result<(), CallError> {
         let left = self.steps.checked_sub(steps);
         self.spent |= left.is_none();
-        self.steps = left.ok_or("the template takes more than 10 000 000 steps")?;
+        self.steps = left.ok_or("the template needs more than 10 000 000 steps")?;
         self.take_time()
     }
 

@@ -69,7 +69,7 @@ impl Avro {
         let mut value = Value::Map(spare);
         decoder.value(self.root, &mut value, MOST_LEVELS)?;
         if !decoder.left.is_empty() {
-            return wrong("bytes are left after the data");
+            return wrong("bytes remain after the data");
         }
         match value {
             Value::Map(map) => Ok(map),

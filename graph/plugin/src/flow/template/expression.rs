@@ -118,7 +118,7 @@ impl Walk<'_> {
                 (false, Some(meant)) => format!("write {meant}"),
                 (false, None) => format!("to compare, write a function first: `eq {}`", self.text(&whole)),
             };
-            let message = format!("every record fails here: {text} is not a function, so it takes no arguments");
+            let message = format!("every record fails here: {text} is not a function, so it accepts no arguments");
             self.fails("flow.wrong_argument", whole.clone(), message, hint, scope.certain);
             if let Some(meant) = meant {
                 self.correct(whole, meant);
@@ -166,7 +166,7 @@ impl Walk<'_> {
                 (Some(_), n) => format!("at least {}", counted(n, "argument")),
                 (None, n) => counted(n, "argument"),
             };
-            let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
+            let message = format!("every record fails here: {} accepts {takes}, not {count}", function.name);
             let inner = self.action(at.start);
             let meant = slips::compiled(self.text(&inner));
             let hint = match function.name {

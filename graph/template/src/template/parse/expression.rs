@@ -150,7 +150,7 @@ impl Parser<'_> {
                     self.next += 1;
                     let after = self.peek_solid();
                     if matches!(after.kind, Kind::Close | Kind::ParenClose) {
-                        return Err(error(token.at, "missing command behind |"));
+                        return Err(error(token.at, "missing command after |"));
                     }
                     break;
                 }
