@@ -47,10 +47,7 @@ fn every_node_says_what_it_did() {
 fn every_form_shows_what_was_measured() {
     let workspace = workspace();
     let text = analyze(&workspace, &[]);
-    assert!(
-        text.contains("3,000 records read, 3,000 brought to destinations that were not written, 0 failed"),
-        "{text}"
-    );
+    assert!(text.contains("3,000 records read, 3,000 brought to destinations that wrote nothing, 0 failed"), "{text}");
     assert!(text.contains("|   3,000 -> 3,000, ") && text.contains("applied to 0"), "{text}");
     for format in ["svg", "html"] {
         assert!(analyze(&workspace, &["--format", format]).contains(">3,000 → 3,000</text>"), "{format}");

@@ -27,7 +27,7 @@ fn an_index_that_no_copy_has_is_told() {
         (
             CLONE,
             "eq (index .Metadata \"clone.index\") \"7\"",
-            "is a whole number, \"0\" to \"2\" here: the comparison is false",
+            "is a whole number from \"0\" to \"2\" here: the comparison is false",
         ),
         (CLONE, "eq (index .Metadata \"clone.index\") \"3\"", "\"0\" to \"2\" here: the comparison is false"),
         (CLONE, "ne (index .Metadata \"clone.index\") \"first\"", "\"0\" to \"2\" here: the comparison is true"),
@@ -38,7 +38,7 @@ fn an_index_that_no_copy_has_is_told() {
         (
             SPLIT,
             "eq (index .Metadata \"split.index\") \"-1\"",
-            "a whole number, from \"0\" on here: the comparison is false",
+            "a whole number from \"0\" up here: the comparison is false",
         ),
     ] {
         let text = validate(&[before, &filter(condition)]);

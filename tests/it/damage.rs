@@ -322,7 +322,7 @@ fn a_destination_on_a_full_disk_is_tried_again_and_goes_on_when_there_is_room() 
     let mut process = service(&workspace, "ulimit -S -f 4096 && exec \"$0\" run >log.txt 2>&1");
     process.wait_until("the reason", || {
         let said = |line: &String| {
-            line.contains("still trying")
+            line.contains("retries continue")
                 && line.to_lowercase().contains("file too large")
                 && line.contains("out.ndjson")
         };
@@ -465,7 +465,7 @@ fn what_a_full_device_did_not_take_is_delivered_elsewhere() {
     to("/dev/full");
     let output = workspace.run(&["run", "--once", "--pipelines.error-recovery.max-retries=0"]).expect_code(1);
     let text = output.both();
-    assert!(text.contains("No space left on device") && text.contains("still trying"), "{text}");
+    assert!(text.contains("No space left on device") && text.contains("retries continue"), "{text}");
     to("out.ndjson");
     workspace.once();
     all_delivered(&workspace);

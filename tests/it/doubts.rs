@@ -111,7 +111,7 @@ fn a_name_that_no_record_has_is_told_where_the_template_passes_over_it() {
     }
     // A field that is left out is hardly optional, whatever its name is.
     let (text, _) = dry_run(&workspace("{{ toJson (omit .Payload.After \"secret\") }}", addressed), 0);
-    assert!(text.contains("warning[flow.no_field]") && text.contains("nothing to take"), "{text}");
+    assert!(text.contains("warning[flow.no_field]") && text.contains("no value to use"), "{text}");
     for value in [
         // Fields of their own, and fields that have another name in other records.
         "{{ default \"?\" .Payload.After.nickname }}",
@@ -136,7 +136,7 @@ fn a_name_that_no_record_has_is_told_where_the_template_passes_over_it() {
 fn json_by_hand_that_is_none_is_told() {
     let line = |options: &str| format!(", sdk.record.format: template, sdk.record.format.options: '{options}'");
     let (text, json) = dry_run(&workspace("", &line("{\"n\": {{ .Payload.After.name }}}")), 1);
-    assert!(text.contains("warning[template.not_json]: out: what the template makes is not JSON"), "{text}");
+    assert!(text.contains("warning[template.not_json]: out: the output of the template is not JSON"), "{text}");
     assert!(text.contains("for 2 of 2 records") && text.contains("write {{ toJson … }}"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"].as_array().unwrap().len(), 1, "{json}");
     for options in [
@@ -189,14 +189,14 @@ fn formats_conditions_and_fields_are_looked_at_too() {
     let condition =
         "      - { id: c, plugin: filter, condition: '{{ eq (date \"2006\" .Payload.After.name) \"1999\" }}' }";
     let (text, json) = dry_run(&workspace(condition, ""), 1);
-    assert!(text.contains("c: date of a text gives the time now"), "{text}");
+    assert!(text.contains("c: date of a text returns the current time"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["path"], "/processors/1/condition");
 
     let exclude = |field: &str| {
         format!("      - {{ id: e, plugin: field.exclude, settings: {{ fields: .Payload.After.{field} }} }}")
     };
     let (text, _) = dry_run(&workspace(&exclude("Password"), ""), 1);
-    assert!(text.contains("did you mean .Payload.After.password?") && text.contains("nothing to work on"), "{text}");
+    assert!(text.contains("did you mean .Payload.After.password?") && text.contains("nothing to process"), "{text}");
     // A field that some records have, and one that nobody can guess, may be right.
     assert!(!dry_run(&workspace(&exclude("password"), ""), 0).0.contains("warning"));
     let (text, _) = dry_run(&workspace(&exclude("wholly_different"), ""), 0);
@@ -347,7 +347,7 @@ fn a_condition_that_decides_the_same_on_all_records_is_told_with_what_it_compare
 fn filters_that_drop_all_records_together_are_told() {
     let steps = filter("a", "eq .Payload.After.name \"tea\"") + &filter("b", "hasPrefix \"mi\" .Payload.After.name");
     let (text, json) = dry_run(&workspace(&steps, ""), 0);
-    assert!(text.contains("b: no record was left of 2: a dropped 1, b dropped 1"), "{text}");
+    assert!(text.contains("b: none of 2 records remained: a dropped 1, b dropped 1"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["code"], "condition.all_dropped");
 }
 
@@ -361,7 +361,7 @@ fn a_step_that_drops_all_records_is_told() {
     };
     let never = script("if (r.Payload.After.name !== \"coffee\") return null;");
     let (text, json) = dry_run(&workspace(&never, ""), 0);
-    assert!(text.contains("js: it dropped each of 2 records: none was left"), "{text}");
+    assert!(text.contains("js: it dropped all 2 records"), "{text}");
     assert!(text.contains("`process` returns null"), "{text}");
     assert_eq!(json["result"]["pipelines"][0]["doubts"][0]["code"], "condition.all_dropped");
 
@@ -383,15 +383,15 @@ fn settings_that_other_tools_would_fill_in_are_told_by_validate() {
         format!("      - {{ id: h, plugin: webhook.http, settings: {{ request.url: 'http://127.0.0.1:9{url}' }} }}")
     };
     for (steps, destination, said) in [
-        (request("/price/{name}"), "", "request.url: {name} is taken as it is written"),
-        (request("/price/:name"), "", "request.url: :name is taken as it is written"),
-        (String::new(), "-%Y-%m-%d", "path: %Y is taken as it is written"),
+        (request("/price/{name}"), "", "request.url: {name} is literal text"),
+        (request("/price/:name"), "", "request.url: :name is literal text"),
+        (String::new(), "-%Y-%m-%d", "path: %Y is literal text"),
         (
             "      - id: t\n        plugin: field.set\n        settings:\n          field: .Payload.After.x\n          value: |\n            \
              {{ .Payload.After.name }}"
                 .to_owned(),
             "",
-            "value: the line feed at the end is part of what is set",
+            "value: the line feed at the end is part of the value",
         ),
     ] {
         let output = workspace(&steps, destination).run(&["pipelines", "validate"]).expect_code(0).both();

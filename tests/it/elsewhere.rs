@@ -33,7 +33,7 @@ fn metadata_by_names_of_another_service_are_ours() {
         workspace.write("in.txt", numbered_lines(3));
         workspace.write("pipelines/p.yaml", file_to_file("p", PROCESSORS));
         let noted = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
-        assert!(noted.contains("\"opencdc.collection\" stands for \"recfmt.collection\""), "{noted}");
+        assert!(noted.contains("\"opencdc.collection\" is read as \"recfmt.collection\""), "{noted}");
         if fixed {
             workspace.run(&["pipelines", "validate", "--fix"]).expect_code(0);
             let silent = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0).both();

@@ -104,7 +104,7 @@ fn a_source_that_has_the_lost_records_no_more_stops_the_pipeline() {
     for another in [None, Some(lines(1000..1100))] {
         another.map(|lines| workspace.write("in.txt", lines));
         let printed = workspace.run(&["run", "--once"]).expect_code(1).both();
-        assert!(printed.contains("no longer where the source reads"), "{printed}");
+        assert!(printed.contains("the source no longer has the records after that position"), "{printed}");
         assert_eq!(count(&server), ["500|500"]);
     }
     std::fs::rename(workspace.path("kept"), workspace.path("in.txt")).unwrap();

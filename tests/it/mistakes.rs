@@ -221,7 +221,7 @@ fn what_fails_or_is_meant_otherwise_is_told_with_what_mends_it() {
         with(r#"{{ ternary "yes" "no" (eq .Payload.After.name "a") }}"#),
         &["flow.not_a_verdict", "fails for every record"],
     );
-    says(with(r#"{{ ternary "true" "no" (eq .Payload.After.name "a") }}"#), &["flow.not_a_verdict", "may give"]);
+    says(with(r#"{{ ternary "true" "no" (eq .Payload.After.name "a") }}"#), &["flow.not_a_verdict", "may return"]);
     assert_eq!(with(r#"{{ ternary "true" "false" (eq .Payload.After.name "a") }}"#), [] as [String; 0]);
     says(
         of(r#"{{ index (split "@" .Payload.After.name) 1 }}"#),

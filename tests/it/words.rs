@@ -23,7 +23,7 @@ fn names_of_other_templates_lead_to_ours() {
     for (value, said) in [
         ("{{ uuid }}", "or uuidv4 for a random id"),
         ("{{ randomUUID }}", "or uuidv4 for a random id"),
-        ("{{ timestamp }}", "or now for the time now"),
+        ("{{ timestamp }}", "or now for the current time"),
         ("{{ .record.kind }}", "did you mean .Payload.After.kind?"),
         ("{{ .Record.Payload.After.kind }}", "did you mean .Payload.After.kind?"),
         ("{{ .rec.metadata.x }}", "did you mean .Metadata.x?"),
@@ -68,10 +68,10 @@ fn options_and_tags_of_other_clients_lead_to_ours() {
         assert!(text.contains("sslmode=require"), "{query}\n{text}");
     }
     for (tag, said) in [
-        ("!env DATABASE_URL", "a variable of the environment is written `${DATABASE_URL}`"),
-        ("!ENV 'postgres://h/d'", "a variable of the environment is written `${NAME}`"),
+        ("!env DATABASE_URL", "write `${DATABASE_URL}`"),
+        ("!ENV 'postgres://h/d'", "write `${NAME}`"),
         ("!secret db_url", "`${file:/path/of/the/secret}`"),
-        ("!file /run/url", "the content of a file is written `${file:/path/of/the/file}`"),
+        ("!file /run/url", "write `${file:/path/of/the/file}`"),
     ] {
         let destination = format!("plugin: postgres, settings: {{ table: x, url: {tag} }}");
         let text = pipeline("", &destination).run(&["pipelines", "validate"]).both();
@@ -113,7 +113,7 @@ fn a_variable_without_quotes_in_a_condition_is_told() {
     let mut workspace = pipeline(&step("{{ eq .Payload.After.kind \"${KIND}\" }}"), TO_FILE);
     workspace.env("KIND", "two \"words");
     let text = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
-    assert!(text.contains("does a value hold quotes or braces?"), "{text}");
+    assert!(text.contains("check whether the value of a variable contains quotes or braces"), "{text}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(super) fn label(shape: &Shape<'_>) -> Vec<String> {
         lines.push(format!("{workers} workers"));
     }
     match &shape.condition {
-        Some(terms) if terms.as_before => lines.push("same records as the step before".to_owned()),
+        Some(terms) if terms.as_before => lines.push("same records as the previous step".to_owned()),
         Some(terms) => {
             let how = if terms.native { "native" } else { "template" };
             lines.push(format!("if {} ({how})", one_line(terms.text, 60, "…")));

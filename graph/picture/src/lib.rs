@@ -397,7 +397,7 @@ impl<'a> Shape<'a> {
             }
             NodeKind::Merge => {
                 shape.kind = "merge";
-                shape.notes.push("strips as they come".to_owned());
+                shape.notes.push("strips as they arrive".to_owned());
             }
             NodeKind::Destination(write) => {
                 (shape.kind, shape.plugin) = ("destination", Some(&*write.plugin));
@@ -424,13 +424,13 @@ fn reading(read: &ReadSpec) -> Option<String> {
 fn writing(write: &WriteSpec) -> String {
     let policy = write.destination.policy();
     let rows = write.batch_rows.unwrap_or(policy.rows) as u64;
-    let mut text = format!("up to {} {} a write", grouped(rows), plural(rows, "record"));
+    let mut text = format!("up to {} {} per write", grouped(rows), plural(rows, "record"));
     match write.batch_delay.unwrap_or(policy.linger) {
         Duration::ZERO => {}
         delay => text.push_str(&format!(", waits {delay:?} for more")),
     }
     if let Some(rate) = write.rate {
-        text.push_str(&format!(", {rate} records a second"));
+        text.push_str(&format!(", {rate} records per second"));
     }
     text
 }

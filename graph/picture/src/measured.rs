@@ -109,7 +109,7 @@ impl<'a> Totals<'a> {
             "{} records read, {} {}, {} failed, in {}",
             grouped(self.read),
             grouped(self.delivered),
-            if self.written { "delivered" } else { "brought to destinations that were not written" },
+            if self.written { "delivered" } else { "brought to destinations that wrote nothing" },
             grouped(self.failed),
             time(self.elapsed_ns)
         );

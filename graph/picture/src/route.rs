@@ -119,8 +119,8 @@ impl Route<'_> {
                  repeated only by recovery"
             }
             Delivery::AtLeastOnceInexact => {
-                "at least once, in the order of each source partition; transactions make it effectively once only \
-                 where the source has no other destination, or replays exactly"
+                "at least once, in the order of each source partition; transactions make it effectively once only if \
+                 the source has no other destination, or replays exactly"
             }
             Delivery::EffectivelyOnce => "effectively once, in the order of each source partition",
         }
@@ -131,16 +131,16 @@ impl Route<'_> {
         let records = self.replay.records as u64;
         let rows = format!("{} {}", grouped(records), plural(records, "record"));
         match self.replay.copies {
-            _ if records == 0 => "after a crash nothing comes twice".to_owned(),
-            Some(1) => format!("after a crash at most {rows} of a partition come again"),
+            _ if records == 0 => "a crash repeats no record".to_owned(),
+            Some(1) => format!("a crash repeats at most {rows} of a partition"),
             Some(copies) => format!(
-                "after a crash at most {rows} of a partition come again, {} copies of each: {} in all",
+                "a crash repeats at most {rows} of a partition, {} copies of each: {} in all",
                 grouped(copies),
                 grouped(records.saturating_mul(copies))
             ),
             None => format!(
-                "after a crash at most {rows} of a partition come again, each with all its pieces: \
-                 copies are unbounded"
+                "a crash repeats at most {rows} of a partition, each with all its pieces: the number of copies is \
+                 unlimited"
             ),
         }
     }

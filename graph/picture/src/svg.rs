@@ -144,7 +144,7 @@ fn card(out: &mut String, card: &Card, node: &Shape<'_>) {
     if card.fails {
         let _ = writeln!(
             out,
-            "<circle class=\"fails\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>records that fail leave here for the \
+            "<circle class=\"fails\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>failed records go from here to the \
              dead-letter queue</title></circle>",
             x + width,
             y + height / 2.0

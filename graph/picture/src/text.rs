@@ -262,7 +262,7 @@ impl Page {
         let about = About::Node { node: node.index };
         self.rows.push(Row { lead, text: one_line(node.id, SETTING, dots), kind, about });
         let condition = node.condition.as_ref().map(|terms| match terms.as_before {
-            true => self.ink.condition("for the same records as the step before"),
+            true => self.ink.condition("for the same records as the previous step"),
             false => {
                 let how = if terms.native { "native" } else { "template" };
                 let text = self.ink.condition(&format!("if {}", one_line(terms.text, CONDITION, dots)));

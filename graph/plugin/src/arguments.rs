@@ -81,7 +81,7 @@ impl Arguments {
                 findings.push(
                     Diagnostic::error("settings.duplicate", format!("{name:?} is set twice under different names"))
                         .with_span(setting.name.span)
-                        .with_related(first, "set here already")
+                        .with_related(first, "first set here")
                         .with_path(pointer(&setting.name.value)),
                 );
                 continue;
@@ -122,7 +122,7 @@ impl Arguments {
                 let mut message = format!("{:?} is required by {}", parameter.name, specification.name);
                 let hint = match blank {
                     Some(setting) if setting.value.written().contains("${") => {
-                        message.push_str(", and the variable in it is empty");
+                        message.push_str(", and the variable in its value is empty");
                         "set the variable, or write `${NAME:-default}`".to_owned()
                     }
                     Some(_) => {
@@ -341,7 +341,9 @@ fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnost
         _ => {
             let first = specification.parameters.first().map_or("name", |parameter| parameter.name.as_str());
             return (
-                finding.with_hint(format!("settings are names with values, as `settings: {{ {first}: … }}`")),
+                finding.with_hint(format!(
+                    "write settings as names with values, for example `settings: {{ {first}: … }}`"
+                )),
                 None,
             );
         }
@@ -384,14 +386,14 @@ fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic 
     let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
         .with_span(span);
     if let Some(above) = BESIDE_THE_PLUGIN.iter().find(|above| **above == name) {
-        return finding.with_hint(format!("{above:?} stands beside \"plugin\", not in \"settings\""));
+        return finding.with_hint(format!("write {above:?} next to \"plugin\", not in \"settings\""));
     }
     match did_you_mean(name, names()) {
         Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
         None if specification.parameters.is_empty() => {
-            finding.with_hint(format!("{} takes no settings", specification.name))
+            finding.with_hint(format!("{} has no parameters", specification.name))
         }
-        None => finding.with_hint(format!("it takes: {}", names().collect::<Vec<_>>().join(", "))),
+        None => finding.with_hint(format!("its parameters: {}", names().collect::<Vec<_>>().join(", "))),
     }
 }
 
@@ -410,8 +412,8 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
     let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
     let typed = match parameter.kind {
         ParameterKind::File if written.value().contains('\n') => {
-            let hint = "a block (`|` or `>`) keeps its line feed: write the path behind the name of the setting";
-            let finding = Diagnostic::error("settings.invalid", format!("{name}: the path holds a line feed"));
+            let hint = "a block (`|` or `>`) ends with a line feed: write the path on the line of the setting's name";
+            let finding = Diagnostic::error("settings.invalid", format!("{name}: the path contains a line feed"));
             return Err(finding.with_span(span).with_hint(hint).into());
         }
         ParameterKind::Text | ParameterKind::File => Typed::Text,
@@ -421,9 +423,11 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         }
         ParameterKind::Bool => Typed::Bool(parse_bool(text).ok_or_else(|| not_a("a boolean (true or false)"))?),
         ParameterKind::Duration => {
-            Typed::Duration(parse_duration(text).ok_or_else(|| not_a("a duration (as 100ms, 5s, 1h30m)"))?)
+            Typed::Duration(parse_duration(text).ok_or_else(|| not_a("a duration (for example 100ms, 5s or 1h30m)"))?)
         }
-        ParameterKind::Bytes => Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (as 1000, 64KiB, 8MB)"))?),
+        ParameterKind::Bytes => {
+            Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (for example 1000, 64KiB or 8MB)"))?)
+        }
         ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
         ParameterKind::Reference => {
             Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, &e))?)
@@ -522,7 +526,7 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
     if written.is_substituted() {
         return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
             .with_span(written.span())
-            .with_hint("as .Payload.After.name, .Key, .Metadata[\"a.b\"]");
+            .with_hint("write a reference, for example .Payload.After.name, .Key or .Metadata[\"a.b\"]");
     }
     let finding = Diagnostic::error(CODE, format!("{name}: {error}")).with_span(written.span());
     let finding = match error.meant() {
@@ -578,8 +582,8 @@ pub fn not_compiled(
     let error = if written.is_substituted() { again(&plain) } else { Some(error) };
     let hint = match (&error, bare) {
         (Some(error), _) => error.hint.clone(),
-        (None, Some(bare)) => Some(format!("a text stands in quotes: write \"{bare}\"")),
-        (None, None) => Some("does a value hold quotes or braces?".to_owned()),
+        (None, Some(bare)) => Some(format!("write a text in quotes: \"{bare}\"")),
+        (None, None) => Some("check whether the value of a variable contains quotes or braces".to_owned()),
     };
     let message = message(error.as_ref().map(|error| error.message.as_str()));
     let finding = Diagnostic::error(code, message).with_span(place);
@@ -724,7 +728,7 @@ mod tests {
         let settings = Settings::from_pairs([("count", "1"), ("workers", "2")]);
         let found = Arguments::parse(&specification(), &settings).unwrap_err();
         let hint = found.iter().find_map(|finding| finding.hint.clone()).unwrap();
-        assert_eq!(hint, "\"workers\" stands beside \"plugin\", not in \"settings\"");
+        assert_eq!(hint, "\"workers\" next to \"plugin\", not in \"settings\"");
     }
 
     #[test]

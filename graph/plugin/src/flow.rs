@@ -252,7 +252,7 @@ impl Flow {
         if shape.raw && !shape.is_raw() && shape.form() == Some(Form::Raw) {
             let since = Some((shape.since, "raw data since here".to_owned()));
             let message = format!("nearly every record fails here: {} is raw data, not structured data", side.as_str());
-            let hint = "decode it before, with json.decode or the like".to_owned();
+            let hint = "decode it first, for example with json.decode".to_owned();
             return self.warn("flow.needs_fields", place, message, since, Some(hint));
         }
         if shape.has_no_fields() && shape.raw && shape.absent && or_absent {
@@ -261,7 +261,7 @@ impl Flow {
                 "every record with {side} fails here: it is raw data, not structured data",
                 side = side.as_str()
             );
-            let hint = "decode it before, with json.decode or the like".to_owned();
+            let hint = "decode it first, for example with json.decode".to_owned();
             return self.remark(Severity::Error, "flow.needs_fields", place.into(), message, since, Some(hint));
         }
         if !shape.has_no_fields() || (shape.absent && or_absent) {
@@ -270,7 +270,7 @@ impl Flow {
         let what = if shape.is_absent() { "absent" } else { "raw data" };
         let since = Some((shape.since, format!("{what} since here")));
         let message = format!("every record fails here: {} is {what}, not structured data", side.as_str());
-        let hint = shape.raw.then(|| "decode it before, with json.decode or the like".to_owned());
+        let hint = shape.raw.then(|| "decode it first, for example with json.decode".to_owned());
         self.fail("flow.needs_fields", place, message, since, hint);
     }
 
@@ -414,9 +414,11 @@ impl Flow {
             return;
         }
         let near = did_you_mean(key, self.record.metadata.named().map(Str::as_str)).map(str::to_owned);
-        let hint = near
-            .map_or_else(|| "check the name, or set it before".to_owned(), |near| format!("did you mean {near:?}?"));
-        let message = format!("no record has the metadata {:?} here: nothing before writes it", key.as_str());
+        let hint = near.map_or_else(
+            || "check the name, or set it in an earlier processor".to_owned(),
+            |near| format!("did you mean {near:?}?"),
+        );
+        let message = format!("no record has the metadata {:?} here: no earlier plugin sets it", key.as_str());
         self.warn(NO_METADATA, place.clone(), message, None, Some(hint));
     }
 
@@ -432,7 +434,7 @@ impl Flow {
                 false => self.warn(code, place.clone(), blocked.message(), since, hint),
             }
         } else if let (true, Some(lacking)) = (outcome.ty.kinds == Kinds::NONE, &outcome.lacking) {
-            let since = if lacking.removed { "it is removed here" } else { "its fields are known since here" };
+            let since = if lacking.removed { "removed here" } else { "its fields are known since here" };
             let since = Some((lacking.since, since.to_owned()));
             self.warn(NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
         } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
@@ -507,7 +509,7 @@ impl Flow {
                 let is_plain_key = *side == Side::Key && self.record.key.plain && !self.is_remarked(&place);
                 if let (true, [name], Some(blocked)) = (is_plain_key, &names[..], &mut outcome.blocked) {
                     // The key cannot be decoded.
-                    let becomes = format!("set the key as a whole, with field: .Key and value: '{{\"{name}\": …}}'");
+                    let becomes = format!("set the whole key, with field: .Key and value: '{{\"{name}\": …}}'");
                     blocked.hint = Some(becomes.into());
                 }
                 self.judge(&place, &outcome, true);

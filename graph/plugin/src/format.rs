@@ -66,14 +66,16 @@ impl RecordFormat {
     /// The template is missing or does not compile, an option is unknown, or the format does not use the given options.
     pub fn from_arguments(arguments: &Arguments) -> Result<RecordFormat, Diagnostics> {
         match (arguments.text(FORMAT).map_or("", |format| format.trim()), arguments.text(OPTIONS)) {
-            ("template", None) => Err(Diagnostic::error(
-                "settings.required",
-                format!("{OPTIONS:?} is required where {FORMAT} is template"),
-            )
-            .with_span(arguments.span(FORMAT))
-            .with_path(format!("/{OPTIONS}"))
-            .with_hint(format!("{OPTIONS}: the template, as '{{{{ toJson .Payload.After }}}}', or '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"))
-            .into()),
+            ("template", None) => {
+                Err(Diagnostic::error("settings.required", format!("{OPTIONS:?} is required if {FORMAT} is template"))
+                    .with_span(arguments.span(FORMAT))
+                    .with_path(format!("/{OPTIONS}"))
+                    .with_hint(format!(
+                        "set {OPTIONS} to the template, for example '{{{{ toJson .Payload.After }}}}', or \
+                                '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"
+                    ))
+                    .into())
+            }
             ("template", Some(_)) => {
                 Ok(RecordFormat::Template(arguments.compile_template(OPTIONS, MissingKey::Error)?))
             }
@@ -84,7 +86,7 @@ impl RecordFormat {
             (_, None) => Ok(RecordFormat::Json),
             (_, Some(_)) => Err(Diagnostic::error(
                 "settings.unused",
-                format!("{OPTIONS} is used only where {FORMAT} is template or debezium/json"),
+                format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"),
             )
             .with_span(arguments.span(OPTIONS))
             .with_path(format!("/{OPTIONS}"))
@@ -101,8 +103,8 @@ impl RecordFormat {
                 flow.may_fail();
                 if flow.record.after.is_absent() {
                     let since = (flow.record.after.since, "absent since here".to_owned());
-                    let message = "every record fails here: .Payload.After is absent, which recfmt/raw writes";
-                    let hint = "write another format, or keep .Payload.After".to_owned();
+                    let message = "every record fails here: recfmt/raw writes .Payload.After, which is absent";
+                    let hint = "use another format, or keep .Payload.After".to_owned();
                     flow.fail("flow.no_data", FORMAT, message, Some(since), Some(hint));
                 }
             }
@@ -110,8 +112,9 @@ impl RecordFormat {
                 let before = flow.messages().count();
                 flow.template(OPTIONS, template);
                 if !template.source().contains("{{") && flow.messages().count() == before {
-                    let message = "the same line is written for every record: there is no {{ in the template";
-                    let hint = "write what the line has of the record, as '{{ toJson .Payload.After }}'".to_owned();
+                    let message = "the same line is written for every record: the template contains no {{";
+                    let hint = "write the parts of the record for the line, for example '{{ toJson .Payload.After }}'"
+                        .to_owned();
                     flow.warn("flow.suspect", OPTIONS, message, None, Some(hint));
                 }
                 flow.json_template(OPTIONS, template, false);
@@ -141,7 +144,7 @@ impl RecordFormat {
                 }
                 data @ Data::Structured(_) => json::write_data(data, out),
                 Data::Absent => {
-                    let what = "the record has no payload after the change, which recfmt/raw writes";
+                    let what = "recfmt/raw writes .Payload.After, which the record does not have";
                     Err(Fault::record("format_failed", what))
                 }
             },
@@ -206,7 +209,7 @@ fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostic
                 let finding = wrong("debezium/json has no such option");
                 findings.push(match did_you_mean(unknown, [SCHEMA_NAME, RAW_DATA_KEY]) {
                     Some(near) => finding.with_hint(format!("did you mean {near}?")),
-                    None => finding.with_hint(format!("it has: {SCHEMA_NAME}, {RAW_DATA_KEY}")),
+                    None => finding.with_hint(format!("its options: {SCHEMA_NAME}, {RAW_DATA_KEY}")),
                 });
             }
         }
@@ -288,11 +291,11 @@ mod tests {
         );
         assert_eq!(
             messages(&[(FORMAT, "template")]),
-            ["\"sdk.record.format.options\" is required where sdk.record.format is template"]
+            ["\"sdk.record.format.options\" is required if sdk.record.format is template"]
         );
         assert_eq!(
             messages(&[(OPTIONS, "a line")]),
-            ["sdk.record.format.options is used only where sdk.record.format is template or debezium/json"]
+            ["sdk.record.format.options is used only if sdk.record.format is template or debezium/json"]
         );
         let told = |options| messages(&[(FORMAT, "debezium/json"), (OPTIONS, options)]);
         assert_eq!(told("debezium.schema.nam=x"), ["sdk.record.format.options: debezium/json has no such option"]);

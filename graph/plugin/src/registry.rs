@@ -98,7 +98,7 @@ pub enum ResolveError {
         prefix: Str,
     },
     /// This binary was built without the plugin.
-    #[error("plugin {name:?} was left out of this build; rebuild with --features {feature}")]
+    #[error("plugin {name:?} is not part of this build; rebuild with --features {feature}")]
     LeftOut {
         /// The name.
         name: Str,
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(error("grpc:field.set"), "unknown plugin type \"grpc\"");
         assert_eq!(
             error("custom.javascript"),
-            "plugin \"custom.javascript\" was left out of this build; rebuild with --features js"
+            "plugin \"custom.javascript\" is not part of this build; rebuild with --features js"
         );
         let wrong = registry().source("field.set").map(|_| ()).unwrap_err();
         assert_eq!(wrong.to_string(), "plugin \"field.set\" cannot be used as a source, only as a processor");

@@ -241,7 +241,7 @@ impl MemoryRegistry {
 }
 
 fn full() -> SchemaError {
-    SchemaError::Unavailable(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from("all numbers are used up")))
+    SchemaError::Unavailable(Arc::from(Box::<dyn std::error::Error + Send + Sync>::from("all ids are used")))
 }
 
 fn position(number: u32) -> usize {

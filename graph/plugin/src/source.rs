@@ -199,7 +199,7 @@ pub trait Reader: Send {
     /// The errors of [`Reader::read`].
     async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
         let _ = (partition, mark);
-        Err(Fault::fatal("partition_unexpected", "the source was given a partition and cannot say where it goes on"))
+        Err(Fault::fatal("partition_unexpected", "the source was assigned a partition, but cannot resume partitions"))
     }
 
     /// Describes why there is nothing to read: the resource does not exist. Called after `read` has returned

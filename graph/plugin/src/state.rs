@@ -101,7 +101,7 @@ pub trait StateStore: Send + Sync {
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError> {
         let _ = (pipeline, letters, bounds);
-        Err(StoreError::Unavailable("this store keeps no dead letters".into()))
+        Err(StoreError::Unavailable("this store cannot store dead letters".into()))
     }
 }
 

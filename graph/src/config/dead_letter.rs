@@ -91,7 +91,7 @@ pub(super) fn read_dead_letter_queue(
             threshold.value
         );
         let finding = Diagnostic::warning("config.no_effect", message).with_span(threshold.span).with_hint(format!(
-            "write how many of the latest records are looked at, as `window-size: {}`, or remove the threshold",
+            "set the number of latest records to check, for example `window-size: {}`, or remove the threshold",
             threshold.value.saturating_mul(10).clamp(100, MAX_WINDOW)
         ));
         reader.report(finding.with_path(path.name("window-nack-threshold").to_string()));

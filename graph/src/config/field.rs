@@ -226,16 +226,22 @@ impl<'a> Reader<'a> {
                 let hint = match (name, of.split(' ').next()) {
                     ("id", _) => {
                         let example = of.replace(' ', "-");
-                        format!("write `id: {example}`, or another name that stays: the state is stored under it")
+                        format!(
+                            "write `id: {example}`, or another name that does not change: the state is stored under it"
+                        )
                     }
                     ("type", Some("connector")) => "write `type: source` or `type: destination`".to_owned(),
                     (_, Some("connector")) => {
-                        "write `plugin: file`, say; `anabranch connectors list` shows all".to_owned()
+                        "write, for example, `plugin: file`; `anabranch connectors list` shows all plugins".to_owned()
                     }
                     (_, Some("processor")) => {
-                        format!("write `{name}: field.set`, say; `anabranch processors list` shows all")
+                        format!(
+                            "write, for example, `{name}: field.set`; `anabranch processors list` shows all plugins"
+                        )
                     }
-                    _ => "write `plugin: store`, say; `anabranch connectors list` shows all".to_owned(),
+                    _ => {
+                        "write, for example, `plugin: store`; `anabranch connectors list` shows all plugins".to_owned()
+                    }
                 };
                 Err(self.report(finding.with_hint(hint)))
             }
@@ -267,7 +273,7 @@ impl<'a> Reader<'a> {
                 Err(_) => invalid(format!("{key:?} is {shown}, but must be at most {max}")),
             },
             Some(_) if text.is_substituted() => invalid(format!("{key:?} is {shown}, but must be a whole number"))
-                .with_hint("a number is either written out or wholly one `${NAME}`"),
+                .with_hint("write a number, or a single `${NAME}` for the whole number"),
             Some(number) => {
                 let finding = invalid(format!("{key:?} is the text {shown}, but must be a whole number"))
                     .with_hint("remove the quotes");

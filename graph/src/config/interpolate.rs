@@ -170,7 +170,7 @@ impl<'a> Resolver<'a> {
                     Ok(content) => return Ok((content.clone(), true)),
                     Err(why) => Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
                         .with_hint(format!(
-                            "name a file that exists (a relative path goes by the working directory), or write \
+                            "name a file that exists (a relative path starts at the working directory), or write \
                              `${written}` for the text itself"
                         )),
                 }
@@ -190,7 +190,8 @@ impl<'a> Resolver<'a> {
 /// Warns about an environment variable in a template literal, where the script language uses the same notation for
 /// expressions.
 fn of_environment(written: &str, place: Span) -> Diagnostic {
-    let message = format!("`{written}` in a template literal is replaced by the environment, before the script runs");
+    let message =
+        format!("`{written}` in a template literal is replaced by an environment variable before the script runs");
     Diagnostic::warning("config.variable_in_script", message)
         .with_span(place)
         .with_hint(format!("write `${written}` for an expression of the script"))

@@ -59,7 +59,7 @@ pub(super) fn items<'n>(
             let (wanted, hint) = if maps {
                 ("a map by id", "write `version: 2.2` for a list")
             } else {
-                ("a list", "each item starts with `- id: `; maps by id are of versions 1.0 and 1.1")
+                ("a list", "each item starts with `- id: `; only versions 1.0 and 1.1 have maps by id")
             };
             let finding = Diagnostic::error(
                 "config.type",
@@ -131,7 +131,7 @@ pub(super) fn read_id(
 pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
-            Diagnostic::error("config.field_invalid", format!("{name}: the id holds a control character"))
+            Diagnostic::error("config.field_invalid", format!("{name}: the id contains a control character"))
                 .with_span(id.span())
                 .with_path(path.name("id").to_string()),
         );
@@ -151,7 +151,7 @@ pub(super) fn check_unique(
         }
         Some(first) => {
             reader.report(
-                Diagnostic::error("config.id_duplicate", format!("{name}: the id is used already"))
+                Diagnostic::error("config.id_duplicate", format!("{name}: the id is already used"))
                     .with_label(id.span(), "used again")
                     .with_related(*first, "first used here")
                     .with_path(path.name("id").to_string()),

@@ -150,7 +150,7 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     }
     let garbage = match file.not_utf8 {
         Some(byte) => Some((byte as usize, "the file is not UTF-8 text")),
-        None => file.text.find('\0').map(|byte| (byte, "the file is not text, it holds a zero byte")),
+        None => file.text.find('\0').map(|byte| (byte, "the file is not text: it contains a zero byte")),
     };
     garbage.map(|(byte, message)| {
         Diagnostic::error("config.parse_error", message).with_span(at(byte)).with_hint("save it as UTF-8")
@@ -277,7 +277,7 @@ fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
         )
         .with_label(second.span(), "used again")
         .with_related(first.span(), "first used here")
-        .with_hint("give each pipeline an id of its own")
+        .with_hint("give each pipeline a different id")
         .with_path("/id");
         for id in rest.iter().take(MAX_PLACES - 2) {
             finding = finding.with_related(id.span(), "and here");
@@ -301,10 +301,10 @@ fn refuse_duplicate_names(drafts: &mut [Draft], findings: &mut Diagnostics) {
         let same_id = first.id.as_ref().map(Written::value) == drafts[index].id.as_ref().map(Written::value);
         let Some(first) = first.name.clone().filter(|_| !same_id) else { continue };
         findings.push(
-            Diagnostic::error("config.name_duplicate", format!("the name {} is taken", quoted(name.written())))
+            Diagnostic::error("config.name_duplicate", format!("the name {} is already used", quoted(name.written())))
                 .with_label(name.span(), "used again")
                 .with_related(first.span(), "first used here")
-                .with_hint("give each pipeline a `name` of its own; without one its id is its name")
+                .with_hint("give each pipeline a different `name`; the default name is the id")
                 .with_path("/name"),
         );
         drafts[index].sound = false;

@@ -22,8 +22,10 @@ impl Found<'_> {
     fn message(&self) -> String {
         let Found { name, own, .. } = self;
         match self.is_key {
-            true => format!("\"{name}\" stands for \"{own}\", as the metadata are named here"),
-            false => format!("\"{name}\" stands for \"{own}\" if it is used as a key of metadata, else for itself"),
+            true => format!("\"{name}\" is read as \"{own}\", the name of this metadata key here"),
+            false => format!(
+                "\"{name}\" is read as \"{own}\" if it is used as a key of metadata; otherwise it does not change"
+            ),
         }
     }
 

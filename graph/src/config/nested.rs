@@ -37,7 +37,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
             let mut leaves = Vec::new();
             let flat = flatten(&entry.key, map, span, reader.source, &mut leaves);
             let name = leaves.first().map_or_else(|| entry.key.to_string(), |(name, _)| name.clone());
-            let finding = finding.with_hint(format!("names of settings have dots: write `{name}: ...`"));
+            let finding = finding.with_hint(format!("write names of settings with dots: `{name}: ...`"));
             match flat && fits {
                 true => finding.with_fix(span, was, joined(&leaves, start as usize, reader.source)),
                 false => finding,

@@ -78,14 +78,16 @@ fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut
     if let Some((at, bad)) = id.value().char_indices().find(|(_, c)| !allowed(*c)) {
         let what = if id.is_substituted() { String::new() } else { format!(" ({bad:?})") };
         reader.report(
-            Diagnostic::error("config.field_invalid", format!("{name}: a character that ids cannot hold{what}"))
+            Diagnostic::error("config.field_invalid", format!("{name}: a character that ids cannot contain{what}"))
                 .with_span(id.place(at, bad.len_utf8()))
                 .with_hint(match id.is_substituted() {
-                    true => "ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`".to_owned(),
+                    true => "ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`".to_owned(),
                     false => {
                         let plain: String = id.value().chars().map(|c| if allowed(c) { c } else { '-' }).collect();
                         let plain = plain.trim_matches('-');
-                        format!("ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, as `{plain}`")
+                        format!(
+                            "ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, for example `{plain}`"
+                        )
                     }
                 })
                 .with_path(path.name("id").to_string()),

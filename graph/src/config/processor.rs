@@ -88,10 +88,11 @@ fn read_processor_plugin(
     if let Some(entry) = old
         && version >= Version::V2_2
     {
-        let finding = Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is now called \"plugin\""))
-            .with_span(entry.key_span)
-            .with_hint("rename the field, its value stays")
-            .with_path(path.name("type").to_string());
+        let finding =
+            Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is the old name of \"plugin\""))
+                .with_span(entry.key_span)
+                .with_hint("rename the field, and keep its value")
+                .with_path(path.name("type").to_string());
         reader.report(match object.get("plugin") {
             None => finding.with_fix(entry.key_span, "type", "plugin"),
             Some(_) => finding,
@@ -127,11 +128,12 @@ fn read_condition(
     let text = reader.text(entry, path).ok()??;
     warn_foreign_keys(&text, path, reader);
     if text.value().trim().is_empty() {
-        let message = "the condition is blank and counts as none: the processor applies to every record";
+        let message = "the condition is empty and has no effect: the processor applies to every record";
         let finding = Diagnostic::warning("config.condition_blank", message);
         let finding = finding.with_span(text.span()).with_path(path.to_string());
         reader.report(
-            finding.with_hint("remove the condition, or write one, as '{{ eq .Operation.String \"create\" }}'"),
+            finding
+                .with_hint("remove the condition, or write one, for example '{{ eq .Operation.String \"create\" }}'"),
         );
         return None;
     }
@@ -142,10 +144,11 @@ fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>
     let entry = object.take("workers")?;
     let workers = reader.number(entry, MAX_WORKERS, path.name("workers")).ok()??;
     if workers.value == 0 {
-        let finding = Diagnostic::warning("config.no_effect", "`workers: 0` counts as 1: a processor has a worker")
-            .with_span(workers.span)
-            .with_path(path.name("workers").to_string());
-        reader.report(finding.with_hint("remove `workers`, or remove the processor to leave it out"));
+        let finding =
+            Diagnostic::warning("config.no_effect", "`workers: 0` counts as 1: a processor has at least one worker")
+                .with_span(workers.span)
+                .with_path(path.name("workers").to_string());
+        reader.report(finding.with_hint("remove `workers`, or remove the processor to disable it"));
     }
     Some(Spanned::new(u32::try_from(workers.value).unwrap_or(u32::MAX).max(1), workers.span))
 }

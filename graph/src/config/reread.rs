@@ -11,7 +11,7 @@ const FILE: &str = "${file:";
 
 /// A file that a value comes from cannot be read, or is empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{written} has no value any more: the file cannot be read")]
+#[error("{written} no longer has a value: the file cannot be read")]
 pub struct Unreadable {
     /// The value as written in the pipeline file.
     pub written: String,

@@ -36,10 +36,10 @@ pub(super) fn read_settings(
             reader.report(
                 Diagnostic::error(
                     "config.field_duplicate",
-                    format!("{:?} is given beside \"plugin\" and inside \"settings\"", entry.key),
+                    format!("{:?} is set next to \"plugin\" and in \"settings\"", entry.key),
                 )
-                .with_label(entry.key_span, "given beside")
-                .with_related(first.name.span, "given inside")
+                .with_label(entry.key_span, "set here")
+                .with_related(first.name.span, "and set here")
                 .with_hint("keep one of them")
                 .with_path(path.to_string()),
             );
@@ -69,7 +69,7 @@ fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mu
     }
     let start = (end + rest.len() - comment.len()) as u32;
     let span = Span { start, end: start + comment.trim_end().len() as u32, ..entry.value.span };
-    let what = if is_template { "the template behind it" } else { "what is behind it" };
+    let what = if is_template { "the template after it" } else { "the text after it" };
     let message = format!("{} ends before ` #`: {what} is a comment", quoted(&entry.key));
     let finding = Diagnostic::warning("config.comment", message).with_span(span).with_path(path.to_string());
     let finding = finding.with_hint("put quotes around the whole text");
@@ -101,9 +101,9 @@ pub(super) fn read_settings_map(
             let is_item = reader.source.get(start as usize..start as usize + 2) == Some("- ");
             return Err(reader.report(match &items[..] {
                 [item] if is_item && matches!(item.value, Value::Map(_)) => {
-                    finding.with_hint("remove the dash: settings are names with values").with_fix(dash, "- ", "  ")
+                    finding.with_hint("remove the dash: write settings as names with values").with_fix(dash, "- ", "  ")
                 }
-                _ => finding.with_hint("settings are names with values, without dashes"),
+                _ => finding.with_hint("write settings as names with values, without dashes"),
             }));
         }
         _ => {}

@@ -183,7 +183,7 @@ impl<'t> StopPoint<'t> {
         let from = start + line[colon + 2..].find(value)? + colon + 2;
         let found = self
             .error(from, from + value.len(), "a text with `: ` in it is not quoted")
-            .with_hint("quote a text that holds `: `");
+            .with_hint("quote a text that contains `: `");
         let quoted = match value.contains(['\'', '"', '\\']) {
             true => return Some(found),
             false => format!("'{value}'"),
@@ -218,7 +218,7 @@ impl<'t> StopPoint<'t> {
             self.error(
                 key,
                 end,
-                format!("this line is indented deeper than `{name}:` before it, as if it belonged to it"),
+                format!("this line is indented more than `{name}:` before it, as if it were a part of it"),
             )
             .with_hint(format!("indent it with {outer} spaces"))
             .with_fix(self.span(start, key), " ".repeat(indent), " ".repeat(outer)),
@@ -238,7 +238,7 @@ impl<'t> StopPoint<'t> {
         let from = start + line.len() - content.len();
         let colon = from + key.len();
         Some(
-            self.error(from, colon + 1, format!("a blank is missing behind `{key}:`"))
+            self.error(from, colon + 1, format!("a space is missing after `{key}:`"))
                 .with_hint(format!("write `{key}: {}`", value.trim_end()))
                 .with_fix(self.span(colon + 1, colon + 1), "", " "),
         )
@@ -256,7 +256,7 @@ impl<'t> StopPoint<'t> {
         let from = start + indent_of(line)?;
         let end = from + content.len();
         Some(
-            self.error(from, end, format!("a `:` is missing behind `{content}`"))
+            self.error(from, end, format!("a `:` is missing after `{content}`"))
                 .with_hint(format!("write `{content}:`"))
                 .with_fix(self.span(end, end), "", ":"),
         )
@@ -275,7 +275,7 @@ impl<'t> StopPoint<'t> {
         let outer = items.find_map(|(_, item)| indent_of(item).filter(|outer| *outer < indent))?;
         let (span, was, becomes) = self.shifted(start, indent, outer);
         Some(
-            self.error(start + indent, start + indent + 1, "this item is indented deeper than the item before it")
+            self.error(start + indent, start + indent + 1, "this item is indented more than the item before it")
                 .with_hint(format!("indent it with {outer} spaces"))
                 .with_fix(span, was, becomes),
         )
@@ -306,8 +306,8 @@ impl<'t> StopPoint<'t> {
         (message.contains("did not find expected key") && content.starts_with("- ")).then_some(())?;
         let dash = start + indent_of(line)?;
         Some(
-            self.error(dash, dash + 1, "an item of a list stands among the fields of a map")
-                .with_hint("remove the dash, or write the name of the list above it, as `processors:`"),
+            self.error(dash, dash + 1, "an item of a list is among the fields of a map")
+                .with_hint("remove the dash, or write the name of the list above it, for example `processors:`"),
         )
     }
 
@@ -335,7 +335,7 @@ impl<'t> StopPoint<'t> {
         message.contains("trailing content after").then_some(())?;
         let (mark, hint) = match message.contains("double-quoted") {
             true => ('"', "put the whole text between single quotes: '{{ eq .Key \"a\" }}'"),
-            false => ('\'', "use \" inside of single quotes: '{{ eq .Key \"a\" }}'"),
+            false => ('\'', "use \" inside single quotes: '{{ eq .Key \"a\" }}'"),
         };
         let quote = self.text[..self.at].rfind(mark)?;
         let message = format!("the {mark} inside the text ends it");
@@ -370,7 +370,7 @@ impl<'t> StopPoint<'t> {
             })?;
         let dash = start + indent_of(line)?;
         Some(
-            self.error(dash, dash + 1, "a blank is missing behind the dash")
+            self.error(dash, dash + 1, "a space is missing after the dash")
                 .with_hint(format!("write `- {}`", rest.trim_end()))
                 .with_fix(self.span(dash + 1, dash + 1), "", " "),
         )
@@ -386,7 +386,7 @@ impl<'t> StopPoint<'t> {
         let outer = indent_of(item).filter(|outer| *outer != indent)?;
         let (span, was, becomes) = self.shifted(start, indent, outer);
         Some(
-            self.error(start + indent, start + indent + 1, "this item is indented otherwise than the one before it")
+            self.error(start + indent, start + indent + 1, "this item is not indented like the item before it")
                 .with_hint(format!("indent it with {outer} spaces"))
                 .with_fix(span, was, becomes),
         )
@@ -414,7 +414,7 @@ impl<'t> StopPoint<'t> {
         let len = self.text[self.at..].chars().next().filter(|c| !matches!(c, '\n' | '\r')).map_or(0, char::len_utf8);
         let (message, hint) = match error.kind() {
             ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
-                (format!("the control character {character:?} is not allowed"), Some("is this a text file?"))
+                (format!("the control character {character:?} is not allowed"), Some("check that this is a text file"))
             }
             ErrorKind::UnexpectedCharacter { character } => {
                 (format!("a value cannot start with {character:?}"), Some("quote the text"))
@@ -422,7 +422,7 @@ impl<'t> StopPoint<'t> {
             ErrorKind::RecursionLimitExceeded => (format!("lists and maps are nested deeper than {most_depth}"), None),
             ErrorKind::MappingValueNotAllowed => (
                 "a `:` where no value can start".to_owned(),
-                Some("check the indentation, and quote a text that holds `: `"),
+                Some("check the indentation, and quote a text that contains `: `"),
             ),
             ErrorKind::UnclosedQuotedScalar | ErrorKind::InvalidQuotedScalarIndent => {
                 ("a quoted text is not closed".to_owned(), None)

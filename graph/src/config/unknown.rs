@@ -76,14 +76,14 @@ impl Reader<'_> {
             } else if let Some(finding) = misplaced(part, entry) {
                 finding
             } else if let Some(near) = near(&entry.key, known.iter().copied()) {
-                let given = if free.contains(&near) { "" } else { ", which is given already" };
+                let given = if free.contains(&near) { "" } else { ", which is already set" };
                 Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
                     .with_hint(format!("did you mean {near:?}{given}?"))
             } else {
                 let hint = match did_you_mean(&entry.key, free.iter().copied()) {
                     Some(near) => format!("did you mean {near:?}?"),
                     None if known.contains(&"settings") => {
-                        format!("settings of the plugin stand below `settings`; the fields are: {}", known.join(", "))
+                        format!("write settings of the plugin below `settings`; the fields are: {}", known.join(", "))
                     }
                     None => format!("the fields are: {}", known.join(", ")),
                 };
@@ -156,8 +156,8 @@ fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
             "input" | "inputs" | "output" | "outputs" | "from" | "to" | "next" | "route" | "routes" | "routing"
             | "dependson" | "needs" | "after" | "before" | "branch" | "upstream" | "downstream",
         ) => {
-            "records of every source pass the processors in the order of the file, and every destination gets every \
-             record: a destination drops what is not for it with a `filter` among its own `processors`"
+            "records of every source pass the processors in the order of the file, and every destination receives \
+             every record: to drop records for one destination, add a `filter` to its own `processors`"
         }
         _ => return None,
     };
@@ -171,7 +171,7 @@ fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
     (behind && matches!(entry.value.value, Value::Scalar(_))).then(|| {
         Diagnostic::error(
             "config.field_misplaced",
-            format!("{} stands beside `settings:`, not below it", quoted(&entry.key)),
+            format!("{} is next to `settings:`, not below it", quoted(&entry.key)),
         )
         .with_hint("indent it with two more spaces")
         .with_fix(entry.key_span, "", "  ")
@@ -210,8 +210,8 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
             };
             let condition = condition.map_or("…", str::trim);
             format!(
-                "give the connector a processor that drops the other records: `processors: [{{ id: only, plugin: filter, \
-                 condition: '{{{{ not ({condition}) }}}}' }}]`"
+                "add a processor that drops the other records to the connector: `processors: [{{ id: only, plugin: \
+                 filter, condition: '{{{{ not ({condition}) }}}}' }}]`"
             )
         }
         (Part::Document, _) if is_misspelt => {

@@ -32,10 +32,12 @@ impl Version {
         };
         let latest = Version::LATEST;
         let Some(text) = text.filter(|text| !text.value().trim().is_empty()) else {
-            let finding =
-                Diagnostic::warning("config.version_missing", format!("no version is given; read as version {latest}"))
-                    .with_span(entry.map_or(document.head(), |entry| entry.key_span))
-                    .with_hint(format!("write `version: {latest}` at the top of the document"));
+            let finding = Diagnostic::warning(
+                "config.version_missing",
+                format!("no version is set; the document is read as version {latest}"),
+            )
+            .with_span(entry.map_or(document.head(), |entry| entry.key_span))
+            .with_hint(format!("write `version: {latest}` at the top of the document"));
             reader.report(match (entry, indentation(reader.source, document.head().start as usize)) {
                 (None, Some(indentation)) => {
                     let end = if reader.source.contains("\r\n") { "\r\n" } else { "\n" };
@@ -63,14 +65,14 @@ impl Version {
                     )
                     .with_span(text.span())
                     .with_hint(format!(
-                        "versions 1.0 to {latest} can be read; the newest is written `version: {latest}`"
+                        "versions 1.0 to {latest} are supported; for the newest, write `version: {latest}`"
                     )),
                 ));
             }
         };
         let finding = Diagnostic::warning(
             "config.version_unknown",
-            format!("unknown version {}; read as version {stand_in}", quoted(text.written())),
+            format!("unknown version {}; the document is read as version {stand_in}", quoted(text.written())),
         )
         .with_span(text.span());
         reader.report(if text.is_substituted() {

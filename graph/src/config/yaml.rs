@@ -219,8 +219,8 @@ impl Builder<'_> {
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
                     return Err(Box::new(
-                        Diagnostic::error("config.parse_error", "an alias inside the value it stands for")
-                            .with_label(span, "this would never end"),
+                        Diagnostic::error("config.parse_error", "the alias is inside the value that it refers to")
+                            .with_label(span, "this would repeat endlessly"),
                     ));
                 };
                 self.aliased_bytes = self.aliased_bytes.saturating_add(node.bytes);
@@ -228,9 +228,9 @@ impl Builder<'_> {
                     return Err(Box::new(
                         Diagnostic::error(
                             "config.parse_error",
-                            format!("aliases stand for more than {} MiB", MAX_ALIASED_BYTES >> 20),
+                            format!("aliases expand to more than {} MiB", MAX_ALIASED_BYTES >> 20),
                         )
-                        .with_label(span, "too much from here on"),
+                        .with_label(span, "the limit is exceeded from here on"),
                     ));
                 }
                 self.complete(node, 0, findings)
@@ -239,11 +239,11 @@ impl Builder<'_> {
                 findings.push(
                     Diagnostic::error(
                         "config.unknown_anchor",
-                        format!("no anchor {} before this alias", quoted(&name)),
+                        format!("the alias refers to the anchor {}, which is not defined above it", quoted(&name)),
                     )
                     .with_span(span)
                     .with_hint(
-                        "an anchor `&name` is known in its own document only; quote a text that starts with `*`",
+                        "an anchor `&name` is valid only in its own document; quote a text that starts with `*`",
                     ),
                 );
                 let node = Node { span, value: Value::Broken, bytes: NODE_BYTES, depth: 0 };
@@ -338,7 +338,7 @@ impl Builder<'_> {
             findings.push(
                 Diagnostic::warning(
                     "config.tag_ignored",
-                    format!("the tag {} means nothing here", quoted(&tag.original())),
+                    format!("the tag {} has no effect here", quoted(&tag.original())),
                 )
                 .with_span(span)
                 .with_hint(hint.unwrap_or_else(|| "quote a text that starts with `!`".to_owned())),
@@ -354,12 +354,12 @@ fn variable(tag: &str, text: &str) -> Option<String> {
     let name = if !text.is_empty() && text.chars().all(is_name) { text } else { "NAME" };
     Some(match tag.trim_start_matches('!').to_ascii_lowercase().as_str() {
         "env" | "envvar" | "env_var" | "environment" | "var" => {
-            format!("a variable of the environment is written `${{{name}}}`")
+            format!("write `${{{name}}}` for an environment variable")
         }
         "secret" | "vault" => {
-            format!("a secret is written `${{{name}}}`, or `${{file:/path/of/the/secret}}` for the content of a file")
+            format!("write `${{{name}}}` for a secret, or `${{file:/path/of/the/secret}}` for the content of a file")
         }
-        "file" | "include" | "readfile" => "the content of a file is written `${file:/path/of/the/file}`".to_owned(),
+        "file" | "include" | "readfile" => "write `${file:/path/of/the/file}` for the content of a file".to_owned(),
         _ => return None,
     })
 }
@@ -399,9 +399,9 @@ impl OpenMap {
             }
             Some(first) => {
                 self.map.flawed = true;
-                let finding = Diagnostic::error("config.key_duplicate", format!("{} is given twice", quoted(&name)))
-                    .with_label(node.span, "given again")
-                    .with_related(*first, "first given here");
+                let finding = Diagnostic::error("config.key_duplicate", format!("{} is set twice", quoted(&name)))
+                    .with_label(node.span, "set again")
+                    .with_related(*first, "first set here");
                 self.second_item = name == "id" && !self.flow;
                 findings.push(match self.second_item.then(|| with_dash(text, node.span)).flatten() {
                     Some((span, was, becomes)) => finding
@@ -447,7 +447,7 @@ fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &
             findings.push(
                 Diagnostic::error("config.type", "`<<` merges a map or a list of maps")
                     .with_span(node.span)
-                    .with_hint("write `<<: *name`, where `&name` stands before a map"),
+                    .with_hint("write `<<: *name`, where `&name` is before a map"),
             );
         }
     }

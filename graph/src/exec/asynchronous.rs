@@ -238,7 +238,7 @@ async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Re
         let given = rows.len();
         let some = operator.call(rows.clone()).await;
         if some.len() > given {
-            let what = format!("the processor gave {} verdicts on {given} records", some.len());
+            let what = format!("the processor returned {} verdicts for {given} records", some.len());
             return Err(Fault::fatal("too_many_verdicts", what));
         }
         stalls = if some.is_empty() { stalls + 1 } else { 0 };
@@ -252,7 +252,7 @@ async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Re
             return Ok(verdicts);
         }
         if stalls == STALLS && !mutant!(AskedForEver) {
-            let what = format!("the processor gave no verdict on {} records, {STALLS} times", rows.len());
+            let what = format!("the processor returned no verdict for {} records, {STALLS} times in a row", rows.len());
             return Err(Fault::fatal("not_converging", what));
         }
     }

@@ -236,7 +236,7 @@ impl<O: Operator + ?Sized> Steps<O> {
         let ended = Instant::now();
         let took = ended - started;
         if took > SLOW {
-            tracing::debug!(node = %step.node, rows = batch.rows(), ?took, "a call held its thread for long");
+            tracing::debug!(node = %step.node, rows = batch.rows(), ?took, "a call blocked its thread for a long time");
         }
         meter.took(took);
         if let Some(tracer) = &step.tracer {
@@ -306,7 +306,7 @@ fn call<O: Operator + ?Sized>(
         let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
         let message = format!("the processor panicked{at}: {}", panic::message(&*panic));
         if step.panicked && !repairable {
-            return Err(Fault::fatal("operator_panicked", format!("{message}; it is the second time")).at(&step.node));
+            return Err(Fault::fatal("operator_panicked", format!("{message}, for the second time")).at(&step.node));
         }
         step.panicked = true;
         let fault = Fault::record("operator_panicked", message);

@@ -275,14 +275,14 @@ impl DeadLetters {
     fn full(&self, FullQueue { bound, count, bytes }: FullQueue, failure: Option<&str>) -> Fault {
         let pipeline = &self.context.pipeline;
         let letters = format!("{count} {}", plural(count, "letter"));
-        let cause = failure.map(|failure| format!("; the record that found no room failed with: {failure}"));
+        let cause = failure.map(|failure| format!("; the record that did not fit failed with: {failure}"));
         Fault::fatal(
             "dead_letters_full",
             format!(
-                "the dead-letter queue of pipeline {pipeline} is full: {bound}, and it holds {letters} ({bytes} bytes). \
-                 No letter is lost: the pipeline stops, and reads the record again when it is started. Replay or remove \
-                 letters (`anabranch dlq list {pipeline}`), raise the bound, or set `when-full: drop-oldest` to remove \
-                 the oldest letters{}",
+                "the dead-letter queue of pipeline {pipeline} is full: {bound}, and it contains {letters} ({bytes} \
+                 bytes). No dead letter is lost: the pipeline stops, and reads the record again when it starts. \
+                 Replay or remove letters (`anabranch dlq list {pipeline}`), raise the bound, or set `when-full: \
+                 drop-oldest` to remove the oldest letters{}",
                 cause.unwrap_or_default()
             ),
         )
@@ -343,7 +343,7 @@ impl DeadLetters {
         } else {
             let what = format!(
                 "more than {threshold} of the latest {size} {} failed, which is the threshold of the dead-letter \
-                 queue; the last one: {}",
+                 queue; the last failure: {}",
                 plural(size, "record"),
                 self.failures.said(fault)
             );

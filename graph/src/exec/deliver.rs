@@ -48,9 +48,9 @@ impl Attempts {
             return Err(Interrupt::GaveUp);
         }
         if self.failures == WARNED_AT {
-            context.complain("it fails again and again; still trying", &fault);
+            context.complain("the destination fails repeatedly; retries continue", &fault);
         } else {
-            context.note("will try again", &fault);
+            context.note("the attempt failed and is retried", &fault);
         }
         tokio::select! {
             () = tokio::time::sleep(WAITS.after(self.failures)) => Ok(()),
@@ -113,7 +113,7 @@ impl Delivery {
                     todo.extend(rest.into_iter().rev());
                 }
                 Ok(Verdicts::Each(each)) if each.len() != range.len() && !mutant!(VerdictsMadeUp) => {
-                    let what = format!("the destination gave {} verdicts on {} rows", each.len(), range.len());
+                    let what = format!("the destination returned {} verdicts for {} records", each.len(), range.len());
                     return Err(Fault::fatal("verdict_count", what).into());
                 }
                 Ok(Verdicts::Each(each)) => {
@@ -162,7 +162,7 @@ impl Delivery {
         }
         let missing = || match mutant!(VerdictsMadeUp) {
             true => Ok(Delivered::Durable),
-            false => Err(Fault::fatal("verdict_count", "the destination gave no verdict on a row")),
+            false => Err(Fault::fatal("verdict_count", "the destination returned no verdict for a record")),
         };
         Ok(DeliveryOutcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
@@ -186,7 +186,7 @@ fn checked(mut refused: Vec<(usize, Fault)>, rows: usize) -> Result<Vec<(usize, 
     let sound = refused.last().is_some_and(|(last, _)| *last < rows) && refused.is_sorted_by(|a, b| a.0 < b.0);
     if !sound {
         let rows_refused: Vec<usize> = refused.iter().map(|(row, _)| *row).collect();
-        let what = format!("the destination refused rows {rows_refused:?} of {rows}");
+        let what = format!("the destination refused records {rows_refused:?} of {rows}");
         return Err(Fault::fatal("verdict_count", what));
     }
     Ok(refused)

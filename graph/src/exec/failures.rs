@@ -117,7 +117,7 @@ impl Failures {
             let records = if more == 1 { "1 more record" } else { &*format!("{more} more records") };
             line!(
                 self.level, pipeline = %context.pipeline, more, %source, %position, %key, %step, code, %error,
-                "{records} failed like this; the latest of them"
+                "{records} failed in the same way; this is the latest"
             );
         }
     }

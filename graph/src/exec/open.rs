@@ -101,22 +101,22 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     ask_sources(plan, &resume.lost).await?;
     for Foreign { destination, lane, theirs, ours } in &resume.foreign {
         let what = if theirs < ours {
-            "records that the destination has already may come again"
+            "records that the destination already has may be delivered again"
         } else {
-            "the state store may be an old copy, and records may come again or be missing: if they are, \
-             `anabranch positions rewind` delivers them"
+            "the state store may be an old copy, and records may be delivered again or be missing: deliver missing \
+             records with `anabranch positions rewind`"
         };
         tracing::warn!(
             pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,
-            "the destination has positions of generation {theirs}, the state store of {ours}: the state store decides, \
-             and {what}"
+            "the destination has positions of generation {theirs}, the state store of {ours}: the pipeline uses those \
+             of the state store, and {what}"
         );
     }
     for (lane, mark) in &resume.moves {
         let why = match marks.get(lane) {
             None => "has no position of this source, and the destination has one under these ids",
             Some(stored) if stored.generation < mark.generation => {
-                "has an older position of this source than the destination, as an old copy of the store would"
+                "has an older position of this source than the destination, and may be an old copy"
             }
             Some(_) => continue,
         };
@@ -129,8 +129,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     for Lost { destination, lane, confirmed, left, remedy } in &resume.lost {
         let left = left.as_ref().map_or_else(|| "none".to_owned(), shown);
         let what = match remedy {
-            Remedy::Rewound => "the source reads again what the destination lost",
-            Remedy::MovedByUser => "the source resumes where a user moved it to",
+            Remedy::Rewound => "the source reads the lost records again",
+            Remedy::MovedByUser => "the source resumes from the position that a user set",
         };
         tracing::warn!(
             pipeline = %plan.pipeline, %destination, source = %lane.connector, partition = %lane.partition.0,

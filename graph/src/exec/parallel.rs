@@ -53,7 +53,7 @@ pub(super) fn worker() -> (Worker, WorkerChannels) {
 /// Sends strip `i` to worker `i mod n`, and receives the replies in the same order.
 pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: Output) -> Result<(), Interrupt> {
     let n = workers.len();
-    let gone = || Fault::fatal("worker_gone", "a worker ended without a word");
+    let gone = || Fault::fatal("worker_gone", "a worker ended without a message");
     let (mut given, mut taken) = (0usize, 0usize);
     let mut open = true;
     while open || taken < given {

@@ -250,7 +250,7 @@ impl Reading {
     }
 
     fn misused(&self, partition: &Partition, what: &str, whose: &str) -> Fault {
-        let what = format!("the source {what} partition {:?}, which it said is {whose}", partition.0);
+        let what = format!("the source {what} partition {:?}, which it had reported as {whose}", partition.0);
         Fault::fatal("partition_unexpected", what).at(&self.connector)
     }
 
@@ -357,7 +357,7 @@ impl Reading {
     /// so that a row is never written by two instances at a time, and continues after the stored position.
     async fn assign(&mut self, partition: Partition) -> Result<(), Interrupt> {
         if self.lanes.contains_key(&partition) {
-            return Err(self.misused(&partition, "was assigned", "its own already").into());
+            return Err(self.misused(&partition, "was assigned", "already its own").into());
         }
         let context = self.context().clone();
         let mark = match self.revoked.remove(&partition) {

@@ -182,7 +182,7 @@ fn remedy(
     }
     let why = match same {
         Some(_) => "the source cannot read acknowledged records again",
-        None => "it holds no position from which the source could resume",
+        None => "it has no position from which the source could resume",
     };
     Err(went_back(&write.connector, lane, confirmed, left, why))
 }
@@ -200,7 +200,7 @@ pub(super) async fn ask_sources(plan: &StagePlan, lost: &[Lost]) -> Result<(), F
         });
         for read in sources {
             if !read.source.still_has(&at.position).await.map_err(|fault| fault.at(&read.connector))? {
-                let why = "what comes after that is no longer where the source reads";
+                let why = "the source no longer has the records after that position";
                 return Err(went_back(destination, lane, confirmed, left.as_ref(), why));
             }
         }
@@ -218,10 +218,10 @@ fn went_back(destination: &Str, lane: &LaneId, confirmed: &Mark, left: Option<&M
         Some(left) => format!("it has {}", shown(left)),
     };
     let what = format!(
-        "the destination lost records that it had confirmed, as after a failover, from a restored backup or in another \
-         database: of source {}{partition} it had confirmed {}, and {has}; {why}. Restore the destination or what the \
-         source reads, or choose where the source resumes: `anabranch positions reset` delivers everything again, \
-         `anabranch positions rewind` what comes after a position",
+        "the destination lost records that it had confirmed, for example because of a failover, a restored backup or \
+         another database: of source {}{partition} it had confirmed {}, and {has}; {why}. Restore the destination or \
+         the data of the source, or choose where the source resumes: `anabranch positions reset` delivers everything \
+         again, `anabranch positions rewind` the records after a position",
         lane.connector,
         shown(confirmed),
     );

@@ -59,7 +59,7 @@ pub async fn try_out(
         Ok(ending) => (ending, None),
         Err(_) => {
             running.stop(Some(DRAIN));
-            (running.wait().await, Some(format!("time was up after {} s", trial.patience.as_secs())))
+            (running.wait().await, Some(format!("the time limit of {} s was reached", trial.patience.as_secs())))
         }
     };
     let said: Vec<String> = late.into_iter().chain(told(&ending)).collect();
@@ -82,7 +82,7 @@ fn told(ending: &Ending) -> Option<String> {
         Ending::Finished | Ending::Stopped => None,
         Ending::NotDrained { left } => {
             let left: Vec<&str> = left.iter().map(Str::as_str).collect();
-            Some(format!("records were left in {}", left.join(", ")))
+            Some(format!("records remained in {}", left.join(", ")))
         }
         Ending::Faulted(fault) => Some(format!("it failed: {fault}")),
         Ending::Killed => Some("it was killed".to_owned()),

@@ -60,7 +60,7 @@ pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
 
 /// Returns a finding about a defect of the compiler.
 pub fn defect(what: &str) -> Diagnostic {
-    Diagnostic::error("plan.internal", format!("the compiler made an unsound plan: {what}"))
+    Diagnostic::error("plan.internal", format!("the compiler created an unsound plan: {what}"))
         .with_hint("this is a defect of Anabranch: please report it with the pipeline")
 }
 
@@ -76,7 +76,7 @@ fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
         let (code, message, hint) = match verdict {
             (true, true) => (
                 "plan.condition_always_true",
-                "the condition leaves no value out: it holds for every record",
+                "the condition excludes no value: it holds for every record",
                 "join its parts with `and`, or correct one of them",
             ),
             (false, true) => (
@@ -125,12 +125,12 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
         let (Some(theirs), Some(second)) = (guard(next), filter(next)) else { continue };
         if ours.condition.holds_where_not(&theirs.condition) {
             let (a, b) = (&plan[dropper].id, &plan[second].id);
-            let message = format!("every record is dropped: {b:?} drops all that {a:?} leaves");
+            let message = format!("every record is dropped: {b:?} drops all records that {a:?} keeps");
             let finding = Diagnostic::warning("plan.all_dropped", message)
-                .with_label(plan[next].span, "the others are dropped here")
+                .with_label(plan[next].span, "the other records are dropped here")
                 .with_path(&*plan[next].path)
-                .with_related(plan[first].span, "some are dropped here")
-                .with_hint("a filter drops the records for which its condition holds; `not` turns it round");
+                .with_related(plan[first].span, "some records are dropped here")
+                .with_hint("a filter drops the records for which its condition holds; invert it with `not`");
             findings.push(finding);
         }
     }
@@ -251,12 +251,12 @@ pub fn place_of(node: &Node, setting: &str) -> Span {
 fn feeds_back_by_name(node: &Node, source: &Node, Extent { what, setting, .. }: &Extent) -> Diagnostic {
     Diagnostic::error(
         "plan.feedback",
-        format!("{:?} writes {what} that {:?} reads: every record would come again, without end", node.id, source.id),
+        format!("{:?} writes {what} that {:?} reads: every record would be read again, endlessly", node.id, source.id),
     )
     .with_label(place_of(node, setting), "written here")
     .with_related(place_of(source, setting), "read here")
     .with_path(format!("{}/settings/{setting}", node.path))
-    .with_hint(format!("give one of them another {setting}, so that the source reads nothing that is written there"))
+    .with_hint(format!("set another {setting} for one of them, so that the source does not read the written records"))
 }
 
 /// Returns the finding for a node that writes the file that a source reads.
@@ -265,12 +265,15 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
         |node: &Node| node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
     Diagnostic::error(
         "plan.feedback",
-        format!("{:?} writes the file that {:?} reads: every record would come again, without end", node.id, source.id),
+        format!(
+            "{:?} writes the file that {:?} reads: every record would be read again, endlessly",
+            node.id, source.id
+        ),
     )
     .with_label(place(node), "written here")
     .with_related(place(source), "read here")
     .with_path(format!("{}/settings/path", node.path))
-    .with_hint("give it another path")
+    .with_hint("set another path for it")
 }
 
 /// Finds a dead-letter queue that would store positions with its dead letters, which have none.
@@ -278,8 +281,9 @@ fn queue(plan: &PlanGraph, findings: &mut Diagnostics) {
     for node in plan.node_weights() {
         let NodeKind::DeadLetter(queue) = &node.kind else { continue };
         if queue.destination.policy().retry == Retry::Transactional {
-            let message = "a dead-letter queue writes no positions of the source, so exactlyOnce cannot be kept here";
-            let hint = "remove exactlyOnce: a letter that is written again replaces itself";
+            let message =
+                "a dead-letter queue does not store positions of the source, so exactlyOnce is not possible here";
+            let hint = "remove exactlyOnce: a dead letter that is written again replaces the previous one";
             let place = place_of(node, "exactlyOnce");
             let path = format!("{}/settings/exactlyOnce", node.path);
             let finding = Diagnostic::error("plan.queue_transactional", message).with_span(place).with_path(path);
@@ -340,20 +344,20 @@ fn reachability(plan: &PlanGraph, order: &[NodeIndex], findings: &mut Diagnostic
         let mut finding = Diagnostic::warning(
             "plan.unreachable",
             format!(
-                "no record gets past {:?}: {} after it never {}",
+                "no record passes {:?}: {} after it never {}",
                 end.id,
                 names(plan, group),
                 match group.len() {
-                    1 => "sees one",
-                    _ => "see one",
+                    1 => "receives one",
+                    _ => "receive one",
                 }
             ),
         )
         .with_label(end.span, "every record ends here")
         .with_path(&*end.path)
-        .with_hint("give it a condition, or move it");
+        .with_hint("add a condition to it, or move it");
         for (_, index) in group.iter().take(MOST_NAMED) {
-            finding = finding.with_related(plan[*index].span, "never sees a record");
+            finding = finding.with_related(plan[*index].span, "never receives a record");
         }
         findings.push(finding);
     }

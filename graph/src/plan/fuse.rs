@@ -67,8 +67,8 @@ impl fmt::Display for CutReason {
             CutReason::FanOut => f.write_str("every destination gets a copy"),
             CutReason::Source => f.write_str("reading overlaps with the rest"),
             CutReason::Destination => f.write_str("writing overlaps with the rest"),
-            CutReason::Async => f.write_str("a batch that waits must not hold the chain"),
-            CutReason::Isolate => f.write_str("a step is bound to its thread"),
+            CutReason::Async => f.write_str("a waiting batch must not block the chain"),
+            CutReason::Isolate => f.write_str("a processor is bound to its thread"),
             CutReason::Workers { before, after } => write!(f, "workers differ: {before} before, {after} after"),
         }
     }

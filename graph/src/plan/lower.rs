@@ -133,7 +133,7 @@ impl Resolver<'_> {
             self.findings.push(
                 Diagnostic::error(
                     "plan.never_catches_up",
-                    format!("source {plugin:?} cannot tell that there is nothing more to read"),
+                    format!("source {plugin:?} cannot detect the end of its data"),
                 )
                 .with_span(config.plugin.span)
                 .with_path(format!("{path}/plugin"))
@@ -179,11 +179,11 @@ impl Resolver<'_> {
             self.findings.push(
                 Diagnostic::warning(
                     "plan.no_letter_kept",
-                    "the queue never gets a dead letter: the first record that fails stops the pipeline",
+                    "the queue never receives a dead letter: the first record that fails stops the pipeline",
                 )
                 .with_span(config.window_size.span)
                 .with_path(format!("{path}/window-size"))
-                .with_hint("write `window-size: 0` to keep all that fails and go on"),
+                .with_hint("write `window-size: 0` to store every failed record and continue"),
             );
         }
         let kind = NodeKind::DeadLetter(DeadLetterSpec { plugin, destination, window_size, threshold });
@@ -261,10 +261,13 @@ impl Resolver<'_> {
         if signature.needs_arch_v2 && !self.options.split {
             sound = false;
             self.findings.push(
-                Diagnostic::error("plan.needs_arch_v2", format!("processor {plugin:?} makes several records of one"))
-                    .with_label(config.plugin.span, "only in the newer pipeline architecture")
-                    .with_path(format!("{path}/plugin"))
-                    .with_hint("allow it with --preview.pipeline-arch-v2"),
+                Diagnostic::error(
+                    "plan.needs_arch_v2",
+                    format!("processor {plugin:?} creates several records from one"),
+                )
+                .with_label(config.plugin.span, "this needs the newer pipeline architecture")
+                .with_path(format!("{path}/plugin"))
+                .with_hint("enable it with --preview.pipeline-arch-v2"),
             );
         }
         let workers = config.workers.value.max(1);
@@ -282,7 +285,7 @@ impl Resolver<'_> {
                 .with_span(config.workers.span)
                 .with_path(format!("{path}/workers"))
                 .with_hint(match most {
-                    1 => "it keeps state from record to record: remove `workers`".to_owned(),
+                    1 => "it keeps state between records: remove `workers`".to_owned(),
                     _ => format!("use workers: {most} or fewer"),
                 }),
             );
@@ -321,8 +324,9 @@ impl Resolver<'_> {
                         finding.with_hint(format!("a condition is a template: write {}", condition::in_quotes(&text)));
                     if sure { condition::quoted(finding, written, &text) } else { finding }
                 }
-                None => finding
-                    .with_hint("it is a template that gives true or false, as {{ eq .Operation.String \"create\" }}"),
+                None => finding.with_hint(
+                    "write a template that returns true or false, for example {{ eq .Operation.String \"create\" }}",
+                ),
             });
             return None;
         }
@@ -358,18 +362,19 @@ impl Resolver<'_> {
                 }
                 _ => {
                     let command = if role == "processor" { "processors" } else { "connectors" };
-                    let all = format!("{role}s there are: {}; `anabranch {command} list` tells more", listed(&known));
+                    let all =
+                        format!("available {role}s: {}; `anabranch {command} list` describes them", listed(&known));
                     ("plan.unknown_plugin", Some(all))
                 }
             },
             ResolveError::WrongRole { .. } => {
-                ("plan.wrong_role", Some(format!("{role}s there are: {}", listed(&known))))
+                ("plan.wrong_role", Some(format!("available {role}s: {}", listed(&known))))
             }
             ResolveError::WrongVersion { name, found, .. } => {
                 ("plan.wrong_version", Some(format!("write {name:?} for any version, or \"{name}@{found}\"")))
             }
             ResolveError::UnknownPrefix { .. } => {
-                ("plan.unknown_plugin_type", Some("it is one of builtin, standalone, any".to_owned()))
+                ("plan.unknown_plugin_type", Some("write builtin, standalone or any".to_owned()))
             }
             ResolveError::LeftOut { .. } => ("plan.plugin_left_out", None),
             ResolveError::NotInstalled { .. } => ("plan.plugin_not_installed", None),
@@ -415,7 +420,7 @@ impl Resolver<'_> {
                 self.findings.push(
                     Diagnostic::warning(
                         "settings.not_a_variable",
-                        format!("{name}: the name behind $ is taken as it is written: variables have braces"),
+                        format!("{name}: the name after $ is literal text: variables have braces"),
                     )
                     .with_span(setting.value.span())
                     .with_path(format!("{path}/settings/{name}"))
@@ -425,11 +430,13 @@ impl Resolver<'_> {
                 self.findings.push(
                     Diagnostic::warning(
                         "plan.literal_secret",
-                        format!("{name} holds a credential in plain text, which the state store keeps a copy of"),
+                        format!("{name} contains a credential in plain text, and the state store keeps a copy of it"),
                     )
                     .with_span(setting.value.span())
                     .with_path(format!("{path}/settings/{name}"))
-                    .with_hint("write `${NAME}` or `${file:/path/of/the/secret}`: the store keeps the reference only"),
+                    .with_hint(
+                        "write `${NAME}` or `${file:/path/of/the/secret}`: the store then keeps only the reference",
+                    ),
                 );
             }
         }

@@ -205,9 +205,9 @@ impl Observer {
             return;
         }
         let same = others.iter().all(|piece| piece == first).then(|| {
-            let message = "the step makes several records of one, and all are the same".to_owned();
-            let hint = "a script that returns one object several times gives its last state each time: make a record for \
-                        each, as const out = Record(), and put the data into it";
+            let message = "the processor creates several records from one, and all are the same".to_owned();
+            let hint = "a script that returns one object several times returns its last state each time: create a \
+                        record for each, for example with const out = Record(), and put the data into it";
             (0..0, SAME_PIECES, message, Some(hint.to_owned()))
         });
         // The part index after that of the condition.
@@ -328,7 +328,7 @@ fn missing(reference: &Reference, record: &Record) -> Option<(String, Option<Str
             push_part(near, &mut meant);
             format!("did you mean {meant}?")
         });
-        (format!("the record has no {reference}, so there is nothing to work on"), hint)
+        (format!("the record has no {reference}, so there is nothing to process"), hint)
     };
     match reference.target() {
         Target::Entry(key) if record.metadata.get(key).is_none() => {

@@ -37,10 +37,12 @@ pub enum Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoEntry {
     /// The pipeline does not have this processor or destination.
-    #[error("the pipeline has no processor or destination {0:?} that records come to")]
+    #[error("the pipeline has no processor or destination {0:?} that records reach")]
     Gone(Str),
     /// A processor and a destination have the same id.
-    #[error("the pipeline has a processor and a destination {0:?}: the dead letter does not say which of them failed")]
+    #[error(
+        "the pipeline has a processor and a destination {0:?}: the dead letter does not identify which of them failed"
+    )]
     Ambiguous(Str),
     /// Several connectors have a processor with this id.
     #[error("several connectors of the pipeline have a processor {0:?}: write {1}")]

@@ -73,7 +73,7 @@ pub enum Judgement {
 /// Reason why a condition has no result for a record.
 #[derive(Debug, thiserror::Error)]
 enum NoVerdict {
-    #[error("the condition takes too many steps, too much memory or too much time")]
+    #[error("the condition needs too many steps, too much memory or too much time")]
     TooCostly,
     #[error("the condition failed at character {at}, in `{piece}`: {}", error.message)]
     Failed { at: usize, piece: Box<str>, error: EvalError },

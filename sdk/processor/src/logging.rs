@@ -16,7 +16,7 @@ pub(crate) fn install() {
     // Fails if the processor has set its own logger.
     let _ = log::set_logger(&LOGGER);
     if level.is_none() && !wanted.is_empty() {
-        log::warn!("unknown log level {wanted:?}: logging from debug on");
+        log::warn!("unknown log level {wanted:?}: logging starts at debug");
     }
 }
 

@@ -152,7 +152,7 @@ impl Validation {
                 (!is_number(&|number| number < *bound)).then(|| format!("{value:?} is not less than {bound}"))
             }
             Validation::OneOf(values) => {
-                (!values.contains(&value)).then(|| format!("{value:?} is none of {}", values.join(", ")))
+                (!values.contains(&value)).then(|| format!("{value:?} is not one of {}", values.join(", ")))
             }
             Validation::NoneOf(values) => values.contains(&value).then(|| format!("{value:?} is not allowed")),
             Validation::Regex(pattern) => match (pattern.matches)(pattern.text, value) {

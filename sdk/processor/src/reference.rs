@@ -138,8 +138,8 @@ impl Reference {
                     Value::Text(name) => Operation::from_name(name),
                     other => other.as_i64().and_then(|n| u64::try_from(n).ok()).and_then(Operation::from_number),
                 };
-                record.operation =
-                    operation.ok_or_else(|| self.refused("be set to anything but create, update, delete, snapshot"))?;
+                record.operation = operation
+                    .ok_or_else(|| self.refused("be set to a value other than create, update, delete, snapshot"))?;
             }
             Target::Metadata => {
                 let entries = match value {
@@ -254,7 +254,7 @@ impl Reference {
     }
 
     fn unresolved(&self, found: &str) -> Error {
-        Error::new(format!("cannot resolve reference {self}: {found} on the way is no map"))
+        Error::new(format!("cannot resolve reference {self}: {found} on the path is not a map"))
     }
 
     fn refused(&self, what: &str) -> Error {

@@ -76,7 +76,7 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
         return Err(Error::new("a processor needs a name"));
     }
     if !is_semantic(&specification.version) {
-        return Err(Error::new(format!("{:?} is no semantic version such as v1.2.3", specification.version)));
+        return Err(Error::new(format!("{:?} is not a semantic version (for example v1.2.3)", specification.version)));
     }
     // Missing required parameters are not errors here: only the defaults of the others are checked.
     let mut settings = Settings::default();

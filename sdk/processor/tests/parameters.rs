@@ -94,12 +94,12 @@ fn all_problems_are_told_at_once_and_by_name() {
     .unwrap_err();
     for part in [
         "request.url: \"ftp://x\" does not match",
-        "kind: \"c\" is none of a, b",
+        "kind: \"c\" is not one of a, b",
         "user: \"root\" is not allowed",
         "tags: a value is required",
         "retry.mostTries: \"11\" is not less than 10.5",
         "retry.dealy: unknown parameter",
-        "field: \"Key\" is no reference",
+        "field: \"Key\" is not a reference",
     ] {
         assert!(error.message().contains(part), "{part}: {error}");
     }

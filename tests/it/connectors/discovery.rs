@@ -76,7 +76,7 @@ fn settings_are_checked_before_anything_starts() {
     assert!(missing.contains("cuont"), "{missing}");
     pipeline(&workspace, "count: 1", "");
     let once = workspace.run(&["run", "--once"]).expect_code(2).both();
-    assert!(once.contains("source \"helper\" cannot tell that there is nothing more to read"), "{once}");
+    assert!(once.contains("source \"helper\" cannot detect the end of its data"), "{once}");
 }
 
 #[test]

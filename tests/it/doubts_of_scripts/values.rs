@@ -44,7 +44,10 @@ fn the_text_of_an_object_in_what_a_script_makes_is_told() {
         ),
     ] {
         let text = dry_run(&workspace(PEOPLE, DECODE, &body(&format!("{take}{script}"))), code);
-        assert!(text.contains("warning[script.mistake]: t: the script makes the text \"[object Object]\""), "{text}");
+        assert!(
+            text.contains("warning[script.mistake]: t: the script converts an object to the text \"[object Object]\""),
+            "{text}"
+        );
         assert!(text.contains(said), "{script}\n{text}");
     }
     // It came with the record.

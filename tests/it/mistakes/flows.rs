@@ -49,7 +49,7 @@ fn none(source: &str, processors: &[&str], destination: &str) {
 fn pieces_of_one_key_are_told_before_they_overwrite_each_other() {
     let clone = "plugin: clone, settings: { count: 2 }";
     let chunk = "plugin: ai.chunk, settings: { inputField: .Payload.After.text, emit: records }";
-    let words = ["warning flow.key_shared", "only the last stays"];
+    let words = ["warning flow.key_shared", "only the last remains"];
     one(FILE, &[DECODE, KEY, SPLIT], TABLE, &[words[0], words[1], "\"split.index\""]);
     one(FILE, &[DECODE, KEY, clone], TABLE, &[words[0], words[1], "\"clone.index\""]);
     one(FILE, &[DECODE, KEY, chunk], TABLE, &words);
@@ -67,7 +67,7 @@ fn pieces_of_one_key_are_told_before_they_overwrite_each_other() {
 
 #[test]
 fn a_key_that_is_the_same_for_all_records_is_told() {
-    let words = ["warning flow.key_constant: every record has the same key", "only the last stays"];
+    let words = ["warning flow.key_constant: every record has the same key", "only the last remains"];
     let key = |value: &str| format!("plugin: field.set, settings: {{ field: .Key, value: '{value}' }}");
     one(FILE, &[DECODE, &key("{\"id\": 7}")], TABLE, &words);
     one(FILE, &[&key("{\"id\": \"orders\"}"), DECODE], TABLE, &words);
@@ -186,7 +186,12 @@ fn a_field_that_is_set_in_vain_is_told() {
     let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Payload.After.x, value: {value} }}");
     let exclude = "plugin: field.exclude, settings: { fields: .Payload.After.x }";
     for second in [set("b"), exclude.to_owned()] {
-        one(FILE, &[DECODE, &set("a"), &second], DROP, &["warning flow.overwritten", "nothing reads what"]);
+        one(
+            FILE,
+            &[DECODE, &set("a"), &second],
+            DROP,
+            &["warning flow.overwritten", "no processor reads the value that"],
+        );
     }
     let other = "plugin: field.set, settings: { field: .Metadata.y, value: '{{ .Payload.After.x }}' }";
     none(FILE, &[DECODE, &set("a"), other, &set("b")], DROP);

@@ -67,13 +67,13 @@ error[settings.unknown]: out has no parameter "paht"
    |
    = help: did you mean "path"?
 
-error[plan.needs_arch_v2]: processor "split" makes several records of one
+error[plan.needs_arch_v2]: processor "split" creates several records from one
   --> p.yaml:15:17
    |
 15 |         plugin: split
-   |                 ^^^^^ only in the newer pipeline architecture
+   |                 ^^^^^ this needs the newer pipeline architecture
    |
-   = help: allow it with --preview.pipeline-arch-v2
+   = help: enable it with --preview.pipeline-arch-v2
 
 error[plan.too_many_workers]: processor "count" allows at most 1 worker, not 2
   --> p.yaml:16:47
@@ -81,7 +81,7 @@ error[plan.too_many_workers]: processor "count" allows at most 1 worker, not 2
 16 |       - { id: number, plugin: count, workers: 2 }
    |                                               ^
    |
-   = help: it keeps state from record to record: remove `workers`
+   = help: it keeps state between records: remove `workers`
 
 error[plan.invalid_condition]: the condition does not compile: the action that `{{` opens ends with a single `}`
   --> p.yaml:19:53
@@ -97,7 +97,7 @@ error[plan.unknown_plugin]: unknown destination "nowhere"
 23 |       plugin: nowhere
    |               ^^^^^^^
    |
-   = help: destinations there are: once, out, tx; `anabranch connectors list` tells more
+   = help: available destinations: once, out, tx; `anabranch connectors list` describes them
 "#);
 }
 
@@ -135,12 +135,12 @@ orders: fused plan, 4 stages
 ╭ S3 write
 │ to        destination out
 │   path=${PLACE}/x
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 
 delivery
   in ─► to: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records ─► out: more than 3 failures among the last 1,000 records stop the pipeline
     path=letters
 limits

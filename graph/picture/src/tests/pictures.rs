@@ -60,16 +60,16 @@ demo: lowered plan, 11 nodes
 │ │   key=d
 │ ● s3      destination out
 │     path=$BUCKET  token=***
-│     up to 1,000 records a write, waits 10ms for more
+│     up to 1,000 records per write, waits 10ms for more
 └─● log     destination once
       sdk.rate.perSecond=5
-      up to 1,000 records a write, waits 10ms for more, 5 records a second
+      up to 1,000 records per write, waits 10ms for more, 5 records per second
 
 delivery
   pg ─► s3: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   pg ─► log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records ─► out: the first failure stops the pipeline
     path=letters
 limits
@@ -98,16 +98,16 @@ demo: rewritten plan, 9 nodes
 │ │   key=d
 │ ● s3      destination out
 │     path=$BUCKET  token=***
-│     up to 1,000 records a write, waits 10ms for more
+│     up to 1,000 records per write, waits 10ms for more
 └─● log     destination once
       sdk.rate.perSecond=5
-      up to 1,000 records a write, waits 10ms for more, 5 records a second
+      up to 1,000 records per write, waits 10ms for more, 5 records per second
 
 delivery
   pg ─► s3: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   pg ─► log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records ─► out: the first failure stops the pipeline
     path=letters
 limits
@@ -131,7 +131,7 @@ demo: fused plan, 6 stages
 │   key=a  value=1
 │ upper   set
 │   key=b
-╰─► S2    a step is bound to its thread
+╰─► S2    a processor is bound to its thread
 ╭ S2 isolate ×2
 │ js      script
 │   key=c
@@ -144,19 +144,19 @@ demo: fused plan, 6 stages
 ╭ S4 write
 │ s3      destination out
 │   path=$BUCKET  token=***
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 ╭ S5 write
 │ log     destination once
 │   sdk.rate.perSecond=5
-│   up to 1,000 records a write, waits 10ms for more, 5 records a second
+│   up to 1,000 records per write, waits 10ms for more, 5 records per second
 ╰─■ delivered
 
 delivery
   pg ─► s3: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   pg ─► log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records ─► out: the first failure stops the pipeline
     path=letters
 limits
@@ -194,16 +194,16 @@ o fan-out   a copy to each of 2 destinations
 | |   key=d
 | * s3      destination out
 |     path=$BUCKET  token=***
-|     up to 1,000 records a write, waits 10ms for more
+|     up to 1,000 records per write, waits 10ms for more
 `-* log     destination once
       sdk.rate.perSecond=5
-      up to 1,000 records a write, waits 10ms for more, 5 records a second
+      up to 1,000 records per write, waits 10ms for more, 5 records per second
 
 delivery
   pg -> s3: at least once, in the order of each source partition
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   pg -> log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again
+    a crash repeats at most 16,384 records of a partition
   failed records -> out: the first failure stops the pipeline
     path=letters
 limits
@@ -221,7 +221,7 @@ fn diagrams() {
     assert_snapshot!(explain(&compiled, Pass::Lowered, Format::Dot, TextStyle::default()), @r#"
 digraph "demo" {
   rankdir=LR;
-  graph [fontname="sans-serif", labelloc=b, label="demo: lowered plan\nqueues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB\npg -> s3: at least once, in the order of each source partition; after a crash at most 16,384 records of a partition come again\npg -> log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; after a crash at most 16,384 records of a partition come again"];
+  graph [fontname="sans-serif", labelloc=b, label="demo: lowered plan\nqueues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB\npg -> s3: at least once, in the order of each source partition; a crash repeats at most 16,384 records of a partition\npg -> log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; a crash repeats at most 16,384 records of a partition"];
   node [fontname="sans-serif", shape=box, style=rounded];
   edge [fontname="sans-serif", fontsize=10];
   n0 [label="pg\nsource gen\nsdk.batch.size=100", shape=cylinder, style=""];
@@ -257,7 +257,7 @@ digraph "demo" {
     assert_snapshot!(explain(&compiled, Pass::Fused, Format::Dot, TextStyle::default()), @r#"
 digraph "demo" {
   rankdir=LR;
-  graph [fontname="sans-serif", labelloc=b, label="demo: fused plan\nqueues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB\npg -> s3: at least once, in the order of each source partition; after a crash at most 16,384 records of a partition come again\npg -> log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; after a crash at most 16,384 records of a partition come again"];
+  graph [fontname="sans-serif", labelloc=b, label="demo: fused plan\nqueues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB\npg -> s3: at least once, in the order of each source partition; a crash repeats at most 16,384 records of a partition\npg -> log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; a crash repeats at most 16,384 records of a partition"];
   node [fontname="sans-serif", shape=box, style=rounded];
   edge [fontname="sans-serif", fontsize=10];
   subgraph cluster_0 {
@@ -288,7 +288,7 @@ digraph "demo" {
   n7 [label="dead-letter-queue\ndead-letter queue out\npath=letters", shape=cylinder, style=""];
   n0 -> n1 [label="reading overlaps with the rest", style=bold];
   n1 -> n2;
-  n2 -> n3 [label="a step is bound to its thread", style=bold];
+  n2 -> n3 [label="a processor is bound to its thread", style=bold];
   n2 -> n7 [style=dotted, color=gray, constraint=false];
   n3 -> n4 [label="every destination gets a copy", style=bold];
   n3 -> n6 [label="every destination gets a copy", style=bold];
@@ -302,8 +302,8 @@ digraph "demo" {
     assert_snapshot!(explain(&compiled, Pass::Fused, Format::Mermaid, TextStyle::default()), @r#"
 %% demo: fused plan
 %% queues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB
-%% pg to s3: at least once, in the order of each source partition; after a crash at most 16,384 records of a partition come again
-%% pg to log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; after a crash at most 16,384 records of a partition come again
+%% pg to s3: at least once, in the order of each source partition; a crash repeats at most 16,384 records of a partition
+%% pg to log: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery; a crash repeats at most 16,384 records of a partition
 flowchart LR
   subgraph S0["S0 read"]
     n0[("pg<br/>source gen<br/>sdk.batch.size=100")]
@@ -327,7 +327,7 @@ flowchart LR
   n7[("dead-letter-queue<br/>dead-letter queue out<br/>path=letters")]
   n0 ==>|"reading overlaps with the rest"| n1
   n1 --> n2
-  n2 ==>|"a step is bound to its thread"| n3
+  n2 ==>|"a processor is bound to its thread"| n3
   n2 -.-> n7
   n3 ==>|"every destination gets a copy"| n4
   n3 ==>|"every destination gets a copy"| n6
@@ -415,7 +415,7 @@ fn json_is_for_programs() {
         "token": "***"
       },
       "notes": [
-        "up to 1,000 records a write, waits 10ms for more"
+        "up to 1,000 records per write, waits 10ms for more"
       ]
     },
     {
@@ -427,7 +427,7 @@ fn json_is_for_programs() {
         "sdk.rate.perSecond": "5"
       },
       "notes": [
-        "up to 1,000 records a write, waits 10ms for more, 5 records a second"
+        "up to 1,000 records per write, waits 10ms for more, 5 records per second"
       ]
     },
     {
@@ -657,11 +657,11 @@ fn a_source_may_write_directly() {
 ╰─► S2    every destination gets a copy
 ╭ S1 write
 │ to   destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 ╭ S2 write
 │ too  destination tx
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -688,7 +688,7 @@ destination to out
 ╰─► S2    writing overlaps with the rest
 ╭ S2 write
 │ to    destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -718,7 +718,7 @@ destination to out
 ╰─► S4    writing overlaps with the rest
 ╭ S4 write
 │ to    destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
     let merging = compiled("source in gen\n  a set key=a\nsource two gen\nb set key=b\ndestination to out\n");
@@ -730,11 +730,11 @@ demo: lowered plan, 7 nodes
 │ ● in:a  set
 │ │   key=a
 ├─● two   source gen
-○ merge   strips as they come
+○ merge   strips as they arrive
 ● b       set
 │   key=b
 ● to      destination out
-    up to 1,000 records a write, waits 10ms for more
+    up to 1,000 records per write, waits 10ms for more
 "#);
     assert_snapshot!(stages("source a gen\nsource b gen\ndestination x out\ndestination y out\n"), @r#"
 ╭ S0 read
@@ -747,11 +747,11 @@ demo: lowered plan, 7 nodes
 ╰─► S3    every destination gets a copy
 ╭ S2 write
 │ x  destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 ╭ S3 write
 │ y  destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -774,13 +774,13 @@ destination to out
 ╭ S1 chain
 │ a   set
 │   key=a
-╰─► S2    a batch that waits must not hold the chain
+╰─► S2    a waiting batch must not block the chain
 ╭ S2 async, 4 strips in flight
 │ b   call
-╰─► S3    a batch that waits must not hold the chain
+╰─► S3    a waiting batch must not block the chain
 ╭ S3 async, 16 strips in flight
 │ c   call
-╰─► S4    a batch that waits must not hold the chain
+╰─► S4    a waiting batch must not block the chain
 ╭ S4 parallel ×2
 │ d   set
 │   key=d
@@ -793,7 +793,7 @@ destination to out
 ╰─► S6    writing overlaps with the rest
 ╭ S6 write
 │ to  destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -819,7 +819,7 @@ destination to out
 ╭ S1 chain
 │ a   set
 │   key=a
-╰─► S2    a step is bound to its thread
+╰─► S2    a processor is bound to its thread
 ╭ S2 isolate
 │ b   script
 │   key=b
@@ -829,26 +829,26 @@ destination to out
 │   key=d
 │ e   script
 │   key=e
-╰─► S3    a step is bound to its thread
+╰─► S3    a processor is bound to its thread
 ╭ S3 chain
 │ f   set
 │   key=f
-╰─► S4    a step is bound to its thread
+╰─► S4    a processor is bound to its thread
 ╭ S4 isolate ×2
 │ g   script
 │   key=g
-╰─► S5    a step is bound to its thread
+╰─► S5    a processor is bound to its thread
 ╭ S5 chain
 │ h   set
 │   key=h
-╰─► S6    a step is bound to its thread
+╰─► S6    a processor is bound to its thread
 ╭ S6 isolate ×2
 │ i   script
 │   key=i
 ╰─► S7    writing overlaps with the rest
 ╭ S7 write
 │ to  destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -877,10 +877,10 @@ destination to out
 │   if {{ eq (index .Metadata "k") "x" }} (native)
 │   key=a
 │ b              set
-│   for the same records as the step before
+│   for the same records as the previous step
 │   key=b
 │ c              set
-│   for the same records as the step before
+│   for the same records as the previous step
 │   key=k
 │ writes_k       set
 │   if {{ eq (index .Metadata "k") "x" }} (native)
@@ -889,7 +889,7 @@ destination to out
 │   if {{ eq (index .Metadata "k") "y" }} (native)
 │   key=e
 │ pieces         split
-│   for the same records as the step before
+│   for the same records as the previous step
 │ after_split    set
 │   if {{ eq (index .Metadata "k") "y" }} (native)
 │   key=g
@@ -898,7 +898,7 @@ destination to out
 │ cut            set
 │   if {{ eq (index .Metadata "k") "y" }} (native)
 │   key=h
-╰─► S3    a step is bound to its thread
+╰─► S3    a processor is bound to its thread
 ╭ S3 isolate
 │ unknown        script
 │   if {{ eq (index .Metadata "k") "y" }} (native)
@@ -909,7 +909,7 @@ destination to out
 ╰─► S4    writing overlaps with the rest
 ╭ S4 write
 │ to             destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -932,7 +932,7 @@ destination to out
 ╰─► S2    writing overlaps with the rest
 ╭ S2 write
 │ to  destination out
-│   up to 1,000 records a write, waits 10ms for more
+│   up to 1,000 records per write, waits 10ms for more
 ╰─■ delivered
 "#);
 }
@@ -946,21 +946,21 @@ fn promises_per_way() {
     assert_snapshot!(text("source in gen\ndestination a tx\n"), @r#"
 delivery
   in ─► a: effectively once, in the order of each source partition
-    after a crash nothing comes twice
+    a crash repeats no record
   failed records ─► out: the first failure stops the pipeline
 limits
   queues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB
 "#);
     assert_snapshot!(text("source in gen\n  c clone\nsource too gen\n  s split\ndestination a tx\ndestination b once\n  d clone\n"), @r#"
 delivery
-  in ─► a: at least once, in the order of each source partition; transactions make it effectively once only where the source has no other destination, or replays exactly
-    after a crash at most 16,384 records of a partition come again, 3 copies of each: 49,152 in all
+  in ─► a: at least once, in the order of each source partition; transactions make it effectively once only if the source has no other destination, or replays exactly
+    a crash repeats at most 16,384 records of a partition, 3 copies of each: 49,152 in all
   in ─► b: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again, 9 copies of each: 147,456 in all
-  too ─► a: at least once, in the order of each source partition; transactions make it effectively once only where the source has no other destination, or replays exactly
-    after a crash at most 16,384 records of a partition come again, each with all its pieces: copies are unbounded
+    a crash repeats at most 16,384 records of a partition, 9 copies of each: 147,456 in all
+  too ─► a: at least once, in the order of each source partition; transactions make it effectively once only if the source has no other destination, or replays exactly
+    a crash repeats at most 16,384 records of a partition, each with all its pieces: the number of copies is unlimited
   too ─► b: at least once, in the order of each source partition; a write whose outcome is unknown is repeated only by recovery
-    after a crash at most 16,384 records of a partition come again, each with all its pieces: copies are unbounded
+    a crash repeats at most 16,384 records of a partition, each with all its pieces: the number of copies is unlimited
   failed records ─► out: the first failure stops the pipeline
 limits
   queues between stages hold 4 strips and 8 MiB, the pipeline 64 MiB

@@ -11,9 +11,9 @@ pub const KEY_SHARED: &str = "flow.key_shared";
 /// Code of findings about records that all have the same key.
 pub const KEY_CONSTANT: &str = "flow.key_constant";
 /// Remedy for a key that is the same in all records.
-pub const OWN_KEY: &str = "give each record a key of its own with field.set, field: .Key and value: \
-                                  '{\"id\": {{ .Payload.After.id }}}'; to insert every record, remove the key with \
-                                  field.exclude and fields: .Key";
+pub const OWN_KEY: &str = "set a different key for each record with field.set, field: .Key and value: '{\"id\": {{ \
+                           .Payload.After.id }}}'; to insert every record, remove the key with field.exclude and \
+                           fields: .Key";
 
 /// Content of a field that a processor or destination rejects.
 struct Refused {
@@ -77,7 +77,7 @@ impl Flow {
             since: Some((since, format!("{what} since here"))),
             missing: found.missing || found.ty.kinds.overlaps(Kinds::NULL),
             hint: (content != Content::Timeless).then(|| {
-                format!("decode {reference} in the reverse order of how it is encoded, with the processor for {what}")
+                format!("decode {reference} in the reverse order of its encoding, with the processor for {what}")
             }),
         })
     }
@@ -87,20 +87,26 @@ impl Flow {
     pub fn one_each(&mut self, place: impl Into<Place>, identity: &Access) {
         let Some(pieces) = self.record.pieces.clone().filter(|pieces| !pieces.differ_in(identity)) else { return };
         let message = format!(
-            "the records that {:?} makes of one have the same key: each takes the place of the one before, and only the \
-             last stays",
+            "the records that {:?} creates from one record have the same key: each overwrites the previous one, and \
+             only the last remains",
             pieces.step
         );
         let hint = match &pieces.index {
             Some(index) => format!(
-                "give each a key of its own behind {:?}, with its number, {{{{ index .Metadata {:?} }}}}, or with what else \
-                 differs",
+                "set a different key for each record after {:?}, with its number, {{{{ index .Metadata {:?} }}}}, or \
+                 with another value that differs",
                 pieces.step,
                 index.as_str()
             ),
-            None => format!("give each a key of its own behind {:?}", pieces.step),
+            None => format!("set a different key for each record after {:?}", pieces.step),
         };
-        self.warn(KEY_SHARED, place, message, Some((pieces.since, "several are made of one here".into())), Some(hint));
+        self.warn(
+            KEY_SHARED,
+            place,
+            message,
+            Some((pieces.since, "one record becomes several here".into())),
+            Some(hint),
+        );
     }
 
     /// Declares that a destination overwrites records with an equal `identity`. Warns if the identity is the key and
@@ -119,9 +125,9 @@ impl Flow {
         }
         let Some(text) = key.fixed.as_ref().filter(|text| fields(text) != Some(true)) else { return };
         let message = format!(
-            "every record has the same key, {text}: each takes the place of the one before, and only the last stays"
+            "every record has the same key, {text}: each overwrites the previous one, and only the last remains"
         );
-        let since = (key.since, "it is set here, without anything of the record".to_owned());
+        let since = (key.since, "set here to a value that does not depend on the record".to_owned());
         self.warn(KEY_CONSTANT, place, message, Some(since), Some(OWN_KEY.to_owned()));
     }
 }

@@ -145,7 +145,7 @@ impl Content {
             Content::Avro => "Avro data",
             Content::Base64 => "base64 text",
             Content::Name => "the name of an object",
-            Content::Timeless => "a text that is no time",
+            Content::Timeless => "a text that is not a time",
         }
     }
 }

@@ -58,7 +58,7 @@ impl Flow {
         if let Some(meant) = elsewhere::meant(text) {
             // An address may contain a password.
             let (text, meant) = (without_passwords(text), without_passwords(&meant));
-            let message = format!("this is the text {text:?}, not what the record has there");
+            let message = format!("this is the text {text:?}, not a value of the record");
             self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
         }
     }
@@ -177,9 +177,11 @@ impl<'a> Walk<'a> {
                     }
                     if call.target.is_none() {
                         let at = call.at.start as usize..call.at.end as usize;
-                        let message =
-                            format!("every record that gets here fails: no template {:?} is defined", &*call.name);
-                        let hint = format!("define it before, as {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
+                        let message = format!(
+                            "every record that reaches this action fails: the template {:?} is not defined",
+                            &*call.name
+                        );
+                        let hint = format!("define it first: {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
                         self.fails("flow.no_template", at, message, hint, scope.certain);
                     }
                 }

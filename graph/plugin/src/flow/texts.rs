@@ -74,8 +74,8 @@ impl Texts {
                 let texts: Vec<String> = texts.iter().map(|text| format!("{:?}", text.as_str())).collect();
                 Some(format!("one of {}", texts.join(", ")))
             }
-            Texts::UpTo(u64::MAX) => Some("a whole number, from \"0\" on".to_owned()),
-            Texts::UpTo(most) => Some(format!("a whole number, \"0\" to \"{most}\"")),
+            Texts::UpTo(u64::MAX) => Some("a whole number from \"0\" up".to_owned()),
+            Texts::UpTo(most) => Some(format!("a whole number from \"0\" to \"{most}\"")),
         }
     }
 }

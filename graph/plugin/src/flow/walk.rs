@@ -102,7 +102,7 @@ impl Lacking {
         if self.names.len() > MOST {
             names.push_str(", …");
         }
-        if names.is_empty() { "it has no fields at all".to_owned() } else { format!("it has: {names}") }
+        if names.is_empty() { "it has no fields".to_owned() } else { format!("its fields: {names}") }
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
             is_value: false,
         });
     };
-    const DECODE: Option<&str> = Some("decode it first, with json.decode or the like");
+    const DECODE: Option<&str> = Some("decode it first, for example with json.decode");
     if shape.raw {
         block(&mut outcome, &place, "raw data", shape.since, DECODE, false);
     }
@@ -170,7 +170,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
         if field.optional {
             match access_here {
                 Access::Strict => {
-                    block(&mut outcome, &place_here, "is in no record, and must be", since, None, true);
+                    block(&mut outcome, &place_here, "is required, and no record has it", since, None, true);
                 }
                 Access::Index if !last => {
                     block(&mut outcome, &place_here, "missing", since, None, false);

@@ -194,7 +194,7 @@ fn of_value(value: &Value) -> Result<Schema, Untyped> {
         Value::Null => Schema::Null,
         Value::Bool(_) => Schema::Boolean,
         Value::Int(_) => Schema::Int64,
-        Value::UInt(_) => return Err(Untyped::here("is an integer beyond int64")),
+        Value::UInt(_) => return Err(Untyped::here("is an integer that does not fit into int64")),
         Value::Float(_) => Schema::Double,
         Value::Text(_) => Schema::Text,
         Value::Bytes(_) => Schema::Bytes,

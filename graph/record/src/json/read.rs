@@ -62,7 +62,7 @@ fn something_else(text: &[u8]) -> Option<&'static str> {
             if !is_text || !separated {
                 return None;
             }
-            "it looks like CSV: a script can make fields of it, as `line.split(\",\")`"
+            "it looks like CSV: a script can split it into fields, for example with `line.split(\",\")`"
         }
     })
 }

@@ -74,7 +74,7 @@ fn what_json_cannot_hold_is_a_fault_with_its_place_and_leaves_the_buffer() {
     let fault = write_record(&record, &mut out).unwrap_err();
     assert_eq!(
         (fault.code(), fault.message().as_str()),
-        ("json_not_finite", "JSON has no number NaN: there is one at .Payload.After.a[\"b c\"][1]")
+        ("json_not_finite", "JSON cannot represent the number NaN at .Payload.After.a[\"b c\"][1]")
     );
     assert_eq!(out, b"before");
 

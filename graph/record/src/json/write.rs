@@ -342,7 +342,7 @@ impl Unwritable {
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         match self.problem {
             Problem::NotFinite(number) => {
-                Fault::record("json_not_finite", format!("JSON has no number {number}: there is one{at}"))
+                Fault::record("json_not_finite", format!("JSON cannot represent the number {number}{at}"))
             }
             Problem::TooDeep => {
                 Fault::record("json_too_deep", format!("lists and maps are nested deeper than {MAX_DEPTH} levels{at}"))

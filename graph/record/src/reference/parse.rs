@@ -80,7 +80,8 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     let wrong = |problem: &str| ReferenceError::new(text, problem);
     let rest = text.strip_prefix('$').unwrap_or(text);
     if rest.is_empty() && text.is_empty() {
-        return Err(wrong("it is empty").with_hint("as .Payload.After.name, .Key, .Metadata[\"a.b\"]"));
+        return Err(wrong("it is empty")
+            .with_hint("write a reference, for example .Payload.After.name, .Key or .Metadata[\"a.b\"]"));
     }
     if rest.is_empty() || rest == "." {
         return Ok(Target::Record);
@@ -95,7 +96,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
         });
     }
     let parts = parts(text, rest)?;
-    let Some((root, below)) = parts.split_first() else { return Err(wrong("it names nothing")) };
+    let Some((root, below)) = parts.split_first() else { return Err(wrong("it names no part of the record")) };
     let data = |side: Side, below: &[Str]| match below.split_last() {
         None => Target::Data(side),
         Some((last, parents)) => Target::Field(side, Path { parents: parents.into(), last: last.clone() }),
@@ -103,7 +104,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     match (root.as_str(), below) {
         ("Position" | "position", []) => Ok(Target::Position),
         ("Operation" | "operation", []) => Ok(Target::Operation),
-        ("Position" | "position" | "Operation" | "operation", _) => Err(wrong("it has no parts of its own")),
+        ("Position" | "position" | "Operation" | "operation", _) => Err(wrong("it has no parts")),
         ("Metadata" | "metadata", []) => Ok(Target::Metadata),
         // Files of other systems use their own names for metadata.
         ("Metadata" | "metadata", [key]) => Ok(Target::Entry(own_key(key).unwrap_or_else(|| key.clone()))),
@@ -112,7 +113,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
             let joined = own_key(&joined).unwrap_or(joined);
             let mut meant = String::from(".Metadata");
             push_part(&joined, &mut meant);
-            Err(wrong("metadata have one level").with_hint(format!("did you mean {meant}?")).meaning(Some(meant)))
+            Err(wrong("metadata has one level").with_hint(format!("did you mean {meant}?")).meaning(Some(meant)))
         }
         ("Key" | "key", below) => Ok(data(Side::Key, below)),
         ("Payload" | "payload", []) => Ok(Target::Payload),
@@ -165,18 +166,20 @@ fn parts(text: &str, rest: &str) -> Result<Vec<Str>, ReferenceError> {
                 return Err(wrong("a name must follow each dot"));
             }
             if !is_name(name) {
-                return Err(wrong("a name after a dot has letters, digits and \"_\", and no digit first")
-                    .with_hint("any other key stands in brackets, as .Payload.After[\"any key\"]"));
+                return Err(wrong(
+                    "a name after a dot consists of letters, digits and \"_\", and does not start with a digit",
+                )
+                .with_hint("write any other key in brackets, for example .Payload.After[\"any key\"]"));
             }
             parts.push(name.into());
             at += 1 + end;
         } else if let Some(tail) = rest[at..].strip_prefix('[') {
             let Some(quoted) = tail.strip_prefix('"') else {
-                let error = wrong("a key in brackets stands in double quotes");
+                let error = wrong("a key in brackets must be in double quotes");
                 let inner = tail.split(']').next().unwrap_or_default();
                 return Err(if !inner.is_empty() && inner.bytes().all(|b| b.is_ascii_digit()) {
-                    wrong("elements of lists cannot be referred to")
-                        .with_hint("the processor \"split\" makes a record of each element")
+                    wrong("a reference cannot name an element of a list")
+                        .with_hint("the processor \"split\" makes each element a record")
                 } else {
                     error.with_hint(format!("write [{:?}]", inner.trim_matches('\'')))
                 });
@@ -205,7 +208,7 @@ fn quoted_text(chars: &mut CharIndices<'_>) -> Result<String, &'static str> {
                 Some((_, 'n')) => '\n',
                 Some((_, 'r')) => '\r',
                 Some((_, 't')) => '\t',
-                _ => return Err("after a backslash stands one of \" \\ n r t (a backslash itself is doubled)"),
+                _ => return Err("after a backslash, only \" \\ n r t may follow (write a backslash as two)"),
             }),
             c => key.push(c),
         }

@@ -44,13 +44,13 @@ pub(super) fn find(text: &str) -> Option<Slip> {
 fn braces(text: &str) -> Option<Slip> {
     let inner = text.strip_prefix("{{")?.trim_start_matches('-');
     let inner = inner.strip_suffix("}}")?.trim_end_matches('-').trim();
-    let problem = "a reference stands without braces";
+    let problem = "a reference has no braces";
     if is_reference(inner) {
         return Some(Slip::meaning(problem, inner.to_owned()));
     }
     match find(inner).and_then(|slip| slip.meant) {
         Some(meant) => Some(Slip::meaning(problem, meant)),
-        None => Some(Slip::of(problem, "name the field itself, as .Payload.After.name")),
+        None => Some(Slip::of(problem, "name the field itself, for example .Payload.After.name")),
     }
 }
 
@@ -58,8 +58,9 @@ fn braces(text: &str) -> Option<Slip> {
 fn template(text: &str) -> Option<Slip> {
     text.contains("{{").then(|| {
         Slip::of(
-            "a reference holds no template: it names the same field of every record",
-            "name the field itself, as .Payload.After.name; custom.javascript takes names that differ",
+            "a reference is not a template: it names the same field of every record",
+            "name the field itself, for example .Payload.After.name; for names that differ between records, use \
+             custom.javascript",
         )
     })
 }
@@ -99,8 +100,11 @@ fn several(text: &str) -> Option<Slip> {
     Some(Slip {
         several: Some(parts.join(",")),
         ..Slip::of(
-            format!("it holds {} references", parts.len()),
-            format!("a setting takes one reference, or a list of them with commas: {}", parts.join(",")),
+            format!("it contains {} references", parts.len()),
+            format!(
+                "write one reference, or, if the setting accepts a list, separate them with commas: {}",
+                parts.join(",")
+            ),
         )
     })
 }
@@ -108,9 +112,8 @@ fn several(text: &str) -> Option<Slip> {
 /// `.Payload.After.*`.
 fn star(text: &str) -> Option<Slip> {
     let before = text.strip_suffix('*')?.trim_end_matches(['.', '*']);
-    is_reference(before).then(|| {
-        Slip::of("`*` stands for no fields", format!("{before} stands for all of it; else name each field by itself"))
-    })
+    is_reference(before)
+        .then(|| Slip::of("`*` is not a wildcard", format!("write {before} for all of it, or name each field")))
 }
 
 /// `/Payload/After/a`, `Payload->After->a`.
@@ -122,7 +125,7 @@ fn pointer(text: &str) -> Option<Slip> {
     };
     let mut meant = String::new();
     parts.iter().filter(|part| !part.is_empty()).for_each(|part| push_part(part.trim(), &mut meant));
-    is_reference(&meant).then(|| Slip::meaning("a reference has dots between its parts", meant))
+    is_reference(&meant).then(|| Slip::meaning("dots separate the parts of a reference", meant))
 }
 
 /// `rec.Payload.After.a`, `.Record.Payload.After.a`.
@@ -162,14 +165,15 @@ fn keys(text: &str) -> Option<Slip> {
                 let key = &tail[..end];
                 if !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit()) {
                     return Some(Slip::of(
-                        "elements of lists cannot be referred to",
+                        "a reference cannot name an element of a list",
                         format!(
-                            "the processor \"split\" makes a record of each; write [{key:?}] for a field of this name"
+                            "the processor \"split\" makes each element a record; write [{key:?}] for a field with \
+                             this name"
                         ),
                     ));
                 }
                 if key.len() > 1 && key.starts_with('/') && key.ends_with('/') {
-                    return Some(Slip::of("a reference holds no pattern", "name each field by itself"));
+                    return Some(Slip::of("a reference cannot contain a pattern", "name each field"));
                 }
                 if !is_name(key) {
                     // Only characters that join words are accepted; after other characters the end of the name is
@@ -178,7 +182,9 @@ fn keys(text: &str) -> Option<Slip> {
                         .chars()
                         .all(|c| is_name(c.encode_utf8(&mut [0; 4])) || c.is_numeric() || "-:/@#+~".contains(c));
                     (is_word && !key.is_empty()).then_some(())?;
-                    problem.get_or_insert("a name after a dot has letters, digits and \"_\", and no digit first");
+                    problem.get_or_insert(
+                        "a name after a dot consists of letters, digits and \"_\", and does not start with a digit",
+                    );
                 }
                 (key, &tail[end..])
             }
@@ -188,8 +194,8 @@ fn keys(text: &str) -> Option<Slip> {
                 let key = inner[..end].trim();
                 if key.is_empty() || key == "*" {
                     return Some(Slip::of(
-                        "elements of lists cannot be referred to",
-                        "the processor \"split\" makes a record of each",
+                        "a reference cannot name an element of a list",
+                        "the processor \"split\" makes each element a record",
                     ));
                 }
                 if key.bytes().all(|b| b.is_ascii_digit()) {
@@ -198,7 +204,7 @@ fn keys(text: &str) -> Option<Slip> {
                 let key = match key.strip_prefix('"') {
                     Some(key) => key.strip_suffix('"')?,
                     None => {
-                        problem.get_or_insert("a key in brackets stands in double quotes");
+                        problem.get_or_insert("a key in brackets must be in double quotes");
                         key.trim_matches('\'')
                     }
                 };

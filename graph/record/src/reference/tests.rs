@@ -66,7 +66,7 @@ fn wrong_texts_come_with_advice() {
         (".Key.user-id", "write .Key[\"user-id\"]"),
         (".Key.1st", "write .Key[\"1st\"]"),
         (".Key['a']", "write .Key.a"),
-        (".Key.items[0]", "the processor \"split\" makes a record of each element"),
+        (".Key.items[0]", "the processor \"split\" makes each element a record"),
     ] {
         assert_eq!(told(text).1, hint, "{text}");
     }
@@ -76,7 +76,7 @@ fn wrong_texts_come_with_advice() {
         (".Key[\"a\"", "invalid reference \".Key[\\\"a\\\"\": a bracket is not closed"),
         (".Key[\"a\"]b", "invalid reference \".Key[\\\"a\\\"]b\": a dot or a bracket must follow a closing bracket"),
         (".Key[\"a\"]ž", "invalid reference \".Key[\\\"a\\\"]ž\": a dot or a bracket must follow a closing bracket"),
-        (".Position.x", "invalid reference \".Position.x\": it has no parts of its own"),
+        (".Position.x", "invalid reference \".Position.x\": it has no parts"),
     ] {
         assert_eq!(told(text).0, message);
     }
@@ -351,9 +351,9 @@ fn what_is_meant_by_the_paths_of_other_tools() {
     for (text, hint, meant) in [
         (".Payload.After.{{ .Key }}", "name the field itself", None),
         (".{{ .Payload.After.x }}", "name the field itself", None),
-        (".Payload.After.tags[]", "the processor \"split\" makes a record of each", None),
-        (".Payload.After.tags[*]", "the processor \"split\" makes a record of each", None),
-        (".Payload.After./email/", "name each field by itself", None),
+        (".Payload.After.tags[]", "the processor \"split\" makes each element a record", None),
+        (".Payload.After.tags[*]", "the processor \"split\" makes each element a record", None),
+        (".Payload.After./email/", "name each field", None),
         (".a;.b", ".Payload.After.a,.Payload.After.b", None),
         (".a .b", ".Payload.After.a,.Payload.After.b", None),
         ("this.kind", "write .Payload.After.kind", Some(".Payload.After.kind")),

@@ -184,7 +184,7 @@ impl Reference {
         let text = |(key, value): (&Str, &Value)| match value {
             Value::Text(text) => Ok((key.clone(), text.clone())),
             other => {
-                Err(self.refused(&format!("a map with {} in it", other.type_name()), "only a map of texts or null"))
+                Err(self.refused(&format!("a map that contains {}", other.type_name()), "only a map of texts or null"))
             }
         };
         object.iter().map(text).collect::<Result<Vec<_>, _>>().map(Metadata::from_entries)
@@ -197,7 +197,7 @@ impl Reference {
 
     #[cold]
     fn refused(&self, found: &str, takes: &str) -> Fault {
-        Fault::record("reference_type", format!("cannot set {} to {found}: it takes {takes}", self.text))
+        Fault::record("reference_type", format!("cannot set {} to {found}: it accepts {takes}", self.text))
     }
 
     #[cold]

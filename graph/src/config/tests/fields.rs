@@ -306,7 +306,7 @@ fn programs_get_lines_and_columns() {
       {
         "severity": "error",
         "code": "config.id_duplicate",
-        "message": "processor \"a\": the id is used already",
+        "message": "processor \"a\": the id is already used",
         "path": "/processors/1/id",
         "file": "p.yaml",
         "line": 9,

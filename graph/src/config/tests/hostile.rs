@@ -35,7 +35,7 @@ fn texts_that_multiply_themselves_are_refused() {
     }
     let loaded = swallow(&bomb);
     assert!(
-        loaded.diagnostics.iter().any(|d| d.message.contains("aliases stand for more")),
+        loaded.diagnostics.iter().any(|d| d.message.contains("aliases expand to more")),
         "{:?}",
         loaded.diagnostics
     );
@@ -133,7 +133,7 @@ fn what_is_not_text_is_refused() {
       |
       = help: save it as UTF-8
 
-    error[config.parse_error]: the file is not text, it holds a zero byte
+    error[config.parse_error]: the file is not text: it contains a zero byte
      --> zero.yaml:2:1
       |
     2 | ␀
@@ -147,7 +147,7 @@ fn what_is_not_text_is_refused() {
     1 | version: ␛[31m
       |          ^
       |
-      = help: is this a text file?
+      = help: check that this is a text file
 
     error[config.file_too_large]: the file is too large: at most 8 MiB are read
      --> large.yaml:1:1

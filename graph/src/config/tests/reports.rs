@@ -24,7 +24,7 @@ pipelines:
     3 |   - name: nameless
       |     ^^^^
       |
-      = help: write `id: pipeline-1`, or another name that stays: the state is stored under it
+      = help: write `id: pipeline-1`, or another name that does not change: the state is stored under it
 
     error[config.no_destination]: pipeline 1 has no destination
      --> p.yaml:3:5
@@ -48,7 +48,7 @@ pipelines:
     6 |       - type: source
       |         ^^^^
       |
-      = help: write `id: connector-1`, or another name that stays: the state is stored under it
+      = help: write `id: connector-1`, or another name that does not change: the state is stored under it
 
     error[config.field_required]: connector 1: "plugin" is required
      --> p.yaml:7:17
@@ -56,7 +56,7 @@ pipelines:
     7 |         plugin: ' '
       |                 ^^^
       |
-      = help: write `plugin: file`, say; `anabranch connectors list` shows all
+      = help: write, for example, `plugin: file`; `anabranch connectors list` shows all plugins
 
     error[config.field_required]: connector "out": "type" is required
      --> p.yaml:8:9
@@ -72,7 +72,7 @@ pipelines:
     9 |         plugin:
       |         ^^^^^^
       |
-      = help: write `plugin: file`, say; `anabranch connectors list` shows all
+      = help: write, for example, `plugin: file`; `anabranch connectors list` shows all plugins
 
     error[config.field_required]: processor "x": "plugin" is required
       --> p.yaml:11:9
@@ -80,7 +80,7 @@ pipelines:
     11 |       - id: x
        |         ^^
        |
-       = help: write `plugin: field.set`, say; `anabranch processors list` shows all
+       = help: write, for example, `plugin: field.set`; `anabranch processors list` shows all plugins
     "###);
 }
 
@@ -103,13 +103,13 @@ pipelines:
       window-size: 2
       window-nack-threshold: 3
 "]), @r###"
-    error[config.field_invalid]: pipeline "bad id!": a character that ids cannot hold (' ')
+    error[config.field_invalid]: pipeline "bad id!": a character that ids cannot contain (' ')
      --> p.yaml:3:12
       |
     3 |   - id: bad id!
       |            ^
       |
-      = help: ids are made of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, as `bad-id`
+      = help: ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, for example `bad-id`
 
     error[config.field_invalid]: "status" is "Runing", but must be "running" or "stopped"
      --> p.yaml:4:13
@@ -236,7 +236,7 @@ pipelines:
       - {id: b, plugin: filter}
       - {id: a, plugin: filter}
 "]), @r###"
-    error[config.id_duplicate]: connector "a": the id is used already
+    error[config.id_duplicate]: connector "a": the id is already used
      --> p.yaml:6:14
       |
     5 |       - {id: a, type: source, plugin: generator}
@@ -244,7 +244,7 @@ pipelines:
     6 |       - {id: a, type: destination, plugin: log}
       |              ^ used again
 
-    error[config.id_duplicate]: processor "a": the id is used already
+    error[config.id_duplicate]: processor "a": the id is already used
       --> p.yaml:10:14
        |
      8 |       - {id: a, plugin: filter}
@@ -266,7 +266,7 @@ pipelines:
       - {id: out, type: destination, plugin: log}
 ";
     assert_snapshot!(report(&[&pipeline(""), other, &pipeline("")]), @r###"
-    error[config.name_duplicate]: the name "p" is taken
+    error[config.name_duplicate]: the name "p" is already used
      --> 2.yaml:4:11
       |
     4 |     name: p
@@ -277,7 +277,7 @@ pipelines:
     3 |   - id: p
       |         - first used here
       |
-      = help: give each pipeline a `name` of its own; without one its id is its name
+      = help: give each pipeline a different `name`; the default name is the id
 
     error[provisioning.pipeline_id_duplicate]: 2 pipelines have the id "p"; none of them is used
      --> 3.yaml:3:9
@@ -290,7 +290,7 @@ pipelines:
     3 |   - id: p
       |         - first used here
       |
-      = help: give each pipeline an id of its own
+      = help: give each pipeline a different id
     "###);
 }
 
@@ -352,7 +352,7 @@ pipelines:
     2 | pipeline: []
       | ^^^^^^^^
       |
-      = help: did you mean "pipelines", which is given already?
+      = help: did you mean "pipelines", which is already set?
 
     error[config.field_misspelt]: a pipeline has no field "stauts"
      --> p.yaml:5:5
@@ -376,7 +376,7 @@ pipelines:
     11 |         recordCount: 3
        |         ^^^^^^^^^^^
        |
-       = help: settings of the plugin stand below `settings`; the fields are: id, type, plugin, name, settings, processors
+       = help: write settings of the plugin below `settings`; the fields are: id, type, plugin, name, settings, processors
 
     error[config.field_misspelt]: a dead-letter queue has no field "window_size"
       --> p.yaml:14:7
@@ -429,7 +429,7 @@ pipelines:
     6 |     connectors:
       |     ^^^^^^^^^^
       |
-      = help: each item starts with `- id: `; maps by id are of versions 1.0 and 1.1
+      = help: each item starts with `- id: `; only versions 1.0 and 1.1 have maps by id
 
     error[config.setting_nested]: the setting "format" must be a single value, not a map
       --> p.yaml:14:11
@@ -437,7 +437,7 @@ pipelines:
     14 |           format: {type: structured}
        |           ^^^^^^
        |
-       = help: names of settings have dots: write `format.type: ...`
+       = help: write names of settings with dots: `format.type: ...`
 
     error[config.setting_nested]: the setting "collections" must be a single value, not a list
       --> p.yaml:15:11
@@ -474,23 +474,23 @@ pipelines:
         settings:
           sdk.schema.decode.key.enabled: true
 "]), @r###"
-    error[config.key_duplicate]: "status" is given twice
+    error[config.key_duplicate]: "status" is set twice
      --> p.yaml:8:5
       |
     4 |     status: running
-      |     ------ first given here
+      |     ------ first set here
     ...
     8 |     status: stopped
-      |     ^^^^^^ given again
+      |     ^^^^^^ set again
 
-    error[config.field_duplicate]: "sdk.schema.decode.key.enabled" is given beside "plugin" and inside "settings"
+    error[config.field_duplicate]: "sdk.schema.decode.key.enabled" is set next to "plugin" and in "settings"
       --> p.yaml:12:9
        |
     12 |         sdk.schema.decode.key.enabled: false
-       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ given beside
+       |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ set here
     13 |         settings:
     14 |           sdk.schema.decode.key.enabled: true
-       |           ----------------------------- given inside
+       |           ----------------------------- and set here
        |
        = help: keep one of them
     "###);
@@ -576,19 +576,19 @@ a: &a [*a]
       |
       = help: add a connector with `type: source`
 
-    error[config.unknown_anchor]: no anchor "nope" before this alias
+    error[config.unknown_anchor]: the alias refers to the anchor "nope", which is not defined above it
      --> p.yaml:3:9
       |
     3 |   - id: *nope
       |         ^^^^^
       |
-      = help: an anchor `&name` is known in its own document only; quote a text that starts with `*`
+      = help: an anchor `&name` is valid only in its own document; quote a text that starts with `*`
 
-    error[config.parse_error]: an alias inside the value it stands for
+    error[config.parse_error]: the alias is inside the value that it refers to
      --> p.yaml:5:8
       |
     5 | a: &a [*a]
-      |        ^^ this would never end
+      |        ^^ this would repeat endlessly
 
     error[config.type]: `<<` merges a map or a list of maps
      --> p.yaml:7:5
@@ -596,9 +596,9 @@ a: &a [*a]
     7 | <<: 1
       |     ^
       |
-      = help: write `<<: *name`, where `&name` stands before a map
+      = help: write `<<: *name`, where `&name` is before a map
 
-    warning[config.tag_ignored]: the tag "!custom" means nothing here
+    warning[config.tag_ignored]: the tag "!custom" has no effect here
      --> p.yaml:8:1
       |
     8 | !custom x: 1
@@ -614,7 +614,7 @@ a: &a [*a]
       |
       = help: the fields are: version, pipelines
 
-    warning[config.version_missing]: no version is given; read as version 2.2
+    warning[config.version_missing]: no version is set; the document is read as version 2.2
      --> p.yaml:8:9
       |
     8 | !custom x: 1
@@ -671,7 +671,7 @@ processors:
     14 |           two: ${file:/nope}
        |                ^^^^^^^^^^^^^
        |
-       = help: name a file that exists (a relative path goes by the working directory), or write `$${file:/nope}` for the text itself
+       = help: name a file that exists (a relative path starts at the working directory), or write `$${file:/nope}` for the text itself
 
     error[config.variable_unset]: the environment variable UNSET is not set
       --> p.yaml:17:15
@@ -703,7 +703,7 @@ processors:
     22 |         workers: 1${N}
        |                  ^^^^^
        |
-       = help: a number is either written out or wholly one `${NAME}`
+       = help: write a number, or a single `${NAME}` for the whole number
     "###);
 }
 
@@ -717,7 +717,7 @@ fn metadata_by_foreign_names() {
       field: .Metadata[\"conduit.source.connector.id\"]
       value: see opencdc.org
 ")]), @r###"
-    warning[config.metadata_renamed]: "opencdc.collection" stands for "recfmt.collection", as the metadata are named here
+    warning[config.metadata_renamed]: "opencdc.collection" is read as "recfmt.collection", the name of this metadata key here
       --> p.yaml:10:45
        |
     10 |         condition: '{{ eq (index .Metadata "opencdc.collection") "x" }}'
@@ -725,7 +725,7 @@ fn metadata_by_foreign_names() {
        |
        = help: write "recfmt.collection"
 
-    warning[config.metadata_renamed]: "conduit.source.connector.id" stands for "svc.source.connector.id", as the metadata are named here
+    warning[config.metadata_renamed]: "conduit.source.connector.id" is read as "svc.source.connector.id", the name of this metadata key here
       --> p.yaml:12:29
        |
     12 |           field: .Metadata["conduit.source.connector.id"]
@@ -759,7 +759,7 @@ fn texts_that_look_like_foreign_names_of_metadata() {
     let fixes: Vec<bool> = findings.iter().map(|finding| finding.fix.is_some()).collect();
     assert_eq!(fixes, [false, true, false, true, false]);
     assert_snapshot!(report(&[&text]), @r###"
-    warning[config.metadata_renamed]: "conduit.x" stands for "svc.x" if it is used as a key of metadata, else for itself
+    warning[config.metadata_renamed]: "conduit.x" is read as "svc.x" if it is used as a key of metadata; otherwise it does not change
       --> p.yaml:10:50
        |
     10 |         condition: '{{ eq (index .Metadata "x") "conduit.x" }}'
@@ -767,7 +767,7 @@ fn texts_that_look_like_foreign_names_of_metadata() {
        |
        = help: write "svc.x" if it is a key of metadata
 
-    warning[config.metadata_renamed]: "opencdc.my-own_key/é" stands for "recfmt.my-own_key/é", as the metadata are named here
+    warning[config.metadata_renamed]: "opencdc.my-own_key/é" is read as "recfmt.my-own_key/é", the name of this metadata key here
       --> p.yaml:11:62
        |
     11 |         settings: { field: .Key, value: '{{ index .Metadata "opencdc.my-own_key/é" }} {{ "opencdc. and more" }}' }
@@ -775,7 +775,7 @@ fn texts_that_look_like_foreign_names_of_metadata() {
        |
        = help: write "recfmt.my-own_key/é"
 
-    warning[config.metadata_renamed]: "opencdc.version" stands for "recfmt.version" if it is used as a key of metadata, else for itself
+    warning[config.metadata_renamed]: "opencdc.version" is read as "recfmt.version" if it is used as a key of metadata; otherwise it does not change
       --> p.yaml:16:26
        |
     16 |             const key = 'opencdc.version';
@@ -783,7 +783,7 @@ fn texts_that_look_like_foreign_names_of_metadata() {
        |
        = help: write "recfmt.version" if it is a key of metadata
 
-    warning[config.metadata_renamed]: "opencdc.createdAt" stands for "recfmt.createdAt", as the metadata are named here
+    warning[config.metadata_renamed]: "opencdc.createdAt" is read as "recfmt.createdAt", the name of this metadata key here
       --> p.yaml:19:41
        |
     19 |               return rec.Metadata ?. [ `opencdc.createdAt` ] === "conduit.x" ? rec : null;
@@ -791,7 +791,7 @@ fn texts_that_look_like_foreign_names_of_metadata() {
        |
        = help: write "recfmt.createdAt"
 
-    warning[config.metadata_renamed]: "conduit.x" stands for "svc.x" if it is used as a key of metadata, else for itself
+    warning[config.metadata_renamed]: "conduit.x" is read as "svc.x" if it is used as a key of metadata; otherwise it does not change
       --> p.yaml:19:67
        |
     19 |               return rec.Metadata ?. [ `opencdc.createdAt` ] === "conduit.x" ? rec : null;
@@ -816,7 +816,7 @@ fn places_in_long_lines_wide_characters_and_other_line_breaks() {
       |
       = help: did you mean "version"?
 
-    warning[config.version_missing]: no version is given; read as version 2.2
+    warning[config.version_missing]: no version is set; the document is read as version 2.2
      --> p.yaml:1:1
       |
     1 | verzion: 2.2

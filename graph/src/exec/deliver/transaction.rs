@@ -49,7 +49,8 @@ impl Delivery {
                 Ok(Verdicts::All(Delivered::Durable)) => return Ok(self.written(marks)),
                 Ok(Verdicts::Refused(refused)) => return Ok(Transacted::Refused(checked(refused, rows.len())?)),
                 Ok(Verdicts::All(Delivered::Accepted) | Verdicts::Each(_)) => {
-                    let what = "the destination promised transactions, and answered for single rows or without storing";
+                    let what = "the destination promised transactions, but answered for single records or without \
+                                storing them";
                     return Err(Fault::fatal("verdict_kind", what).into());
                 }
                 Err(fault) => match fault.class() {
@@ -62,8 +63,8 @@ impl Delivery {
                 Found::Written => return Ok(self.written(marks)),
                 Found::Nothing => {}
                 Found::Strange => {
-                    let what = "the destination does not have the positions that this run stored there: it lost what it \
-                                had confirmed, or another run writes there";
+                    let what = "the destination does not have the positions that this run stored there: it lost \
+                                records that it had confirmed, or another run writes there";
                     return Err(Fault::transient("marks_moved", what).into());
                 }
             }

@@ -411,7 +411,11 @@ async fn what_a_destination_lost_and_the_source_has_no_more_stops_the_pipeline()
     for _ in 0..2 {
         let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
         assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
-        assert!(fault.message().contains("no longer where the source reads"), "{}", fault.message());
+        assert!(
+            fault.message().contains("the source no longer has the records after that position"),
+            "{}",
+            fault.message()
+        );
         assert_eq!(bench.store.mark("p", &lane("in")), Some(mark(1, 100)));
     }
     // It is put back.

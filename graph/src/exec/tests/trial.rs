@@ -107,7 +107,7 @@ async fn a_source_that_never_ends_is_not_waited_for() {
     pipeline.write(&[read], "a", &Arc::new(Shelf::new("a", &bench.journal)));
     let measured = measure(&bench, &pipeline.plan(), trial(11)).await;
     assert_eq!((measured.read, measured.delivered), (10, 10));
-    assert_eq!(measured.cut_short.as_deref(), Some("time was up after 60 s"));
+    assert_eq!(measured.cut_short.as_deref(), Some("the time limit of 60 s was reached"));
     assert!(!measured.broken);
 }
 

@@ -20,12 +20,12 @@ pub(super) fn unused(node: &Node, shape: &RecordShape) -> Diagnostics {
         if !is_on || sides.iter().any(|side| !shape.side(*side).has_no_fields()) {
             continue;
         }
-        let message = format!("{name} has no effect: {what} is raw data, of which no schema is inferred");
+        let message = format!("{name} has no effect: {what} is raw data, for which no schema is inferred");
         findings.push(
             Diagnostic::warning("settings.unused", message)
                 .with_span(given.span)
                 .with_path(format!("{}/settings/{name}", node.path))
-                .with_hint("remove it; avro.encode makes a schema of data that json.decode decodes"),
+                .with_hint("remove it; avro.encode infers a schema from data that json.decode has decoded"),
         );
     }
     findings

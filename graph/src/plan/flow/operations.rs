@@ -40,7 +40,7 @@ pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
     let names: Vec<&str> = come.iter().map(|operation| operation.as_str()).collect();
     let message = format!("the condition {verb}: here the operation is always {}", names.join(" or "));
     let hint = match (same, &*step.plugin) {
-        (Some(true), "filter") => "a filter drops the records for which its condition holds; `not` turns it round",
+        (Some(true), "filter") => "a filter drops the records for which its condition holds; invert it with `not`",
         (Some(true), _) => "correct it, or remove it",
         _ => "correct it, or remove the processor",
     };

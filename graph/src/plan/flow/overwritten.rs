@@ -23,12 +23,12 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
         findings.push(
             Diagnostic::warning(
                 "flow.overwritten",
-                format!("nothing reads what {:?} sets before {:?} replaces it", first.id, second.id),
+                format!("no processor reads the value that {:?} sets before {:?} replaces it", first.id, second.id),
             )
-            .with_label(place(first), "this never shows")
+            .with_label(place(first), "this value is never used")
             .with_path(&*first.path)
             .with_related(place(second), "replaced here, in every record")
-            .with_hint("remove the first of them, or give the second another field"),
+            .with_hint("remove the first processor, or set another field in the second"),
         );
     }
     findings

@@ -29,7 +29,8 @@ pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
         true => inner.to_owned(),
         false => slips::bare(inner).filter(|meant| meant.sure).map_or_else(|| inner.to_owned(), |meant| meant.text),
     };
-    let message = "the condition fails for every record: its quotes are letters here, YAML has straight quotes";
+    let message =
+        "the condition fails for every record: its quotes are a part of the text, because YAML has straight quotes";
     let finding = Diagnostic::error("plan.invalid_condition", message).with_span(written.span());
     let finding = finding.with_hint(format!("write {}", in_quotes(&meant)));
     Some(quoted(finding, written, &meant))

@@ -57,10 +57,10 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
 pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnostic> {
     written.substituted().any(|value| value.contains("{{")).then(|| {
         let message =
-            format!("the value of a variable in {name} holds a template, which is evaluated for every record");
+            format!("the value of a variable in {name} contains a template, which is evaluated for every record");
         Diagnostic::warning("settings.template_in_variable", message)
             .with_span(written.span())
-            .with_hint("write the template in the file; for the two braces themselves, {{ \"{{\" }}")
+            .with_hint("write the template in the file; for two literal braces, write {{ \"{{\" }}")
     })
 }
 
@@ -69,7 +69,7 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     let text = written.written();
     // In other texts the quotes may be intended.
     let inner = slips::between_curly_quotes(text).filter(|inner| is_file || inner.contains("{{"))?;
-    let message = format!("{name}: its quotes are part of the text, as YAML has straight quotes");
+    let message = format!("{name}: its quotes are a part of the text, because YAML has straight quotes");
     let finding = Diagnostic::warning("settings.curly_quotes", message);
     Some(match inner.contains('\'') {
         true => finding.with_hint("put straight quotes around the text"),
@@ -87,7 +87,7 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
 fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
     let text = written.written();
     let of = match name {
-        "value" => "of what is set",
+        "value" => "of the value",
         "request.body" => "of the body",
         // Each written line already ends with a line feed.
         OPTIONS if text.contains("{{") => "of each line, so that an empty line follows it",
@@ -99,7 +99,7 @@ fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("{name}: the line feed at the end is part {of}");
-    Some(Diagnostic::warning("settings.line_feed", message).with_hint("write |- in place of |, which leaves it out"))
+    Some(Diagnostic::warning("settings.line_feed", message).with_hint("write |- instead of | to remove it"))
 }
 
 /// Finds a date placeholder of other tools.
@@ -111,10 +111,13 @@ fn dates(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     }
     let parts = ["%Y", "%m", "%d", "%H", "%M"].into_iter().filter(|part| text.contains(part)).collect::<Vec<_>>();
     let first = parts.first().filter(|first| **first == "%Y" || parts.len() > 1)?;
-    let message = format!("{name}: {first} is taken as it is written: no date is filled in");
+    let message = format!("{name}: {first} is literal text: no date replaces it");
     let hint = match fills {
-        true => "write a template, as {{ now | date \"2006-01-02\" }}",
-        false => "write the text itself; templates are values as that of field.set and the folder of an s3 destination",
+        true => "write a template, for example {{ now | date \"2006-01-02\" }}",
+        false => {
+            "write the text itself; settings such as the value of field.set and the folder of an s3 destination \
+             accept templates"
+        }
     };
     Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
 }
@@ -132,10 +135,10 @@ fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
         inner.or_else(|| part.strip_prefix(':')).filter(|inner| is_word(inner)).map(|inner| (part, inner))
     });
     let (part, inner) = part?;
-    let message = format!("{name}: {part} is taken as it is written");
+    let message = format!("{name}: {part} is literal text");
     Some(
         Diagnostic::warning("settings.not_a_template", message)
-            .with_hint(format!("write {{{{ .Payload.After.{inner} }}}}, or the field that is meant")),
+            .with_hint(format!("write {{{{ .Payload.After.{inner} }}}}, or another field")),
     )
 }
 
@@ -149,7 +152,7 @@ fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnosti
     let text = written.written();
     let (at, variable) = variable(text, is_file)?;
     let piece = &text[at];
-    let message = format!("{name}: {piece} is taken as it is written: variables have braces");
+    let message = format!("{name}: {piece} is literal text: variables have braces");
     let finding = Diagnostic::warning("settings.not_a_variable", message).with_hint(format!("write ${{{variable}}}"));
     Some(finding.with_fix(written.span(), piece, format!("${{{variable}}}")))
 }
@@ -167,16 +170,16 @@ fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> 
         }
     };
     is_template.then(|| {
-        let message = format!("{name} is not a template: the braces are taken as they are written");
+        let message = format!("{name} is not a template: the braces are literal text");
         let finding = Diagnostic::warning("settings.not_a_template", message);
         match filled_in(inner) {
             Some(word) => finding.with_hint(format!(
-                "write the text itself, or `${{{}}}` for a variable of the environment",
+                "write the text itself, or `${{{}}}` for an environment variable",
                 word.to_ascii_uppercase().replace(['.', '-'], "_")
             )),
-            None => {
-                finding.with_hint("write the text itself; templates are values as that of field.set, and conditions")
-            }
+            None => finding.with_hint(
+                "write the text itself; conditions and settings such as the value of field.set accept templates",
+            ),
         }
     })
 }
@@ -192,7 +195,7 @@ fn filled_in(inner: &str) -> Option<&str> {
 /// Finds `~/`, which only a shell replaces.
 fn home(name: &str, written: &Written) -> Option<Diagnostic> {
     let rest = written.written().strip_prefix("~/")?;
-    let message = format!("{name}: `~` is not replaced here, as a shell would");
+    let message = format!("{name}: `~` is not replaced here as in a shell");
     let finding = Diagnostic::warning("settings.not_a_variable", message);
     Some(finding.with_hint(format!("write ${{HOME}}/{rest}")).with_fix(written.span(), "~/", "${HOME}/"))
 }
@@ -201,8 +204,8 @@ fn home(name: &str, written: &Written) -> Option<Diagnostic> {
 fn blank(name: &str, written: &Written) -> Option<Diagnostic> {
     let (text, trimmed) = (written.written(), written.written().trim());
     (trimmed.len() < text.len() && !trimmed.is_empty()).then(|| {
-        let message = format!("{name}: a blank before or behind {trimmed:?} is part of the path");
-        Diagnostic::warning("settings.blank_around", message).with_hint("remove the blank").with_fix(
+        let message = format!("{name}: a space before or after {trimmed:?} is part of the path");
+        Diagnostic::warning("settings.blank_around", message).with_hint("remove the space").with_fix(
             written.span(),
             text.as_str(),
             trimmed,

@@ -19,7 +19,7 @@ pub(super) fn find(specification: &Specification, settings: &Settings, arguments
         }
         let state = match arguments.has(needed) {
             true => format!("{needed} is {}", arguments.shown(needed).unwrap_or_default()),
-            false => format!("{needed} is not given"),
+            false => format!("{needed} is not set"),
         };
         findings.push(
             Diagnostic::warning("settings.unused", format!("{name} has no effect: {state}"))

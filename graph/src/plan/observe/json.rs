@@ -18,7 +18,7 @@ pub(super) fn not_json(template: &Template, record: &Record) -> Option<(String, 
     // Leave out the place, which differs between records.
     let why = error.to_string();
     let why = why.split_once(" at line").map_or(why.as_str(), |(why, _)| why);
-    let message = format!("what the template makes is not JSON ({why})");
-    let hint = "write {{ toJson … }} for each value: a text then has its quotes, and quotes within it are escaped";
+    let message = format!("the output of the template is not JSON ({why})");
+    let hint = "write {{ toJson … }} for each value: it puts quotes around a text, and escapes quotes within it";
     Some((message, hint.to_owned()))
 }

@@ -99,9 +99,9 @@ impl Observer {
             if lost == 0 || !several().all(|pieces| pieces.alike) {
                 continue;
             }
-            let message = "records that were made of one have the same key: each takes the place of the one before, and only \
-                           the last stays";
-            let hint = "put what tells them apart into the key, as the number of the piece or a field of it";
+            let message = "records that were created from one record have the same key: each overwrites the previous \
+                           one, and only the last remains";
+            let hint = "add a value that differs to the key, for example the number of the piece or one of its fields";
             found.extend(self.of_keys((stage, step), KEY_SHARED, message, hint, (lost, keyed.records)));
         }
         found
@@ -119,7 +119,7 @@ impl Observer {
                 continue;
             };
             let message = format!(
-                "all {of} records have the same key, {}: each takes the place of the one before, and only the last stays",
+                "all {of} records have the same key, {}: each overwrites the previous one, and only the last remains",
                 shown(key)
             );
             found.extend(self.of_keys((stage, step), KEY_CONSTANT, &message, OWN_KEY, (of, of)));

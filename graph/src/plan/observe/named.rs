@@ -49,7 +49,7 @@ pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<
             None => {
                 let mut missing = parent.clone();
                 push_part(name, &mut missing);
-                let so = if named.sure { ", so there is nothing to take" } else { ", which counts as empty" };
+                let so = if named.sure { ", so there is no value to use" } else { ", which counts as empty" };
                 let hint = meant(named, name, object.iter().map(|(name, _)| name)).map(|near| {
                     push_part(near, &mut parent);
                     format!("did you mean {parent}?")

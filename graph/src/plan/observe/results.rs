@@ -22,8 +22,8 @@ impl Observer {
     pub fn look_at_results<'r>(&self, stage: StageId, step: usize, results: impl IntoIterator<Item = &'r Record>) {
         let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         let found = results.into_iter().find_map(place).map(|place| {
-            let message = format!("the script makes the text {OF_OBJECT:?} of an object, in {place}");
-            let hint = "take a field of the object, or all of it as JSON: JSON.stringify(…)".to_owned();
+            let message = format!("the script converts an object to the text {OF_OBJECT:?}, in {place}");
+            let hint = "use a field of the object, or the whole object as JSON: JSON.stringify(…)".to_owned();
             (0..0, "script.mistake", message, Some(hint))
         });
         // The part index after those of the condition and the pieces.

@@ -69,15 +69,15 @@ impl Observer {
                     }
                     let nothing = if drops { ", so no record was dropped" } else { "" };
                     message.push_str(nothing);
-                    (NEVER, message, "check what is compared; --records reads more records")
+                    (NEVER, message, "check the compared values; read more records with --records")
                 }
                 (_, 0) if drops => {
                     let message = format!("every record was dropped: the condition held for all {of} records");
-                    (ALWAYS, message, "a filter drops the records for which its condition holds; `not` turns it round")
+                    (ALWAYS, message, "a filter drops the records for which its condition holds; invert it with `not`")
                 }
                 (_, 0) => {
                     let message = format!("the condition held for all {of} records");
-                    (ALWAYS, message, "check what is compared; --records reads more records")
+                    (ALWAYS, message, "check the compared values; read more records with --records")
                 }
                 _ => continue,
             };
@@ -115,15 +115,16 @@ impl Observer {
             Some(format!("{} dropped {count}", node.id))
         });
         let message = match drops.len() {
-            1 => format!("it dropped each of {of} records: none was left"),
-            _ => format!("no record was left of {of}: {}", each.collect::<Vec<_>>().join(", ")),
+            1 => format!("it dropped all {of} records"),
+            _ => format!("none of {of} records remained: {}", each.collect::<Vec<_>>().join(", ")),
         };
         let hint = match drops.iter().any(|(stage, step, _)| self.step(*stage, *step).is_some_and(is_of_script)) {
             true => {
-                "a script drops a record when `process` returns null: see what it compares; --records reads more records"
+                "a script drops a record when `process` returns null: check its comparisons; read more records with \
+                 --records"
             }
-            false if is_filter => "a filter drops the records for which its condition holds; `not` turns it round",
-            false => "see which records the step drops; --records reads more records",
+            false if is_filter => "a filter drops the records for which its condition holds; invert it with `not`",
+            false => "check which records the processor drops; read more records with --records",
         };
         let (span, path) = located(node, guard(node), &Place::CONDITION);
         Some(Doubtful {

@@ -62,7 +62,7 @@ dead-letters nowhere
     assert_snapshot!(findings(text), @r#"
 error plan.unknown_plugin /connectors/0/plugin at `gne`
   unknown source "gne"
-  hint: sources there are: endless, gen; `anabranch connectors list` tells more
+  hint: available sources: endless, gen; `anabranch connectors list` describes them
 error plan.unknown_plugin /connectors/0/processors/0/plugin at `sett`
   unknown processor "sett"
   hint: did you mean "set"?
@@ -76,9 +76,9 @@ error settings.required /processors/0/settings/key at `set`
   hint: key: A metadata key.
 error plan.wrong_role /processors/1/plugin at `out`
   plugin "out" cannot be used as a processor, only as a destination
-  hint: processors there are: call, clone, count, filter, picky, script, set, split
+  hint: available processors: call, clone, count, filter, picky, script, set, split
 error plan.plugin_left_out /processors/2/plugin at `custom.javascript`
-  plugin "custom.javascript" was left out of this build; rebuild with --features js
+  plugin "custom.javascript" is not part of this build; rebuild with --features js
 error plan.wrong_version /processors/3/plugin at `set@v9.9.9`
   plugin "set" has version v0.1.0, not v9.9.9
   hint: write "set" for any version, or "set@v0.1.0"
@@ -89,7 +89,7 @@ error plan.invalid_condition /processors/4/condition at `{{ eq`
   hint: end it with `}}`
 error plan.unknown_plugin /dead-letter-queue/plugin at `nowhere`
   unknown destination "nowhere"
-  hint: destinations there are: once, out, tx; `anabranch connectors list` tells more
+  hint: available destinations: once, out, tx; `anabranch connectors list` describes them
 "#);
 }
 
@@ -115,7 +115,7 @@ error plan.plugin_not_installed /connectors/1/plugin at `standalone:gen`
   no standalone plugin "gen" is installed
 error plan.unknown_plugin_type /connectors/2/plugin at `remote:gen`
   unknown plugin type "remote"
-  hint: it is one of builtin, standalone, any
+  hint: write builtin, standalone or any
 "#);
 }
 
@@ -125,8 +125,8 @@ fn several_records_of_one_need_the_flag() {
     assert_eq!(findings(text), "");
     assert_snapshot!(findings_with(text, &CompileOptions::default()), @r#"
 error plan.needs_arch_v2 /processors/0/plugin at `split`
-  processor "split" makes several records of one
-  hint: allow it with --preview.pipeline-arch-v2
+  processor "split" creates several records from one
+  hint: enable it with --preview.pipeline-arch-v2
 "#);
 }
 
@@ -137,7 +137,7 @@ fn workers_are_limited_by_the_operator() {
     assert_snapshot!(findings(text), @r#"
 error plan.too_many_workers /processors/0/workers at `2`
   processor "count" allows at most 1 worker, not 2
-  hint: it keeps state from record to record: remove `workers`
+  hint: it keeps state between records: remove `workers`
 error plan.too_many_workers /processors/1/workers at `4000000000`
   processor "set" allows at most 1024 workers, not 4000000000
   hint: use workers: 1024 or fewer
@@ -150,7 +150,7 @@ fn a_run_that_ends_needs_sources_that_can_tell() {
     assert_eq!(findings(text), "");
     assert_snapshot!(findings_with(text, &CompileOptions { once: true, ..CompileOptions::default() }), @r#"
 error plan.never_catches_up /connectors/1/plugin at `endless`
-  source "endless" cannot tell that there is nothing more to read
+  source "endless" cannot detect the end of its data
   hint: a run with --once would never end: run it without --once
 "#);
 }
@@ -213,10 +213,10 @@ fn a_condition_that_fails_for_every_record() {
     assert_snapshot!(findings(text), @r#"
 error plan.condition_fails /processors/0/condition at `yes`
   the condition fails for every record: the condition printed "yes", which is neither true nor false
-  hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
+  hint: write a template that returns true or false, for example {{ eq .Operation.String "create" }}
 error plan.condition_fails /processors/2/condition at `{{ index (list 1) 5 }}`
   the condition fails for every record: the condition failed at character 4, in `index (list 1) 5`: error calling index: index out of range: 5 with length 1
-  hint: it is a template that gives true or false, as {{ eq .Operation.String "create" }}
+  hint: write a template that returns true or false, for example {{ eq .Operation.String "create" }}
 "#);
     let text = "source in gen\ndestination to out\na set key=a if $SECRET\nb set key=b if {{ $SECRET\n";
     assert!(!findings(text).contains("value-of"), "{}", findings(text));
@@ -236,11 +236,11 @@ d filter
 "#;
     assert_snapshot!(findings(text), @r#"
 warning plan.unreachable /connectors/0/processors/0 at `filter`
-  no record gets past "in:stop": "in:a", "c", "d" and 3 more after it never see one
-  `set` never sees a record
-  `set` never sees a record
-  `filter` never sees a record
-  hint: give it a condition, or move it
+  no record passes "in:stop": "in:a", "c", "d" and 3 more after it never receive one
+  `set` never receives a record
+  `set` never receives a record
+  `filter` never receives a record
+  hint: add a condition to it, or move it
 "#);
     for passes in [
         "source in gen\ndestination to out\na filter if {{ eq (index .Metadata \"a\") \"1\" }}\nb set key=b\n",

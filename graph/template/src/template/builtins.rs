@@ -108,7 +108,7 @@ fn at(index: &Val, len: usize, get: impl Fn(usize) -> Option<Val>) -> Result<Val
         (Some(n), _) => usize::try_from(n).ok(),
         (None, Some(n)) => usize::try_from(n).ok(),
         (None, None) => {
-            return Err(format!("an element of a list has a number, not {}", index.in_words()).into());
+            return Err(format!("the index of a list element is a number, not {}", index.in_words()).into());
         }
     };
     number.and_then(get).ok_or_else(|| {

@@ -108,7 +108,7 @@ impl<'a> Printer<'a> {
 
     fn value(&mut self, val: &Val, verb: char, depth: usize) -> Result<(), CallError> {
         if depth > Context::MAX_DEPTH {
-            return Err("a value nests too deep to be printed".into());
+            return Err("a value is nested too deeply to be printed".into());
         }
         if self.out.len() > Context::MAX_BYTES {
             return Err("the printed value is too long".into());

@@ -260,7 +260,7 @@ impl Context {
     pub(crate) fn take_steps(&mut self, steps: usize) -> Result<(), CallError> {
         let left = self.steps.checked_sub(steps);
         self.spent |= left.is_none();
-        self.steps = left.ok_or("the template takes more than 10 000 000 steps")?;
+        self.steps = left.ok_or("the template needs more than 10 000 000 steps")?;
         self.take_time()
     }
 
@@ -274,7 +274,7 @@ impl Context {
         match until {
             Some(until) if until.is_over() => {
                 self.spent = true;
-                Err("the template takes longer than it may".into())
+                Err("the template exceeds its time limit".into())
             }
             _ => Ok(()),
         }
@@ -322,7 +322,7 @@ pub(super) static REFUSED: &[(&[&str], &str)] = &[
             "encryptAES",
             "decryptAES",
         ],
-        "templates do not make keys or certificates",
+        "templates do not create keys or certificates",
     ),
 ];
 

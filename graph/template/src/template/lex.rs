@@ -166,7 +166,7 @@ impl<'t> Lexer<'t> {
         self.at += end + COMMENT_CLOSE.len();
         let Some(trim) = self.at_close() else {
             return Err(error(open..self.at, "comment ends before closing delimiter")
-                .hint("a comment is an action of its own: `{{/* … */}}`"));
+                .hint("write a comment as a separate action: `{{/* … */}}`"));
         };
         self.close(trim);
         Ok(())
@@ -178,7 +178,7 @@ impl<'t> Lexer<'t> {
             if let Some(trim) = self.at_close() {
                 if let Some(paren) = parens.pop() {
                     return Err(error(paren..paren + 1, "unclosed left paren")
-                        .hint("close it with `)` behind its last argument"));
+                        .hint("close it with `)` after its last argument"));
                 }
                 let at = self.close(trim);
                 self.push(Kind::Close, at);
@@ -285,7 +285,11 @@ impl<'t> Lexer<'t> {
             Some(c) => {
                 let name = &self.text[start..self.at];
                 let hint = (c == '-' && name.len() > 1).then(|| {
-                    format!("a name with other characters than letters, digits and `_` is read with `index`: `index .Metadata \"{}-…\"`", name.trim_start_matches('.'))
+                    format!(
+                        "read a name with characters other than letters, digits and `_` with `index`: `index \
+                             .Metadata \"{}-…\"`",
+                        name.trim_start_matches('.')
+                    )
                 });
                 let mut found = error(self.at..self.at + c.len_utf8(), format!("bad character {c:?} after {name:?}"));
                 found.hint = hint;

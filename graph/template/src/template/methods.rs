@@ -108,7 +108,7 @@ fn entry(args: &[Val], key: &Str) -> Result<Val, CallError> {
 
 fn number(args: &[Val], key: &Str) -> Result<i64, CallError> {
     let text = get(args, key)?;
-    text.parse().map_err(|_| format!("the metadata {key:?} is no integer but {:?}", &**text).into())
+    text.parse().map_err(|_| format!("the metadata {key:?} is not an integer, but {:?}", &**text).into())
 }
 
 fn integer(args: &[Val], key: &Str) -> Result<Val, CallError> {

@@ -227,7 +227,7 @@ impl<'t> Parser<'t> {
                 Ok(if name == "break" { Node::Break } else { Node::Continue })
             }
             "define" => Err(error(word.at.clone(), "unexpected {{define}}")
-                .hint("templates are defined at the top level, not inside of another action")),
+                .hint("define templates at the top level, not inside another action")),
             _ => Err(self.unexpected(word, "command")),
         }
     }
@@ -273,7 +273,7 @@ impl<'t> Parser<'t> {
         let (body, end) = self.scoped(|p| p.body(false))?;
         match end {
             Some(end) if self.is_keyword(&end, "else") => {
-                Err(error(end.at, "expected end; found {{else}}").hint("this action has an `{{else}}` already"))
+                Err(error(end.at, "expected end; found {{else}}").hint("this action already has an `{{else}}`"))
             }
             Some(_) => Ok(body),
             None => Err(self.unexpected(word, "else")),

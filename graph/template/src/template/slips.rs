@@ -143,7 +143,7 @@ fn quote(source: &str, error: &TemplateError) -> Option<TemplateError> {
         error,
         error.offset..end,
         (end..end, becomes),
-        format!("the quote that is opened here is not closed: {inside}"),
+        format!("this quote is not closed: {inside}"),
         format!("write {inside}{mark}"),
     )
 }
@@ -225,14 +225,14 @@ fn word(source: &str, error: &TemplateError) -> Option<TemplateError> {
         return Some(TemplateError { message, hint: Some(hint.to_owned()), correction: None, ..error.clone() });
     }
     if text == "|" {
-        let hint = "remove it, or name a function behind it";
+        let hint = "remove it, or name a function after it";
         let blank = source[..at.start].len() - source[..at.start].trim_end().len();
         let edit = (at.start - blank..at.end, String::new());
         return correction(source, error, at, edit, error.message.clone(), hint.to_owned());
     }
     if text == ")" {
         let edit = (at.clone(), String::new());
-        let message = "this parenthesis closes none".to_owned();
+        let message = "this parenthesis has no opening parenthesis".to_owned();
         return correction(source, error, at, edit, message, "remove it".to_owned());
     }
     None
@@ -248,14 +248,13 @@ fn sign(source: &str, error: &TemplateError) -> Option<TemplateError> {
             ("there are no blocks with `#`", "write {{ if … }} … {{ end }}, {{ range … }} … {{ end }}")
         }
         '#' => ("there are no comments with `#`", "write {{/* a comment */}}"),
-        '~' => ("there is no operator `~`", "write print with the values behind it: it joins texts"),
+        '~' => ("there is no operator `~`", "write print and the values after it: print joins texts"),
         '%' => ("there are no blocks with `{%`", "write {{ if … }} … {{ end }} with two braces"),
-        '[' => ("a key in brackets stands behind no value", "name the field, as .Payload.After.name"),
-        ';' => ("an action holds one expression, and `;` ends none", "remove it"),
-        '{' if inner.starts_with("{%") => (
-            "there are no blocks with `{%`",
-            "write {{ if … }} … {{ end }}: the braces are two, without a percent sign",
-        ),
+        '[' => ("a key in brackets needs a value before it", "name the field, for example .Payload.After.name"),
+        ';' => ("an action contains one expression, and `;` does not end it", "remove it"),
+        '{' if inner.starts_with("{%") => {
+            ("there are no blocks with `{%`", "write {{ if … }} … {{ end }}: use two braces, without a percent sign")
+        }
         '{' if inner.starts_with('{') => ("there is a brace too many", "an action begins with two braces: {{ … }}"),
         _ => return None,
     };

@@ -16,13 +16,13 @@ pub fn parameters(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let fields = match &input.data {
         Data::Struct(data) => &data.fields,
-        _ => return Err(syn::Error::new(input.span(), "parameters are a struct")),
+        _ => return Err(syn::Error::new(input.span(), "parameters must be a struct")),
     };
     let none = syn::punctuated::Punctuated::new();
     let fields = match fields {
         Fields::Named(fields) => &fields.named,
         Fields::Unit => &none,
-        Fields::Unnamed(_) => return Err(syn::Error::new(fields.span(), "the fields of parameters have names")),
+        Fields::Unnamed(_) => return Err(syn::Error::new(fields.span(), "the fields of parameters must have names")),
     };
     let (mut declared, mut read, mut names, mut seen) = (Vec::new(), Vec::new(), Vec::new(), Vec::<String>::new());
     let mut values = Vec::new();
@@ -106,7 +106,7 @@ impl Attributes {
                     Some("name") => {
                         let name: LitStr = meta.value()?.parse()?;
                         if name.value().trim().is_empty() || name.value().contains('*') {
-                            return Err(syn::Error::new(name.span(), "a name is not empty and has no *"));
+                            return Err(syn::Error::new(name.span(), "a name must not be empty or contain *"));
                         }
                         found.name = Some(name);
                     }
@@ -144,7 +144,7 @@ impl Attributes {
                 Ok(())
             })?;
             if found.nested && (found.default.is_some() || !found.validations.is_empty()) {
-                return Err(syn::Error::new(attribute.span(), "a nested field has its name only"));
+                return Err(syn::Error::new(attribute.span(), "a nested field has only its name"));
             }
         }
         Ok(found)
@@ -180,7 +180,11 @@ fn texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
     let list = list.parse_terminated(Expr::parse, Token![,])?;
     let text = |element: &Expr| {
         let text = literal(element)?;
-        if text.contains(',') { Err(syn::Error::new(element.span(), "a value has no comma")) } else { Ok(text) }
+        if text.contains(',') {
+            Err(syn::Error::new(element.span(), "a value must not contain a comma"))
+        } else {
+            Ok(text)
+        }
     };
     list.iter().map(text).collect()
 }

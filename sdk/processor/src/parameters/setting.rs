@@ -79,7 +79,7 @@ macro_rules! numbers {
             const KIND: ParameterKind = ParameterKind::$kind;
 
             fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| format!(concat!("{:?} is no ", $what, " that fits into ", stringify!($number)), text))
+                text.parse().map_err(|_| format!(concat!("{:?} is not a ", $what, " that fits into ", stringify!($number)), text))
             }
         }
     )*)*};
@@ -95,7 +95,7 @@ impl Setting for Duration {
 
     /// Parses numbers with the units h, m, s, ms, us (µs) and ns, the largest first: `1h30m`, `1.5s`.
     fn parse(text: &str) -> Result<Self, String> {
-        duration(text).ok_or_else(|| format!("{text:?} is no duration such as 1m30s or 250ms"))
+        duration(text).ok_or_else(|| format!("{text:?} is not a duration (for example 1m30s or 250ms)"))
     }
 }
 

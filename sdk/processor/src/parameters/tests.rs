@@ -48,7 +48,7 @@ fn white_space_is_part_of_text_and_of_nothing_else() {
 #[test]
 fn values_of_other_types_are_refused_by_name_and_value() {
     let problem = |problems: Result<_, Vec<String>>| problems.unwrap_err().join("; ");
-    assert_eq!(problem(one::<u8>(&PLAIN, "256").map(drop)), "x: \"256\" is no whole number that fits into u8");
+    assert_eq!(problem(one::<u8>(&PLAIN, "256").map(drop)), "x: \"256\" is not a whole number that fits into u8");
     assert_eq!(problem(one::<bool>(&PLAIN, "yes").map(drop)), "x: \"yes\" is neither true nor false");
     assert_eq!(problem(one::<String>(&PLAIN, "").map(drop)), "x: a value is required");
     for text in ["1", "s", "1x", "-1s", "1.2.3s", "300000h3000000h"] {

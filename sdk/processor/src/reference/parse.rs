@@ -22,7 +22,7 @@ pub struct ReferenceError {
 
 impl fmt::Display for ReferenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no reference: {}", self.text, self.problem)
+        write!(f, "{:?} is not a reference: {}", self.text, self.problem)
     }
 }
 
@@ -35,7 +35,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
     let data =
         |side, below: Vec<String>| if below.is_empty() { Target::Data(side) } else { Target::Field(side, below) };
     let alone = |target, below: Vec<String>| {
-        if below.is_empty() { Ok(target) } else { Err(wrong("it has no parts of its own")) }
+        if below.is_empty() { Ok(target) } else { Err(wrong("it has no parts")) }
     };
     match root.as_str() {
         "Position" | "position" => alone(Target::Position, parts.collect()),
@@ -44,7 +44,7 @@ pub(super) fn target(text: &str) -> Result<Target, ReferenceError> {
         "Metadata" | "metadata" => match (parts.next(), parts.next()) {
             (None, _) => Ok(Target::Metadata),
             (Some(key), None) => Ok(Target::Entry(crate::metadata::ours(&key).into_owned())),
-            _ => Err(wrong("metadata have one level; write .Metadata[\"a.b\"] for a key with dots")),
+            _ => Err(wrong("metadata has one level; write .Metadata[\"a.b\"] for a key with dots")),
         },
         "Payload" | "payload" => match parts.next().as_deref() {
             None => Ok(Target::Payload),
@@ -72,8 +72,10 @@ fn parts(text: &str) -> Result<Vec<String>, &'static str> {
                 return Err("a name must follow each dot");
             }
             if name.starts_with(char::is_numeric) || !name.chars().all(|c| c == '_' || c.is_alphanumeric()) {
-                return Err("a name after a dot has letters, digits and \"_\", and no digit first; \
-                    write [\"a-b\"] for any other key");
+                return Err(
+                    "a name after a dot consists of letters, digits and \"_\", and does not start with a digit; write \
+                     [\"a-b\"] for any other key",
+                );
             }
             parts.push(name.to_owned());
             rest = &tail[end..];
@@ -89,7 +91,7 @@ fn parts(text: &str) -> Result<Vec<String>, &'static str> {
                         Some('n') => '\n',
                         Some('r') => '\r',
                         Some('t') => '\t',
-                        _ => return Err("after a backslash stands one of \" \\ n r t"),
+                        _ => return Err("after a backslash, only \" \\ n r t may follow"),
                     }),
                     Some(c) => key.push(c),
                 }
@@ -97,7 +99,7 @@ fn parts(text: &str) -> Result<Vec<String>, &'static str> {
             rest = chars.as_str().strip_prefix(']').ok_or("a bracket is not closed")?;
             parts.push(key);
         } else {
-            return Err("a key in brackets stands in double quotes, and a dot or bracket follows each part");
+            return Err("a key in brackets must be in double quotes, and a dot or bracket must follow each part");
         }
     }
     Ok(parts)

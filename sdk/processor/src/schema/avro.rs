@@ -57,7 +57,7 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, AvroError> {
 
 impl Avro {
     pub(crate) fn parse(text: &str) -> Result<Self, AvroError> {
-        let json = serde_json::from_str(text).map_err(|error| AvroError(format!("the schema is no JSON: {error}")))?;
+        let json = serde_json::from_str(text).map_err(|error| AvroError(format!("the schema is not JSON: {error}")))?;
         let mut parser = Parser { types: Vec::new(), names: BTreeMap::new() };
         let root = parser.parse(&json, "", MOST_LEVELS)?;
         Ok(Avro { types: parser.types, root })
@@ -69,11 +69,11 @@ impl Avro {
         let mut value = Value::Map(spare);
         decoder.value(self.root, &mut value, MOST_LEVELS)?;
         if !decoder.left.is_empty() {
-            return wrong("bytes are left after the data");
+            return wrong("bytes remain after the data");
         }
         match value {
             Value::Map(map) => Ok(map),
-            other => wrong(format!("the schema is of {}, and structured data are a map", other.type_name())),
+            other => wrong(format!("the schema is of {}, but structured data is a map", other.type_name())),
         }
     }
 
@@ -198,7 +198,7 @@ impl Parser {
     }
 
     fn parse(&mut self, json: &serde_json::Value, space: &str, levels: usize) -> Result<usize, AvroError> {
-        let Some(below) = levels.checked_sub(1) else { return wrong("the schema is nested too deep") };
+        let Some(below) = levels.checked_sub(1) else { return wrong("the schema is nested too deeply") };
         match json {
             serde_json::Value::String(name) => self.named(name, space),
             serde_json::Value::Array(branches) => {
@@ -237,7 +237,7 @@ impl Parser {
                             }
                             "fixed" => {
                                 let size = part("size")?.as_u64().and_then(|size| usize::try_from(size).ok());
-                                let Some(size) = size else { return wrong("a size in the schema is no number") };
+                                let Some(size) = size else { return wrong("a size in the schema is not a number") };
                                 Type::Fixed(size)
                             }
                             _ => {
@@ -296,7 +296,7 @@ struct Decoder<'a, 'b> {
 impl Decoder<'_, '_> {
     /// Decodes a value into `to`.
     fn value(&mut self, place: usize, to: &mut Value, levels: usize) -> Result<(), AvroError> {
-        let Some(below) = levels.checked_sub(1) else { return wrong("the data are nested too deep") };
+        let Some(below) = levels.checked_sub(1) else { return wrong("the data is nested too deeply") };
         let avro = self.avro;
         *to = match &avro.types[place] {
             Type::Null => Value::Null,
@@ -393,7 +393,7 @@ impl Decoder<'_, '_> {
                 if self.left.len() == before {
                     match self.empty.checked_sub(1) {
                         Some(empty) => self.empty = empty,
-                        None => return wrong("the data have too many values without bytes"),
+                        None => return wrong("the data has too many values without bytes"),
                     }
                 }
             }
@@ -436,7 +436,7 @@ impl Decoder<'_, '_> {
                 self.left = tail;
                 Ok(head)
             }
-            None => wrong("the data end too early"),
+            None => wrong("the data ends too early"),
         }
     }
 }

@@ -16,10 +16,10 @@ use crate::value::Map;
 use crate::wire::refill;
 
 const SWITCHES: [(&str, &str); 4] = [
-    ("sdk.schema.decode.key.enabled", "Whether the key is decoded, where the metadata name its schema."),
-    ("sdk.schema.decode.payload.enabled", "Whether the payload is decoded, where the metadata name its schema."),
-    ("sdk.schema.encode.key.enabled", "Whether the key is encoded again, where the metadata name its schema."),
-    ("sdk.schema.encode.payload.enabled", "Whether the payload is encoded again, where the metadata name its schema."),
+    ("sdk.schema.decode.key.enabled", "Decodes the key if the metadata names its schema."),
+    ("sdk.schema.decode.payload.enabled", "Decodes the payload if the metadata names its schema."),
+    ("sdk.schema.encode.key.enabled", "Encodes the key again if the metadata names its schema."),
+    ("sdk.schema.encode.payload.enabled", "Encodes the payload again if the metadata names its schema."),
 ];
 
 /// Maximum number of cached schemas. Few are in use at a time, but a processor may run for years.
@@ -138,7 +138,7 @@ impl Codec {
                     }
                     None if texts[i] != [None, None] && !std::mem::replace(&mut self.warned[i], true) => {
                         let [subject, version] = KEYS[i];
-                        log::warn!("records have only one of {subject} and {version}, and are left as they are");
+                        log::warn!("records have only one of {subject} and {version}, and are not changed");
                     }
                     None => {}
                 }
@@ -182,7 +182,7 @@ impl Codec {
                 metadata.insert(KEYS[i][1].to_owned(), written);
                 encoded = self.encoded(i, &named, &data)?;
             }
-            let encoded = encoded.ok_or_else(|| named.blame("encode", &"they do not fit the schema"))?;
+            let encoded = encoded.ok_or_else(|| named.blame("encode", &"it does not fit the schema"))?;
             for (data, encoded) in data.iter_mut().zip(encoded) {
                 if let (Some(data), Some(bytes)) = (data, encoded)
                     && let Data::Structured(map) = std::mem::replace(*data, Data::Raw(bytes))
@@ -229,7 +229,8 @@ impl Codec {
         {
             return Ok(Some(named.clone()));
         }
-        let version = written.parse().map_err(|_| Error::new(format!("{}: {written:?} is no number", KEYS[i][1])))?;
+        let version =
+            written.parse().map_err(|_| Error::new(format!("{}: {written:?} is not a number", KEYS[i][1])))?;
         let named = Rc::new(Named { subject: subject.to_owned(), written: written.to_owned(), version });
         *recent = Some(Recent { named: named.clone(), avro: None });
         Ok(Some(named))

@@ -17,7 +17,7 @@ pub(crate) fn infer(map: &Map) -> Result<String, Error> {
         let starts = characters.next().is_some_and(|c| c == '_' || c.is_ascii_alphabetic());
         if !starts || !characters.all(|c| c == '_' || c.is_ascii_alphanumeric()) {
             return Err(Error::new(format!(
-                "cannot infer a schema: the field name {name:?} has other characters than letters, digits and _"
+                "cannot infer a schema: the field name {name:?} contains characters other than letters, digits and _"
             )));
         }
         if i > 0 {

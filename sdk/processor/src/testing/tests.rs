@@ -39,8 +39,8 @@ impl<const CASE: u8> Processor for Named<CASE> {
 fn a_specification_that_hosts_refuse_is_found() {
     let message = |result: Result<Specification, Error>| result.unwrap_err().to_string();
     assert_eq!(message(specification::<Named<0>>()), "a processor needs a name");
-    assert_eq!(message(specification::<Named<1>>()), "\"1.0\" is no semantic version such as v1.2.3");
-    let default = "a default is not valid: odd: \"x\" is no whole number that fits into i64";
+    assert_eq!(message(specification::<Named<1>>()), "\"1.0\" is not a semantic version (for example v1.2.3)");
+    let default = "a default is not valid: odd: \"x\" is not a whole number that fits into i64";
     assert_eq!(message(specification::<Named<2>>()), default);
 }
 

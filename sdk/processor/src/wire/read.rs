@@ -22,7 +22,7 @@ impl fmt::Display for Malformed {
             Malformed::Tag => "a field has the number 0",
             Malformed::Type => "a field has an unexpected type",
             Malformed::Utf8 => "text is not valid UTF-8",
-            Malformed::Depth => "values are nested too deep",
+            Malformed::Depth => "values are nested too deeply",
         })
     }
 }

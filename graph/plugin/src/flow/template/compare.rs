@@ -102,7 +102,7 @@ impl Walk<'_> {
     fn nothing(&mut self, name: &str, at: Range<usize>, certain: bool) {
         let place = self.at(at.clone());
         if !self.flow.is_said_of(&place) {
-            let message = format!("every record fails here: {name} needs two values, and there is none");
+            let message = format!("every record fails here: {name} needs two values, and one of them does not exist");
             let hint = "check the name, or test with `if` first".to_owned();
             self.fails("flow.never_comparable", at, message, hint, certain);
         } else if certain {
@@ -120,15 +120,19 @@ impl Walk<'_> {
         let [(_, _, ours, _), (_, _, theirs, _)] = *sides;
         let message = match name {
             "eq" | "ne" => format!(
-                "this comparison fails on every record: {} does not compare with {}",
+                "this comparison fails on every record: {} cannot be compared with {}",
                 ours.names(),
                 theirs.names()
             ),
             _ if ours == theirs => {
-                format!("this comparison fails on every record: there is no order of {}", ours.names())
+                format!("this comparison fails on every record: {} has no order", ours.names())
             }
             _ => {
-                format!("this comparison fails on every record: {} has no order with {}", ours.names(), theirs.names())
+                format!(
+                    "this comparison fails on every record: {} cannot be ordered with {}",
+                    ours.names(),
+                    theirs.names()
+                )
             }
         };
         let correction = sides.iter().find_map(|(known, operand, ours, theirs)| {
@@ -156,28 +160,30 @@ impl Walk<'_> {
                 format!("{operand}, or make the field a number with field.convert (type: {kind})")
             }
             Some((_, becomes)) if of_float(ours, theirs) || of_float(theirs, ours) => match becomes.contains('.') {
-                true => format!("write the number with a point, as {becomes}"),
+                true => format!("write the number with a decimal point: {becomes}"),
                 false => format!("the other side is a whole number: write {becomes}"),
             },
             Some((_, becomes)) => format!("write {becomes}"),
             None if of_float(ours, theirs) || of_float(theirs, ours) => {
                 let whole = sides.iter().find(|(.., ours, _)| *ours == Classes::INT);
                 match whole.and_then(|(_, operand, ..)| *operand) {
-                    Some(operand) => format!("make both a float: write (float64 {})", self.text(&bytes(operand))),
-                    None => "make both a float, with `float64`".to_owned(),
+                    Some(operand) => format!("convert both to a float: write (float64 {})", self.text(&bytes(operand))),
+                    None => "convert both to a float with `float64`".to_owned(),
                 }
             }
             None if (ours | theirs).overlaps(Classes::TIME) => {
-                "compare the seconds of both: (unixEpoch …) of a time, (unixEpoch (toDate \"2006-01-02\" …)) of a text"
+                "compare the seconds of both: (unixEpoch …) for a time, (unixEpoch (toDate \"2006-01-02\" …)) for a \
+                 text"
                     .to_owned()
             }
             None if (ours | theirs).overlaps(Classes::OPERATION) => {
                 "write .Operation.String to compare its name".to_owned()
             }
             None if (ours | theirs).overlaps(Classes::TEXT) => {
-                "compare like with like: a literal text has quotes, a number or a boolean has none".to_owned()
+                "compare values of the same type: write a text in quotes, a number or a boolean without quotes"
+                    .to_owned()
             }
-            None => "compare like with like".to_owned(),
+            None => "compare values of the same type".to_owned(),
         };
         let since = sides.iter().find_map(|(known, .., ours, _)| {
             let since = self.since(known)?;

@@ -104,7 +104,7 @@ impl Walk<'_> {
 
     fn decided(&mut self, verdict: bool, why: &str, at: &Range<usize>) {
         let message = format!("{why}: the comparison is {verdict} for every record");
-        let hint = "compare it with a value that it may have, or leave the comparison out".to_owned();
+        let hint = "compare it with a possible value, or remove the comparison".to_owned();
         let place = self.at(at.clone());
         self.flow.warn(CODE, place, message, None, Some(hint));
     }

@@ -114,11 +114,11 @@ impl Walk<'_> {
         if always {
             let text = self.text(&bytes(head));
             let hint = match (args.is_empty(), &meant) {
-                (true, _) => "give the value to a function".to_owned(),
+                (true, _) => "pass the value to a function".to_owned(),
                 (false, Some(meant)) => format!("write {meant}"),
-                (false, None) => format!("to compare, write a function first, as `eq {}`", self.text(&whole)),
+                (false, None) => format!("to compare, write a function first: `eq {}`", self.text(&whole)),
             };
-            let message = format!("every record fails here: {text} is not a function, so it takes no arguments");
+            let message = format!("every record fails here: {text} is not a function, so it accepts no arguments");
             self.fails("flow.wrong_argument", whole.clone(), message, hint, scope.certain);
             if let Some(meant) = meant {
                 self.correct(whole, meant);
@@ -166,7 +166,7 @@ impl Walk<'_> {
                 (Some(_), n) => format!("at least {}", counted(n, "argument")),
                 (None, n) => counted(n, "argument"),
             };
-            let message = format!("every record fails here: {} takes {takes}, not {count}", function.name);
+            let message = format!("every record fails here: {} accepts {takes}, not {count}", function.name);
             let inner = self.action(at.start);
             let meant = slips::compiled(self.text(&inner));
             let hint = match function.name {
@@ -177,8 +177,12 @@ impl Walk<'_> {
                     let each = others.iter().map(|other| format!("(ne {first} {})", self.text(&bytes(other))));
                     format!("write and {}", each.collect::<Vec<_>>().join(" "))
                 }
-                "eq" | "ne" | "lt" | "le" | "gt" | "ge" => format!("as `{} .Payload.After.price 10`", function.name),
-                _ => "give the values behind its name, each one that is a call of its own in parentheses".to_owned(),
+                "eq" | "ne" | "lt" | "le" | "gt" | "ge" => {
+                    format!("write, for example, `{} .Payload.After.price 10`", function.name)
+                }
+                _ => {
+                    "write the arguments after its name, and put each argument that is a call in parentheses".to_owned()
+                }
             };
             self.fails("flow.wrong_argument", at, message, hint, scope.certain);
             return Known::Anything;
@@ -324,9 +328,9 @@ impl Walk<'_> {
         let key = self.text(&bytes(number));
         let hint = match is_split {
             true if inner.starts_with("split ") => {
-                format!("split gives a map with the keys \"_0\", \"_1\": write (splitList{}", &inner["split".len()..])
+                format!("split returns a map with the keys \"_0\", \"_1\": write (splitList{}", &inner["split".len()..])
             }
-            _ => format!("write the key as a text, as \"{key}\" or \"_{key}\""),
+            _ => format!("write the key as a text: \"{key}\" or \"_{key}\""),
         };
         self.fails("flow.wrong_argument", bytes(number), message, hint, certain);
     }

@@ -54,15 +54,15 @@ impl Walk<'_> {
         let (hint, becomes) = match param {
             _ if arg.is_some() && matches!(value, Known::Literal(_)) && slips::in_order(self.text(at)).is_some() => {
                 let call = slips::in_order(self.text(at)).unwrap_or_default();
-                (format!("{} takes what it works on last: write {call}", function.name), None)
+                (format!("{} needs its data as the last argument: write {call}", function.name), None)
             }
             Param::Text if classes.within(Classes::RAW | Classes::BYTES) => convert("printf \"%s\""),
             Param::Text if !classes.overlaps(Classes::NIL) => convert("toString"),
             Param::Int if classes.within(Classes::LONG | Classes::FLOAT) => convert("int"),
             Param::Float if classes.within(Classes::INT) => convert("float64"),
-            _ => (format!("{} takes {what} there", function.name), None),
+            _ => (format!("{} needs {what} here", function.name), None),
         };
-        let message = format!("every record fails here: {} takes {what}, not {}", function.name, classes.names());
+        let message = format!("every record fails here: {} accepts {what}, not {}", function.name, classes.names());
         self.fails("flow.wrong_argument", place.clone(), message, hint, scope.certain);
         if let Some(becomes) = becomes {
             self.correct(place, becomes);
@@ -71,7 +71,7 @@ impl Walk<'_> {
 
     /// Reports metadata as an argument of a function that takes a map of any values.
     pub(super) fn no_map(&mut self, name: &str, place: Range<usize>, at: &Range<usize>, scope: &Scope) {
-        let message = format!("every record fails here: {name} takes a map of any values, not metadata");
+        let message = format!("every record fails here: {name} accepts a map of any values, not metadata");
         let text = self.text(at);
         let key = text.split('"').nth(1).filter(|_| text.matches('"').count() == 2);
         let meant = match (name, key) {

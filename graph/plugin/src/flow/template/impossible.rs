@@ -55,7 +55,7 @@ impl Walk<'_> {
                 if let (Some(gone), Some(text)) = (gone, literal(text))
                     && text.contains(gone)
                 {
-                    self.told(&format!("replace leaves no {gone:?}"), false, at.clone());
+                    self.told(&format!("replace removes every {gone:?}"), false, at.clone());
                 }
             }
             ("kindIs" | "typeIs", [word, _]) => {
@@ -83,14 +83,14 @@ impl Walk<'_> {
         let equal: Vec<_> = args.iter().filter_map(|arg| compared(arg, "eq")).collect();
         let found = args.iter().filter_map(|arg| compared(arg, "ne")).any(|other| equal.contains(&other));
         if let (true, Some(first), Some(last)) = (found, args.first(), args.last()) {
-            self.told("a value is equal to another one or it is not", or, bytes(first).start..bytes(last).end);
+            self.told("a value either equals another value or not", or, bytes(first).start..bytes(last).end);
         }
     }
 
     fn told(&mut self, why: &str, verdict: bool, at: Range<usize>) {
         let place = self.at(at);
         let message = format!("{why}: the comparison is {verdict} for every record");
-        let hint = "compare it with a value that it may have, or leave the comparison out".to_owned();
+        let hint = "compare it with a possible value, or remove the comparison".to_owned();
         self.flow.warn(CODE, place, message, None, Some(hint));
     }
 }
@@ -133,15 +133,15 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
         return match (name, args) {
             ("mod", [_, by]) => {
                 let by = number(by).filter(|by| *by != 0 && value.unsigned_abs() >= by.unsigned_abs())?;
-                Some(format!("mod by {by} gives nothing from {} up", by.unsigned_abs()))
+                Some(format!("mod by {by} returns only values below {}", by.unsigned_abs()))
             }
-            ("len", [_]) if value < 0 => Some("len gives 0 or more".to_owned()),
+            ("len", [_]) if value < 0 => Some("len returns 0 or more".to_owned()),
             _ => None,
         };
     }
     let text = literal(value)?;
     let characters = text.chars().count();
-    let longer = |most: usize| (characters > most).then(|| format!("{name} gives at most {most} characters here"));
+    let longer = |most: usize| (characters > most).then(|| format!("{name} returns at most {most} characters here"));
     match (name, args) {
         ("substr", [from, to, _]) => match (number(from)?, number(to)?) {
             (from, to) if from >= 0 && to >= from => longer(usize::try_from(to - from).ok()?),
@@ -150,17 +150,19 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
         ("trunc", [most, _]) => longer(usize::try_from(number(most)?.unsigned_abs()).ok()?),
         ("printf", [format, _]) => printed(literal(format)?, text),
         ("title", [_]) if text.starts_with(|c: char| c.is_ascii_lowercase()) => {
-            Some("title gives a capital letter at the start".to_owned())
+            Some("title returns a text that starts with a capital letter".to_owned())
         }
-        ("nospace", [_]) if text.contains(' ') => Some("nospace leaves no blanks".to_owned()),
+        ("nospace", [_]) if text.contains(' ') => Some("nospace removes all spaces".to_owned()),
         ("replace", [..]) => {
             let gone = removed(command).filter(|gone| text.contains(gone))?;
-            Some(format!("replace leaves no {gone:?}"))
+            Some(format!("replace removes every {gone:?}"))
         }
-        ("base", [_]) if text.contains('/') && text != "/" => Some("base gives no slashes".to_owned()),
-        ("dir", [_]) if text.len() > 1 && text.ends_with('/') => Some("dir gives no slash at the end".to_owned()),
+        ("base", [_]) if text.contains('/') && text != "/" => Some("base returns a text without slashes".to_owned()),
+        ("dir", [_]) if text.len() > 1 && text.ends_with('/') => {
+            Some("dir returns a path without a slash at the end".to_owned())
+        }
         ("ext", [_]) if !text.is_empty() && !text.starts_with('.') => {
-            Some("what ext gives begins with a point".to_owned())
+            Some("ext returns a text that starts with a dot".to_owned())
         }
         ("sha1sum" | "sha256sum" | "sha512sum", [_]) => {
             let digits = match name {
@@ -169,7 +171,7 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
                 _ => 128,
             };
             let fits = characters == digits && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
-            (!fits).then(|| format!("{name} gives {digits} digits, with small letters"))
+            (!fits).then(|| format!("{name} returns {digits} hexadecimal digits in lower case"))
         }
         ("date", [layout, _]) => {
             let wide = match literal(layout)? {
@@ -177,11 +179,11 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
                 "01" | "02" | "15" | "03" | "04" | "05" | "06" => 2,
                 _ => return None,
             };
-            (characters != wide).then(|| format!("this layout gives {wide} digits"))
+            (characters != wide).then(|| format!("this layout produces {wide} digits"))
         }
         ("ternary", [yes, no, _]) => {
             let (yes, no) = (literal(yes)?, literal(no)?);
-            (text != yes && text != no).then(|| format!("this gives {yes:?} or {no:?}"))
+            (text != yes && text != no).then(|| format!("this returns {yes:?} or {no:?}"))
         }
         ("toString", [of]) if is_field(of, &["Operation"]) => {
             let is_one = ["create", "update", "delete", "snapshot"].contains(&text);
@@ -193,7 +195,8 @@ fn never(command: &Command, value: &Operand) -> Option<String> {
         ("index", [list, index]) if number(index).is_some() => {
             let command = call(list).filter(|command| function(command) == Some("splitList"))?;
             let between = command.args.first().and_then(literal)?;
-            (!between.is_empty() && text.contains(between)).then(|| format!("no part of splitList has {between:?}"))
+            (!between.is_empty() && text.contains(between))
+                .then(|| format!("no element of the result of splitList contains {between:?}"))
         }
         _ => None,
     }
@@ -206,7 +209,7 @@ fn printed(format: &str, text: &str) -> Option<String> {
     if let Some(digits) = verb.strip_prefix('.').and_then(|rest| rest.strip_suffix('f')) {
         let digits: usize = digits.parse().ok()?;
         let written = text.split_once('.').map_or(0, |(_, behind)| behind.len());
-        return (written != digits).then(|| format!("{format} prints {digits} digits behind the point"));
+        return (written != digits).then(|| format!("{format} prints {digits} digits after the decimal point"));
     }
     let wide: usize = verb.strip_prefix('0')?.strip_suffix('d')?.parse().ok()?;
     (text.len() < wide).then(|| format!("{format} prints at least {wide} digits"))
@@ -227,14 +230,14 @@ fn bounded(command: &Command, comparison: &str, value: &Operand) -> Option<(Stri
     let value = number(value)?;
     let literals = || command.args.iter().filter_map(number);
     let (least, most, why) = match function(command)? {
-        "len" => (Some(0), None, "len gives 0 or more".to_owned()),
+        "len" => (Some(0), None, "len returns 0 or more".to_owned()),
         "min" => {
             let most = literals().min()?;
-            (None, Some(most), format!("min gives at most {most} here"))
+            (None, Some(most), format!("min returns at most {most} here"))
         }
         "max" => {
             let least = literals().max()?;
-            (Some(least), None, format!("max gives at least {least} here"))
+            (Some(least), None, format!("max returns at least {least} here"))
         }
         _ => return None,
     };
@@ -267,7 +270,7 @@ fn turned(comparison: &str) -> &str {
 
 fn of_no_field(kind: &str) -> Option<String> {
     let (kind, meant) = OF_NO_FIELD.iter().find(|(word, _)| *word == kind)?;
-    Some(format!("no field is of the kind {kind}, but of {meant}"))
+    Some(format!("no field has the kind {kind}, only {meant}"))
 }
 
 fn is_field(operand: &Operand, names: &[&str]) -> bool {

@@ -48,10 +48,10 @@ impl Walk<'_> {
         if meant.is_none() && has_element(layout) {
             return;
         }
-        let message = format!("{layout:?} is not a layout: layouts write the time 2006-01-02 15:04:05 as it is meant");
+        let message = format!("{layout:?} is not a layout: a layout shows how to write the time 2006-01-02 15:04:05");
         let hint = match &meant {
             Some(meant) => format!("write {meant:?}"),
-            None => "write the parts of that time, as \"2006-01-02\"".to_owned(),
+            None => "write the parts of that time, for example \"2006-01-02\"".to_owned(),
         };
         let found = self.at(place.clone());
         self.flow.warn("flow.suspect", found, message, None, Some(hint));
@@ -77,7 +77,7 @@ impl Walk<'_> {
         certain: bool,
     ) {
         let so = match name {
-            "dateModify" | "date_modify" => "the time stays as it is",
+            "dateModify" | "date_modify" => "the time does not change",
             "mustDateModify" | "must_date_modify" => "",
             "durationRound" => "it counts as 0",
             _ => return,
@@ -90,9 +90,11 @@ impl Walk<'_> {
         let meant = in_hours(length);
         let hint = match &meant {
             Some(meant) => format!("write {meant:?}"),
-            None => "write a number with its unit, as \"-1h30m\"; the units are h, m, s, ms, us and ns".to_owned(),
+            None => {
+                "write a number with its unit, for example \"-1h30m\"; the units are h, m, s, ms, us and ns".to_owned()
+            }
         };
-        let message = format!("{length:?} is not a length of time");
+        let message = format!("{length:?} is not a duration");
         match so {
             "" => self.fails(
                 "flow.wrong_argument",

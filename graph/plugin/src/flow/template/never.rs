@@ -115,30 +115,28 @@ impl Walk<'_> {
         let upper = |c: char| c.is_ascii_uppercase();
         let (why, meant, hint) = match function {
             "upper" if text.contains(lower) => {
-                ("upper gives no small letters".to_owned(), Some(text.to_ascii_uppercase()), None)
+                ("upper returns no lower-case letters".to_owned(), Some(text.to_ascii_uppercase()), None)
             }
             "lower" if text.contains(upper) => {
-                ("lower gives no capital letters".to_owned(), Some(text.to_ascii_lowercase()), None)
+                ("lower returns no upper-case letters".to_owned(), Some(text.to_ascii_lowercase()), None)
             }
             "trim" if text.trim() != text.as_str() => {
-                ("trim leaves no blanks at the ends".to_owned(), Some(text.trim().to_owned()), None)
+                ("trim removes the white space at both ends".to_owned(), Some(text.trim().to_owned()), None)
             }
-            "quote" if !text.is_empty() && !text.starts_with('"') => (
-                "what quote gives has quotes around it".to_owned(),
-                None,
-                Some("compare the value itself, without quote"),
-            ),
+            "quote" if !text.is_empty() && !text.starts_with('"') => {
+                ("quote returns a text in quotes".to_owned(), None, Some("compare the value itself, without quote"))
+            }
             "squote" if !text.is_empty() && !text.starts_with('\'') => (
-                "what squote gives has quotes around it".to_owned(),
+                "squote returns a text in single quotes".to_owned(),
                 None,
                 Some("compare the value itself, without squote"),
             ),
             "toJson" | "toRawJson" | "toPrettyJson" if serde_json::from_str::<serde_json::Value>(text).is_err() => {
-                let why = format!("{function} of a text has quotes around it, and this is no JSON");
+                let why = format!("{function} puts quotes around a text, and this is not JSON");
                 (why, None, Some("compare the value itself, without toJson"))
             }
             PRINTED_BYTES if !text.starts_with('[') => {
-                let why = "bytes print as a list of numbers, as [97 98]".to_owned();
+                let why = "bytes print as a list of numbers, for example [97 98]".to_owned();
                 (why, None, Some("write printf \"%s\" for the text"))
             }
             "kindOf" if !KINDS.contains(&text.as_str()) => {
@@ -152,7 +150,7 @@ impl Walk<'_> {
                     "null" | "nil" | "none" => Some("invalid"),
                     other => did_you_mean(other, KINDS),
                 };
-                (format!("there is no kind {:?}", text.as_str()), near.map(str::to_owned), None)
+                (format!("{:?} is not a kind", text.as_str()), near.map(str::to_owned), None)
             }
             _ => return,
         };
@@ -194,12 +192,12 @@ impl Walk<'_> {
         let meant = if end.is_empty() { body.to_owned() } else { format!("(?{end}){body}") };
         let (message, hint) = match sure {
             true => (
-                "this never matches: a pattern has no slashes around it, and flags stand before it",
+                "this never matches: a pattern has no slashes around it, and its flags come first",
                 format!("write {meant:?}"),
             ),
             false => (
-                "this matches only a text that has these slashes in it: a pattern has none around it",
-                format!("write {meant:?}, or [/] for a slash that is meant"),
+                "this matches only a text that contains these slashes: a pattern has no slashes around it",
+                format!("write {meant:?}, or [/] to match a slash"),
             ),
         };
         let place = self.at(at.clone());
@@ -221,9 +219,9 @@ impl Walk<'_> {
             }
             let (number, more) = name.split_at(digits);
             let message =
-                format!("${name} is the group of the name {name:?}, which is empty: it is not group {number}");
+                format!("${name} refers to a group with the name {name:?}, which is empty, and not to group {number}");
             // The pipeline file would substitute `${1}` too.
-            let hint = format!("write $${{{number}}}{more}, which a pipeline file passes on as ${{{number}}}{more}");
+            let hint = format!("write $${{{number}}}{more}, which reaches the template as ${{{number}}}{more}");
             let place = self.at(at.clone());
             self.flow.warn("flow.suspect", place, message, None, Some(hint));
             return;
@@ -247,7 +245,7 @@ impl Walk<'_> {
             known.1 = known.1.max(low);
             known.2 = known.2.min(high);
             if known.1 > known.2 {
-                let message = format!("the parts contradict each other: {text} is never both");
+                let message = format!("the parts contradict each other: {text} never satisfies both");
                 let (Some(first), Some(last)) = (args.first(), args.last()) else { return };
                 let place = self.at(bytes(first).start..bytes(last).end);
                 let hint = "join them with `or`, or correct one of them".to_owned();

@@ -44,14 +44,14 @@ impl Walk<'_> {
                 Classes::LIST => format!("write (len {written}) for the number of its elements, or name one of them"),
                 Classes::MAP | Classes::STRUCT => "name one of its fields".to_owned(),
                 classes if classes.within(Classes::INT | Classes::FLOAT) => format!("write (int64 {written})"),
-                _ => "give it a number".to_owned(),
+                _ => "pass a number".to_owned(),
             };
             let what = match classes {
                 Classes::TIME => "a time".to_owned(),
                 classes => classes.names(),
             };
             let place = self.at(at.clone());
-            self.flow.warn(CODE, place, format!("{name} takes {what} for 0"), None, Some(hint));
+            self.flow.warn(CODE, place, format!("{name} treats {what} as 0"), None, Some(hint));
             if raw && i < args.len() {
                 self.correct(at, format!("(printf \"%s\" {written})"));
             }
@@ -79,7 +79,7 @@ impl Walk<'_> {
         } else {
             return;
         };
-        let message = format!("{name} of {what} gives the number of a byte, as 97: {written} is no list");
+        let message = format!("{name} of {what} returns the number of a byte, for example 97: {written} is not a list");
         let hint = format!("write {text} for the whole text, or substr 0 1 {text} for its first letter");
         let place = self.at(at);
         self.flow.warn(CODE, place, message, None, Some(hint));

@@ -40,7 +40,7 @@ impl Walk<'_> {
                     let may = Operation::ALL.into_iter().filter(|may| self.flow.record.operations.contains(*may));
                     let may: Vec<&str> = may.map(Operation::as_str).collect();
                     let message = format!("no record has the operation {:?} here", operation.as_str());
-                    let hint = format!("here it is {}", may.join(" or "));
+                    let hint = format!("here, the operation is {}", may.join(" or "));
                     let place = self.at(at);
                     self.flow.warn("flow.no_operation", place, message, None, Some(hint));
                 }
@@ -52,7 +52,7 @@ impl Walk<'_> {
     fn no_operation(&mut self, text: &str, at: Range<usize>, certain: bool) {
         let names = Operation::ALL.map(Operation::as_str);
         let near = Operation::meant_by(text).map(Operation::as_str);
-        let message = format!("there is no operation {text:?}, so the comparison is the same for every record");
+        let message = format!("{text:?} is not an operation, so the comparison has the same result for every record");
         let hint = match near.or_else(|| did_you_mean(text, names)) {
             Some(near) => format!("write {near:?}"),
             None => format!("the operations are {}", names.join(", ")),

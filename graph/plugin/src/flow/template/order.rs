@@ -68,7 +68,7 @@ impl Walk<'_> {
         let meant = meant.join(" ");
         let what = match read < args.len() {
             true => written,
-            false => "what is piped in".to_owned(),
+            false => "the piped value".to_owned(),
         };
         let hint = format!("write {name} {meant}: the order is {form}");
         match name {
@@ -81,9 +81,14 @@ impl Walk<'_> {
             }
             "default" => {
                 let message = match literal.is_empty() {
-                    true => format!("this always gives {what}: the value that may be empty comes last"),
+                    true => {
+                        format!("this always returns {what}: the value that may be empty must be the last argument")
+                    }
                     false => {
-                        format!("this gives {:?} for every record: the value that may be empty comes last", &**literal)
+                        format!(
+                            "this returns {:?} for every record: the value that may be empty must be the last argument",
+                            &**literal
+                        )
                     }
                 };
                 let place = self.at(at.clone());
@@ -91,7 +96,7 @@ impl Walk<'_> {
             }
             _ => {
                 let message = format!(
-                    "the arguments are in another order: {name} works on the text {:?} here, not on {what}",
+                    "the arguments are in the wrong order: {name} processes the text {:?} here, not {what}",
                     &**literal
                 );
                 let place = self.at(at.clone());
@@ -123,9 +128,9 @@ impl Walk<'_> {
             before.rfind(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '{' | '|')).map_or(0, |i| i + 1);
         let value = before.get(start..).filter(|value| value.starts_with(['.', '$'])).unwrap_or("VALUE").to_owned();
         let number = self.text(&bytes(literal)).to_owned();
-        let message = format!("this asks whether {number} is {asks} {value}: what is piped in comes last");
+        let message = format!("this tests whether {number} is {asks} {value}: the piped value is the last argument");
         let place = self.at(at.clone());
-        self.flow.warn(CODE, place, message, None, Some(format!("write {name} {value} {number}, if that is meant")));
+        self.flow.warn(CODE, place, message, None, Some(format!("write {name} {value} {number} for the other order")));
     }
 }
 

@@ -31,7 +31,7 @@ impl Walk<'_> {
                 return;
             }
             let message =
-                format!("{name} {does} the text {pattern:?} as it is written: it takes no regular expression");
+                format!("{name} {does} the literal text {pattern:?}: it does not accept a regular expression");
             let hint = instead.map(|instead| {
                 let text = args.get(values.len() - 1).map_or("TEXT", |arg| self.text(&bytes(arg)));
                 let mut written = instead.replace("PATTERN", self.text(&at)).replace("TEXT", text);
@@ -51,9 +51,8 @@ impl Walk<'_> {
                 true => format!("`{meant}`"),
                 false => format!("{meant:?}"),
             };
-            let message = format!(
-                "`\\\\{class}` matches a backslash and then the letter {class}: one backslash too many stands before it"
-            );
+            let message =
+                format!("`\\\\{class}` matches a backslash and then the letter {class}: it has one backslash too many");
             let place = self.at(at);
             self.flow.warn("flow.suspect", place, message, None, Some(format!("write {becomes}")));
         }

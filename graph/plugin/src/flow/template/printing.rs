@@ -39,13 +39,13 @@ fn bad(classes: Classes) -> Option<(&'static str, &'static str)> {
     let there = classes.without(Classes::NIL);
     Some(match classes {
         _ if there.is_empty() => return None,
-        classes if classes.within(BYTES) => ("bytes print as a list of numbers, as [97 98]", "printf \"%s\""),
-        Classes::POSITION => ("a position is bytes: a record fails here if they are not UTF-8", "toJson"),
-        Classes::MAP => ("a map prints as map[name:value], which is no JSON", "toJson"),
-        Classes::STRUCT => ("a record prints as a list of its parts, which is no JSON", "toJson"),
-        _ if there == Classes::LIST => ("a list prints as [a b], which is no JSON", "toJson"),
+        classes if classes.within(BYTES) => ("bytes print as a list of numbers, for example [97 98]", "printf \"%s\""),
+        Classes::POSITION => ("a position consists of bytes: a record fails here if they are not UTF-8", "toJson"),
+        Classes::MAP => ("a map prints as map[name:value], which is not JSON", "toJson"),
+        Classes::STRUCT => ("a record prints as a list of its parts, which is not JSON", "toJson"),
+        _ if there == Classes::LIST => ("a list prints as [a b], which is not JSON", "toJson"),
         _ if there == Classes::TIME => (
-            "a time prints as 2006-01-02 15:04:05 +0000 UTC, which hardly anything reads",
+            "a time prints as 2006-01-02 15:04:05 +0000 UTC, which few programs can read",
             "date \"2006-01-02T15:04:05Z07:00\"",
         ),
         _ => return None,
@@ -156,8 +156,8 @@ impl Walk<'_> {
             let value = self.named(args, i);
             let message = format!("{name} writes raw data as base64");
             let hint = format!(
-                "write printf \"%s\" {value} for its text, or {name} (printf \"%s\" {value}) for a text in quotes; for \
-                 fields, decode it before, with json.decode or the like"
+                "write printf \"%s\" {value} for its text, or {name} (printf \"%s\" {value}) for a text in quotes; to \
+                 use its fields, decode it first, for example with json.decode"
             );
             let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
             self.flow.warn(CODE, place, message, None, Some(hint));

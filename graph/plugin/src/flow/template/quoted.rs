@@ -45,11 +45,11 @@ impl Walk<'_> {
             let at = args.get(i).map_or_else(|| at.clone(), bytes);
             let (message, hint) = match (is_key, reference.rsplit_once('.')) {
                 (true, Some((_, last))) => (
-                    format!("{name} takes the name of a field, and no field has the name {text:?}"),
+                    format!("{name} needs the name of a field, and no field has the name {text:?}"),
                     format!("write {last:?}"),
                 ),
                 _ => (
-                    format!("in quotes this is the text {text:?}, not what the record has there"),
+                    format!("in quotes, this is the text {text:?}, not a value of the record"),
                     format!("write {reference} without quotes"),
                 ),
             };

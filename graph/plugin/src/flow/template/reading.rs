@@ -104,8 +104,14 @@ impl Walk<'_> {
         match known {
             Known::Entry { key, indexed } => {
                 if self.strict && certain && !indexed && !self.flow.record.metadata.may_have(&key) {
-                    let message = format!("every record fails here: none has the metadata {:?}", key.as_str());
-                    self.flow.fail("flow.no_metadata", place, message, None, Some("set it before".to_owned()));
+                    let message = format!("every record fails here: no record has the metadata {:?}", key.as_str());
+                    self.flow.fail(
+                        "flow.no_metadata",
+                        place,
+                        message,
+                        None,
+                        Some("set it in an earlier processor".to_owned()),
+                    );
                 } else {
                     self.flow.entry(&place, &key);
                 }
@@ -178,7 +184,7 @@ impl Walk<'_> {
         let hint = match &plain {
             Some(meant) => format!("did you mean {meant}?"),
             None if parents == ["Operation"] => "write .Operation.String for its name".to_owned(),
-            None => "a field of the data is written as .Payload.After.name".to_owned(),
+            None => "write a field of the data as .Payload.After.name".to_owned(),
         };
         self.fails(NO_PART, at.clone(), message, hint, certain);
         if let Some(meant) = plain.filter(|_| sure && starts_at_record) {
@@ -194,7 +200,7 @@ impl Walk<'_> {
         let joined: Str = names.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();
         let key = own_key(&joined).unwrap_or(joined);
         let becomes = format!("(index .Metadata {:?})", key.as_str());
-        let message = "metadata have one level: this never gives a value".to_owned();
+        let message = "metadata has one level: this never returns a value".to_owned();
         let hint = format!("write {becomes}");
         let place = self.at(at.clone());
         match self.strict && certain {

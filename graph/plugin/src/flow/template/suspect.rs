@@ -39,7 +39,8 @@ impl Walk<'_> {
                 value => self.classes(value) == Some(Classes::FLOAT),
             });
             if let Some(cut) = cut {
-                let message = format!("{name} works with whole numbers: what is behind the point is cut off");
+                let message =
+                    format!("{name} works with whole numbers: the digits after the decimal point are cut off");
                 let place = self.at(place(cut));
                 self.flow.warn(CODE, place, message, None, Some(format!("write {fractions}")));
                 let head = at.start..at.start + name.len();
@@ -66,7 +67,7 @@ impl Walk<'_> {
                 if values.get(i).is_some_and(|value| self.is_of_json(value)) {
                     let at = place(i);
                     let message =
-                        format!("JSON has no times: {name} of a text gives the time now, whatever the text is");
+                        format!("JSON has no times: {name} of a text returns the current time, whatever the text is");
                     let written = if i < args.len() { self.text(&at) } else { "VALUE" };
                     let hint = format!(
                         "write (toDate \"2006-01-02T15:04:05Z07:00\" {written}), with the layout of the text; for seconds \
@@ -76,8 +77,8 @@ impl Walk<'_> {
                     return self.flow.warn(CODE, place, message, None, Some(hint));
                 }
                 if values.get(i).and_then(|value| self.classes(value)) == Some(Classes::TEXT) {
-                    let message = format!("{name} of a text gives the time now, whatever the text is");
-                    let hint = "read the text first, as (toDate \"2006-01-02\" …)".to_owned();
+                    let message = format!("{name} of a text returns the current time, whatever the text is");
+                    let hint = "parse the text first: (toDate \"2006-01-02\" …)".to_owned();
                     let place = self.at(place(i));
                     self.flow.warn(CODE, place, message, None, Some(hint));
                 }
@@ -87,7 +88,7 @@ impl Walk<'_> {
                 let text = values.iter().position(|value| self.classes(value) == Some(Classes::TEXT));
                 if let Some(i) = text {
                     let message = "every record fails here: concat joins lists, not texts".to_owned();
-                    let hint = "write print in place of concat".to_owned();
+                    let hint = "write print instead of concat".to_owned();
                     self.fails("flow.wrong_argument", place(i), message, hint, certain);
                 }
             }
@@ -96,8 +97,7 @@ impl Walk<'_> {
             {
                 let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
                 let Some(why) = invalid_pattern(pattern) else { return };
-                let hint = "correct the pattern; a bracket that stands for itself is written \\\\[ in double quotes"
-                    .to_owned();
+                let hint = "correct the pattern; in double quotes, write a literal bracket as \\\\[".to_owned();
                 match name {
                     "regexMatch" => {
                         let message = format!("this never matches: {why}");
@@ -125,11 +125,11 @@ impl Walk<'_> {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if verbs.len() != values.len() {
             let message = format!(
-                "the format has {} for {}: the text will say so in place of a value",
+                "the format has {} for {}: the text then contains an error instead of a value",
                 counted(verbs.len(), "verb"),
                 counted(values.len(), "value")
             );
-            let hint = "write one verb for each value, as %v, and %% for a percent sign".to_owned();
+            let hint = "write one verb for each value, for example %v, and %% for a percent sign".to_owned();
             let place = self.at(place(0));
             return self.flow.warn(CODE, place, message, None, Some(hint));
         }

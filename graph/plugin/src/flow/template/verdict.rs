@@ -48,7 +48,7 @@ impl Printed {
 impl Walk<'_> {
     /// Reports a condition whose output may be something other than true or false.
     pub(super) fn verdict(&mut self) {
-        const HINT: &str = "a condition gives true or false, as {{ eq .Operation.String \"create\" }}";
+        const HINT: &str = "a condition returns true or false, for example {{ eq .Operation.String \"create\" }}";
         let tree = self.tree;
         let Some(main) = tree.templates.first() else { return };
         // Problems of the parts are already reported. This walk only determines their output.
@@ -69,15 +69,15 @@ impl Walk<'_> {
         let message = match (&other, printed.verdict) {
             (Other::Number(classes), _) => {
                 let text = format!(
-                    "the condition gives {}: 1 counts as true, 0 as false, and records with any other fail",
+                    "the condition returns {}: 1 counts as true, 0 as false, and a record with another number fails",
                     classes.names()
                 );
-                return self.warns(at, text, "compare it, as `gt … 0`");
+                return self.warns(at, text, "compare it, for example with `gt … 0`");
             }
             (Other::Nothing, true) => {
                 self.warns(
                     whole,
-                    "the condition gives nothing where `if` does not hold, and the record fails".to_owned(),
+                    "the condition returns nothing if its `if` is false: then the record fails".to_owned(),
                     "add {{ else }}false before the last {{ end }}",
                 );
                 if let Some(end) = self.last_end() {
@@ -86,11 +86,11 @@ impl Walk<'_> {
                 return;
             }
             (Other::Values(classes), true) => {
-                let text = format!("the condition may give {}: then the record fails", classes.names());
+                let text = format!("the condition may return {}: then the record fails", classes.names());
                 return self.warns(at, text, HINT);
             }
             (Other::Literal(meant), true) => {
-                let text = format!("the condition may give {}: then the record fails", self.text(&at));
+                let text = format!("the condition may return {}: then the record fails", self.text(&at));
                 let hint = meant.as_ref().map_or_else(|| HINT.to_owned(), |meant| format!("write {meant}"));
                 self.warns(at.clone(), text, &hint);
                 if let (Some(meant), false) = (meant, self.flow.fails()) {
@@ -99,20 +99,20 @@ impl Walk<'_> {
                 return;
             }
             (Other::Text, true) => {
-                let text = "the condition may give a text that is neither true nor false: then the record fails";
+                let text = "the condition may return a text that is neither true nor false: then the record fails";
                 return self.warns(at, text.to_owned(), HINT);
             }
             (Other::Values(classes), false) => {
-                format!("the condition fails for every record: it gives {}, not true or false", classes.names())
+                format!("the condition fails for every record: it returns {}, not true or false", classes.names())
             }
             (Other::Nothing | Other::Text | Other::Literal(_), false) => {
-                "the condition fails for every record: it never gives true or false".to_owned()
+                "the condition fails for every record: it never returns true or false".to_owned()
             }
         };
         let (at, hint) = match other {
             Other::Text if self.text(&at).contains("&&") => (at, "write {{ and (…) (…) }}"),
             Other::Text if self.text(&at).contains("||") => (at, "write {{ or (…) (…) }}"),
-            Other::Text => (at, "a comparison stands between the braces, as {{ gt .Payload.After.price 10 }}"),
+            Other::Text => (at, "write the comparison inside the braces, for example {{ gt .Payload.After.price 10 }}"),
             _ => (if at.is_empty() { whole } else { at }, HINT),
         };
         if !self.flow.fails() {
@@ -212,10 +212,10 @@ impl Walk<'_> {
             return;
         };
         let message =
-            format!("{:?} is a text and no condition: any text but the empty one counts as true", text.as_str());
+            format!("{:?} is a text, not a condition: any text except the empty one counts as true", text.as_str());
         let hint = match &meant {
             Some(meant) => format!("write {meant}"),
-            None => "compare a value with it, as (eq .Payload.After.kind \"order\")".to_owned(),
+            None => "compare a value with it, for example (eq .Payload.After.kind \"order\")".to_owned(),
         };
         let place = self.at(at.clone());
         self.flow.warn("flow.never_true", place, message, None, Some(hint));

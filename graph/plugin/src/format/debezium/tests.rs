@@ -145,13 +145,13 @@ fn what_has_no_type_fails_the_record() {
             r#"{"l":[{"x y":1},{"x y":[]}]}"#,
             "debezium/json: .Payload.After.l[\"x y\"] is a list that mixes int64 and array",
         ),
-        (r#"{"u":18446744073709551615}"#, "debezium/json: .Payload.After.u is an integer beyond int64"),
+        (r#"{"u":18446744073709551615}"#, "debezium/json: .Payload.After.u is an integer that does not fit into int64"),
     ] {
         assert_eq!(encode(&after(json)), Err(message.to_owned()));
     }
     let mut record = Record::default();
     record.payload.before = Data::from([("a", f64::NAN)].into_iter().collect::<Object>());
-    assert_eq!(encode(&record), Err("JSON has no number NaN: there is one at .a".to_owned()));
+    assert_eq!(encode(&record), Err("JSON cannot represent the number NaN at .a".to_owned()));
     let mut record = Record::default();
     record.metadata.insert("recfmt.readAt", "now");
     assert_eq!(

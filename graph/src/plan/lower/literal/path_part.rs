@@ -6,8 +6,9 @@ use anabranch_plugin::written::Written;
 /// Warns about such a placeholder. O(length).
 pub(super) fn find(name: &str, written: &Written) -> Option<Diagnostic> {
     let what = part(written.written())?;
-    let message = format!("{name}: {what} is taken as it is written: nothing is filled in, and all is one file");
-    let hint = "write the text itself; templates are values as that of field.set and the folder of an s3 destination";
+    let message = format!("{name}: {what} is literal text: nothing replaces it, and all records go to one file");
+    let hint = "write the text itself; settings such as the value of field.set and the folder of an s3 destination \
+                accept templates";
     Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
         _ => match (a, b) {
             (Val::Time(a), Val::Time(b)) => Ok(a == b),
             (Val::Version(a), Val::Version(b)) => Ok(std::rc::Rc::ptr_eq(a, b)),
-            _ => Err(format!("{} does not compare with another", b.in_words()).into()),
+            _ => Err(format!("{} cannot be compared with another", b.in_words()).into()),
         },
     }
 }

@@ -46,7 +46,8 @@ fn mismatch(val: &Val, param: Param) -> String {
     match (param, val) {
         (Param::Int, Val::Int64(_) | Val::Uint64(_) | Val::Byte(_) | Val::Float(_)) => {
             format!(
-                "wrong type for value; expected {expected} as `int` gives it; got {got} of another type: write (int …)"
+                "wrong type for value; expected {expected} as `int` returns it; got {got} of another type: write (int \
+                 …)"
             )
         }
         (Param::Float, Val::Int(_)) => {

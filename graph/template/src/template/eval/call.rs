@@ -70,7 +70,7 @@ impl<'a> Evaluator<'a> {
                 };
             }
             Val::Nil => return fail(at, format!("can't read field {name:?} of a null")),
-            Val::NoData => return fail(at, format!("can't read field {name:?}: the data are absent")),
+            Val::NoData => return fail(at, format!("can't read field {name:?}: the data is absent")),
             _ => {}
         }
         if let Some(method) = methods::find(&receiver, name) {
@@ -92,7 +92,7 @@ impl<'a> Evaluator<'a> {
             },
             Val::Raw(_) => fail(
                 at,
-                format!("can't read field {name:?} of raw data; decode them first, with json.decode or the like"),
+                format!("can't read field {name:?} of raw data; decode it first, for example with json.decode"),
             ),
             other => match lookup::member(other, name) {
                 Some(val) => Ok(val),

@@ -45,11 +45,11 @@ impl<'a> Evaluator<'a> {
                     true => format!("did you mean (index {} {near:?})?", if start.is_empty() { "." } else { start }),
                 }
             }
-            None if names.is_empty() => "there are no fields at all".to_owned(),
+            None if names.is_empty() => "there are no fields".to_owned(),
             None => {
                 let more = if names.len() > MOST { ", …" } else { "" };
                 let names = names.into_iter().take(MOST).collect::<Vec<_>>().join(", ");
-                format!("there are: {names}{more}")
+                format!("the names are: {names}{more}")
             }
         };
         doubts.missed = Some(Missed { at: at.clone(), hint });
@@ -126,7 +126,7 @@ impl<'a> Evaluator<'a> {
                     Err(_) => "a value".to_owned(),
                 },
             };
-            read.push(format!("{} is {shown}", written.unwrap_or("what is piped in")));
+            read.push(format!("{} is {shown}", written.unwrap_or("the piped value")));
         }
         if read.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl<'a> Evaluator<'a> {
         let Some(Numeric { whole, fractions, from, to }) = numeric(name) else { return };
         for (i, val) in values.iter().enumerate().take(to).skip(from) {
             if val.is_nil() {
-                self.nothing(&place(i), &format!("{name} takes it for 0"));
+                self.nothing(&place(i), &format!("{name} treats it as 0"));
                 continue;
             }
             if !stands_for_number(name, val) {
@@ -156,10 +156,10 @@ impl<'a> Evaluator<'a> {
                 let number = if whole { "whole number" } else { "number" };
                 let (message, hint) = match val {
                     Val::Text(_) => (
-                        format!("{name} takes a text for 0 that is not a {number}"),
+                        format!("{name} treats a text that is not a {number} as 0"),
                         "check the field, or test it with `if`".to_owned(),
                     ),
-                    _ => (format!("{name} takes {} for 0", val.in_words()), self.number_of(val, name, &at)),
+                    _ => (format!("{name} treats {} as 0", val.in_words()), self.number_of(val, name, &at)),
                 };
                 self.doubt(&at, DoubtKind::NotANumber, message, &hint);
                 continue;
@@ -170,7 +170,8 @@ impl<'a> Evaluator<'a> {
                 _ => false,
             };
             if let (true, Some(fractions)) = (cut, fractions) {
-                let message = format!("{name} works with whole numbers: what is behind the point is cut off");
+                let message =
+                    format!("{name} works with whole numbers: the digits after the decimal point are cut off");
                 self.doubt(&place(i), DoubtKind::Fraction, message, &format!("write {fractions}"));
             }
         }
@@ -205,7 +206,7 @@ impl<'a> Evaluator<'a> {
         let output = output.lossy();
         if matches!(name, "b64dec" | "b32dec") {
             if output.starts_with("illegal base") && output.contains(" data at input byte ") {
-                let message = format!("the text is not base{}: {name} gives an error message for it", &name[1..3]);
+                let message = format!("the text is not base{}: {name} returns an error message for it", &name[1..3]);
                 self.doubt(&place(0), DoubtKind::NotEncoded, message, "check which field is encoded, and how");
             }
             return;
@@ -216,7 +217,7 @@ impl<'a> Evaluator<'a> {
             let bad = output.split_once("%!").map_or("", |(_, bad)| bad);
             let bad = &bad[..bad.find(['=', ')']).unwrap_or(0)];
             let shown = if bad.contains('(') { format!("%!{bad}…)") } else { "%!…".to_owned() };
-            let message = format!("printf writes `{shown}` in place of a value: the verb does not fit it");
+            let message = format!("printf writes `{shown}` instead of a value: the verb does not fit the value");
             self.doubt(&place(0), DoubtKind::Format, message, "write %v, which prints any value");
         }
         let takes = |i: usize| function.params.get(i).copied().or(function.rest);
@@ -240,7 +241,7 @@ impl<'a> Evaluator<'a> {
         if notation == Notation::Json {
             if holds_raw_text(val, MOST_LEVELS) {
                 let message = format!("{} writes raw data as base64", function.name);
-                let hint = format!("write printf \"%s\" {} for its text, or decode it before", self.named(at));
+                let hint = format!("write printf \"%s\" {} for its text, or decode it first", self.named(at));
                 self.doubt(at, DoubtKind::Base64, message, &hint);
             }
             return;
@@ -284,13 +285,12 @@ impl<'a> Evaluator<'a> {
             "date" | "dateInZone" | "date_in_zone" => 1,
             "htmlDate" | "htmlDateInZone" | "ago" => 0,
             "toDate" if matches!(result, Val::Time(time) if time.at.year() == 1) => {
-                let message = "the text is not in the layout: toDate gives the year 1".to_owned();
+                let message = "the text does not have the layout: toDate returns the year 1".to_owned();
                 return self.doubt(
                     &place(1),
                     DoubtKind::NotATime,
                     message,
-                    "write the layout as Go writes it, \
-                     as \"2006-01-02 15:04:05\"",
+                    "write the layout in Go's notation, for example \"2006-01-02 15:04:05\"",
                 );
             }
             _ => return,
@@ -298,12 +298,12 @@ impl<'a> Evaluator<'a> {
         let (name, Some(val)) = (function.name, values.get(at)) else { return };
         let what = match val {
             Val::Time(_) | Val::Int(_) | Val::Int64(_) => return,
-            val if val.is_nil() => return self.nothing(&place(at), &format!("{name} takes it for now")),
+            val if val.is_nil() => return self.nothing(&place(at), &format!("{name} treats it as the current time")),
             Val::Text(_) => "text",
             _ => "value that is not a time",
         };
-        let hint = "read the text first, as (toDate \"2006-01-02\" …); a number is seconds since 1970, as (int64 …)";
-        let message = format!("{name} of a {what} gives the time now");
+        let hint = "parse the text first: (toDate \"2006-01-02\" …); for seconds since 1970, write (int64 …)";
+        let message = format!("{name} of a {what} returns the current time");
         self.doubt(&place(at), DoubtKind::NotATime, message, hint);
     }
 
@@ -312,19 +312,19 @@ impl<'a> Evaluator<'a> {
         let Some(doubts) = self.context.doubts() else { return };
         let hint = match doubts.missed_in(at) {
             Some(hint) => hint.to_owned(),
-            None => "test it with `if`, or give another value with `default`".to_owned(),
+            None => "test it with `if`, or set another value with `default`".to_owned(),
         };
         doubts.add(at, DoubtKind::NoValue, message, Some(hint));
     }
 
     fn map(&mut self, at: &Place) {
         let hint = format!("write toJson {}", self.named(at));
-        self.doubt(at, DoubtKind::Map, "a map prints as map[name:value], which is no JSON".to_owned(), &hint);
+        self.doubt(at, DoubtKind::Map, "a map prints as map[name:value], which is not JSON".to_owned(), &hint);
     }
 
     fn bytes(&mut self, at: &Place) {
         let hint = format!("write printf \"%s\" {}", self.named(at));
-        self.doubt(at, DoubtKind::Bytes, "bytes print as a list of numbers, as [97 98]".to_owned(), &hint);
+        self.doubt(at, DoubtKind::Bytes, "bytes print as a list of numbers, for example [97 98]".to_owned(), &hint);
     }
 
     fn list(&mut self, list: &List, at: &Place, text: Option<String>) {
@@ -334,13 +334,13 @@ impl<'a> Evaluator<'a> {
             true => format!("write toJson {written}, or join \", \" {written}"),
             false => format!("write toJson {written}"),
         };
-        let message = "a list prints as [a b], which is no JSON".to_owned();
+        let message = "a list prints as [a b], which is not JSON".to_owned();
         self.doubt_if_printed(at, DoubtKind::List, message, hint, text);
     }
 
     fn time(&mut self, at: &Place, text: Option<String>) {
         let hint = format!("write date \"2006-01-02T15:04:05Z07:00\" {}", self.named(at));
-        let message = "a time prints as 2006-01-02 15:04:05 +0000 UTC, which hardly anything reads".to_owned();
+        let message = "a time prints as 2006-01-02 15:04:05 +0000 UTC, which few programs can read".to_owned();
         self.doubt_if_printed(at, DoubtKind::Time, message, hint, text);
     }
 
@@ -355,7 +355,7 @@ impl<'a> Evaluator<'a> {
             Val::List(_) | Val::Map(_) => ("a text", "check which of the values is a list".to_owned()),
             _ => ("raw data", format!("write printf \"%s\" {written} for the text")),
         };
-        let message = format!("{name} of {what} gives the number of a byte, as 97");
+        let message = format!("{name} of {what} returns the number of a byte, for example 97");
         self.doubt(at, DoubtKind::Byte, message, &hint);
     }
 

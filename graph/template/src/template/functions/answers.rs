@@ -216,11 +216,11 @@ fn a_refused_call_tells_why() {
     let error = CallError::from("reason");
     assert_eq!(error.to_string(), "reason");
     for (template, wanted) in [
-        (r#"{{ regexFind "(a" "" }}"#, "is no regular expression"),
-        (r#"{{ mustToDate "2006" "x" }}"#, "is no date in the layout"),
+        (r#"{{ regexFind "(a" "" }}"#, "is not a regular expression"),
+        (r#"{{ mustToDate "2006" "x" }}"#, "is not a date in the layout"),
         (r#"{{ dateInZone "2006" 0 "Europe/Prague" }}"#, "use UTC or a fixed offset"),
         (r#"{{ mustFromJson "[1,]" }}"#, "byte 3"),
-        (r#"{{ semver "x" }}"#, "is no semantic version"),
+        (r#"{{ semver "x" }}"#, "is not a semantic version"),
         (r#"{{ urlParse ":x" }}"#, "the scheme is missing"),
         (r#"{{ div 1 0 }}"#, "division by zero"),
         (r#"{{ fail "boom" }}"#, "boom"),

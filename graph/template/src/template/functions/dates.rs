@@ -181,7 +181,7 @@ fn zone(name: &str) -> Result<(i32, Option<Str>), CallError> {
     let area = name.split_once('/').map(|(area, _)| area);
     if area.is_some_and(|area| AREAS.contains(&area)) || OTHERS.contains(&name) {
         return Err(format!(
-            "the rules of the zone {name} are not known here; use UTC or a fixed offset such as +02:00"
+            "the rules of the time zone {name} are unknown; use UTC or a fixed offset, for example +02:00"
         )
         .into());
     }
@@ -191,7 +191,7 @@ fn zone(name: &str) -> Result<(i32, Option<Str>), CallError> {
 fn to_date(layout: &str, text: &str) -> Result<Val, CallError> {
     parse::parse(layout, text)
         .map(|time| Val::Time(Rc::new(time)))
-        .map_err(|reason| format!("{text:?} is no date in the layout {layout:?}: {reason}").into())
+        .map_err(|reason| format!("{text:?} is not a date in the layout {layout:?}: {reason}").into())
 }
 
 /// Adds a duration to a date; `None` if `by` is not a duration.
@@ -205,7 +205,7 @@ fn modified(by: &Text, date: &Time) -> Result<Option<Val>, CallError> {
 }
 
 fn must_modify(by: &Text, date: &Time) -> Result<Val, CallError> {
-    modified(by, date)?.ok_or_else(|| format!("{:?} is no duration", by.lossy()).into())
+    modified(by, date)?.ok_or_else(|| format!("{:?} is not a duration", by.lossy()).into())
 }
 
 /// Returns the time from `other` to `time`, saturating.

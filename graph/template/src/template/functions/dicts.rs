@@ -89,7 +89,7 @@ fn merged(cx: &mut Context, into: &Map, from: &[Val], overwrite: bool) -> Result
 
 fn merge(cx: &mut Context, into: &Dict, from: &Map, overwrite: bool, depth: usize) -> Result<(), CallError> {
     if depth > Context::MAX_DEPTH {
-        return Err("the dicts nest too deep to be merged".into());
+        return Err("the dicts are nested too deeply to be merged".into());
     }
     cx.take_steps(from.len())?;
     for (key, value) in from.entries() {
@@ -131,7 +131,7 @@ fn dig(path: &[Val]) -> Result<Val, CallError> {
     for key in keys.collect::<Result<Vec<_>, _>>()? {
         let map = match at {
             Val::Map(map) if !map.is_text() => map,
-            other => return Err(format!("dig finds {} where it wants a map", other.in_words()).into()),
+            other => return Err(format!("dig found {} instead of a map", other.in_words()).into()),
         };
         match map.get(&key) {
             Some(next) => at = next,
@@ -143,7 +143,7 @@ fn dig(path: &[Val]) -> Result<Val, CallError> {
 
 fn deep_copy(cx: &mut Context, value: &Val, depth: usize) -> Result<Val, CallError> {
     if depth > Context::MAX_DEPTH {
-        return Err("the value nests too deep to be copied".into());
+        return Err("the value is nested too deeply to be copied".into());
     }
     cx.take_steps(1)?;
     match value {

@@ -14,7 +14,7 @@ pub(super) fn equal(cx: &mut Context, a: &Val, b: &Val) -> Result<bool, CallErro
 
 fn at_depth(cx: &mut Context, a: &Val, b: &Val, depth: usize) -> Result<bool, CallError> {
     if depth > Context::MAX_DEPTH {
-        return Err("the values nest too deep to be compared".into());
+        return Err("the values are nested too deeply to be compared".into());
     }
     cx.take_steps(1)?;
     Ok(match (a, b) {

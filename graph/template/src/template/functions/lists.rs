@@ -50,7 +50,7 @@ pub(super) static TWINS: &[Function] = twins! {
 
 /// Returns the elements of a list.
 fn elements(list: &Val) -> Result<List, CallError> {
-    list.as_list().ok_or_else(|| format!("it takes a list, not {}", list.in_words()).into())
+    list.as_list().ok_or_else(|| format!("it accepts a list, not {}", list.in_words()).into())
 }
 
 /// Returns the elements of a list and subtracts as many steps, for functions that create a list of that length.
@@ -78,7 +78,8 @@ fn part(cx: &mut Context, list: &Val, front: usize, end: usize) -> Result<List, 
 fn concat(cx: &mut Context, lists: &[Val]) -> Result<List, CallError> {
     let mut all = Vec::new();
     for list in lists {
-        let list = list.as_list().ok_or_else(|| CallError::from(format!("it takes lists, not {}", list.in_words())))?;
+        let list =
+            list.as_list().ok_or_else(|| CallError::from(format!("it accepts lists, not {}", list.in_words())))?;
         cx.take_steps(list.len())?;
         all.extend(list.iter());
     }
@@ -134,7 +135,7 @@ fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
         other => other
             .as_bytes()
             .map(<[u8]>::len)
-            .ok_or_else(|| format!("only lists can be sliced, not {}; for text there is substr", other.in_words()))?,
+            .ok_or_else(|| format!("only lists can be sliced, not {}; use substr for text", other.in_words()))?,
     };
     if len == 0 {
         return Ok(Val::Nil);
@@ -158,7 +159,7 @@ fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
 fn chunk(cx: &mut Context, size: i64, list: &Val) -> Result<List, CallError> {
     let list = paid(cx, list)?;
     let Ok(size @ 1..) = usize::try_from(size) else {
-        return Err(format!("chunks have at least one element, not {size}").into());
+        return Err(format!("the size of a chunk is at least 1, not {size}").into());
     };
     let items: Vec<Val> = list.iter().collect();
     Ok(List::of(Elements::List, items.chunks(size).map(|chunk| List::new(chunk.to_vec()).into()).collect()))

@@ -92,7 +92,7 @@ fn maximum(a: f64, b: f64) -> f64 {
 fn decimals(first: &Val, rest: &[Val], operation: fn(Decimal, Decimal) -> Option<Decimal>) -> Result<f64, CallError> {
     let decimal = |value: &Val| {
         let f = to_float64(value);
-        Decimal::new(f).ok_or_else(|| CallError::from(format!("{f} is no decimal number")))
+        Decimal::new(f).ok_or_else(|| CallError::from(format!("{f} is not a decimal number")))
     };
     let mut result = decimal(first)?;
     for value in rest {

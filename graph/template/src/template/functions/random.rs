@@ -36,7 +36,7 @@ fn fill(out: &mut [u8]) -> Result<(), CallError> {
         for byte in out {
             if buffer.used == buffer.bytes.len() {
                 getrandom::fill(&mut buffer.bytes)
-                    .map_err(|error| CallError::from(format!("no random bytes from the system: {error}")))?;
+                    .map_err(|error| CallError::from(format!("the system returned no random bytes: {error}")))?;
                 buffer.used = 0;
             }
             // A returned byte is erased from the buffer.
@@ -85,7 +85,7 @@ fn base64_bytes(cx: &mut Context, count: i64) -> Result<String, CallError> {
 
 fn integer(least: i64, limit: i64) -> Result<i64, CallError> {
     let Ok(range @ 1..) = u64::try_from(i128::from(limit) - i128::from(least)) else {
-        return Err(format!("there is no integer from {least} and below {limit}").into());
+        return Err(format!("there is no integer that is at least {least} and below {limit}").into());
     };
     Ok(least.wrapping_add_unsigned(below(range)?))
 }

@@ -74,7 +74,7 @@ fn pattern_of(text: &Text) -> Compiled {
 }
 
 fn compile(text: &str) -> Compiled {
-    let wrong = |reason: &str| CallError::from(format!("{text:?} is no regular expression: {reason}"));
+    let wrong = |reason: &str| CallError::from(format!("{text:?} is not a regular expression: {reason}"));
     let (pattern, names) = syntax::translate(text).map_err(wrong)?;
     let regex = ::regex::RegexBuilder::new(&pattern)
         .size_limit(SIZE_LIMIT)

@@ -25,7 +25,7 @@ fn compare(range: &str, version: &str) -> Result<bool, CallError> {
 
 /// Parses a version with up to three numbers and an optional `v`; missing numbers are 0, leading zeros are dropped.
 fn parse(text: &str) -> Result<Semantic, CallError> {
-    let wrong = || CallError::from(format!("{text:?} is no semantic version"));
+    let wrong = || CallError::from(format!("{text:?} is not a semantic version"));
     let (parts, rest) =
         Parts::read(text.strip_prefix('v').unwrap_or(text), |b| b.is_ascii_digit()).ok_or_else(wrong)?;
     if !rest.is_empty() {
@@ -144,7 +144,7 @@ impl Range {
     /// Parses groups separated by `||`; conditions in a group are separated by spaces or commas, `1.2 - 1.4` is an
     /// inclusive range.
     fn parse(text: &str) -> Result<Range, CallError> {
-        let wrong = || CallError::from(format!("{text:?} is no range of versions"));
+        let wrong = || CallError::from(format!("{text:?} is not a range of versions"));
         text.split("||").map(|group| Self::group(group).ok_or_else(wrong)).collect::<Result<_, _>>().map(Range)
     }
 

@@ -77,12 +77,13 @@ impl UrlPart {
             rest = after;
             if byte != b'%' {
                 if matches!(self, UrlPart::Host | UrlPart::Zone) && byte.is_ascii() && !self.is_plain(byte) {
-                    return Err(format!("{:?} cannot stand in a host name", char::from(byte)));
+                    return Err(format!("{:?} is not allowed in a host name", char::from(byte)));
                 }
                 out.push(byte);
                 continue;
             }
-            let wrong = || format!("%{} is no escape here", String::from_utf8_lossy(&after[..after.len().min(2)]));
+            let wrong =
+                || format!("%{} is not a valid escape here", String::from_utf8_lossy(&after[..after.len().min(2)]));
             let [high, low, after @ ..] = after else { return Err(wrong()) };
             let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
             let value = digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
@@ -127,7 +128,7 @@ impl Url {
     fn parse(text: &str) -> Result<Url, String> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         if text.bytes().any(|b| b.is_ascii_control()) {
-            return Err("it has a control character".to_owned());
+            return Err("it contains a control character".to_owned());
         }
         let mut url = Url::default();
         if text == "*" {
@@ -151,7 +152,7 @@ impl Url {
                 return Ok(());
             }
             if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
-                return Err("the first segment of a path has no colon".to_owned());
+                return Err("the first segment of a path must not contain a colon".to_owned());
             }
         }
         if (!scheme.is_empty() || !rest.starts_with("///"))
@@ -248,10 +249,10 @@ fn is_port(text: &[u8]) -> bool {
 }
 
 fn parsed_host(scheme: &str, text: &str) -> Result<Vec<u8>, String> {
-    let no_port = |port: &str| format!("{port:?} is no port");
+    let no_port = |port: &str| format!("{port:?} is not a port");
     match text.rfind('[') {
         Some(0) => {}
-        Some(_) => return Err("brackets stand around an address only".to_owned()),
+        Some(_) => return Err("only an address may be in brackets".to_owned()),
         None => {
             // Lists of hosts have several colons, but not in these schemes.
             let strict = matches!(scheme, "http" | "https");
@@ -274,7 +275,7 @@ fn parsed_host(scheme: &str, text: &str) -> Result<Vec<u8>, String> {
     let zone = UrlPart::Zone.unescape(zone)?;
     let is_address = str::from_utf8(&address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     if !is_address || zone == b"%" {
-        return Err("brackets stand around an address of IPv6 only".to_owned());
+        return Err("only an IPv6 address may be in brackets".to_owned());
     }
     Ok([b"[", address.as_slice(), &zone, b"]", port.as_bytes()].concat())
 }

@@ -150,7 +150,7 @@ impl Parser<'_> {
                     self.next += 1;
                     let after = self.peek_solid();
                     if matches!(after.kind, Kind::Close | Kind::ParenClose) {
-                        return Err(error(token.at, "missing command behind |"));
+                        return Err(error(token.at, "missing command after |"));
                     }
                     break;
                 }
@@ -240,7 +240,7 @@ impl Parser<'_> {
         }
         let found = error(token.at.clone(), format!("function {name:?} not defined"));
         if matches!(name, "Position" | "Operation" | "Metadata" | "Key" | "Payload") {
-            return Err(found.hint(format!("fields of the record begin with a point: `.{name}`")));
+            return Err(found.hint(format!("write a field of the record with a dot: `.{name}`")));
         }
         // For short names, a difference of two letters may be coincidence.
         const LONG: usize = 6;

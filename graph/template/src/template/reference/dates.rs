@@ -3,12 +3,13 @@
 use super::Entry;
 
 pub(super) static ENTRIES: &[Entry] = &[
-    Entry::new(&["now"], "", "Returns the time now, in UTC.", r#"{{ now }}"#)
+    Entry::new(&["now"], "", "Returns the current time in UTC.", r#"{{ now }}"#)
         .giving("2026-03-01 09:30:00.123456789 +0000 UTC"),
     Entry::new(
         &["date"],
         "layout time",
-        "Writes a time, or seconds since 1970, in UTC as Go's layout describes; any other value stands for now.",
+        "Writes a time, or seconds since 1970, in UTC as Go's layout describes; any other value counts as the current \
+         time.",
         r#"{{ date "2006-01-02 15:04:05" 1772357400 }}"#,
     ),
     Entry::new(
@@ -32,7 +33,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     Entry::new(
         &["toDate"],
         "layout text",
-        "Reads a time; a text in another layout gives the year 1.",
+        "Reads a time; returns the year 1 for a text in another layout.",
         r#"{{ toDate "2006-01-02T15:04:05Z07:00" .Payload.After.paid_at | date "02.01.2006" }}"#,
     ),
     Entry::new(
@@ -44,7 +45,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     Entry::new(
         &["dateModify", "date_modify"],
         "duration time",
-        "Adds a duration to a time; a text that is not a duration leaves the time as it is.",
+        "Adds a duration to a time; a text that is not a duration does not change the time.",
         r#"{{ toDate "2006-01-02" "2026-03-01" | dateModify "-36h" | date "2006-01-02 15:04" }}"#,
     ),
     Entry::new(
@@ -65,7 +66,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     Entry::new(
         &["durationRound"],
         "duration",
-        "Rounds a duration to its largest unit; a time stands for how long ago it is.",
+        "Rounds a duration to its largest unit; a time counts as the duration since then.",
         r#"{{ durationRound "26h3m" }}"#,
     ),
 ];

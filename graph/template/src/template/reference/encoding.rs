@@ -6,13 +6,13 @@ pub(super) static JSON: &[Entry] = &[
     Entry::new(
         &["toJson"],
         "value",
-        "Writes a value as JSON, with `<`, `>` and `&` escaped; gives an empty text if JSON cannot hold it.",
+        "Writes a value as JSON, with `<`, `>` and `&` escaped; returns an empty text if JSON cannot represent it.",
         r#"{{ toJson .Payload.After.customer }}"#,
     ),
     Entry::new(
         &["mustToJson"],
         "value",
-        "Writes a value as `toJson` does, and fails the record if JSON cannot hold it.",
+        "Writes a value as `toJson` does, and fails the record if JSON cannot represent it.",
         r#"{{ mustToJson "1 < 2" }}"#,
     ),
     Entry::new(
@@ -24,19 +24,19 @@ pub(super) static JSON: &[Entry] = &[
     Entry::new(
         &["toPrettyJson"],
         "value",
-        "Writes a value as JSON over several indented lines; gives an empty text if JSON cannot hold it.",
+        "Writes a value as JSON over several indented lines; returns an empty text if JSON cannot represent it.",
         r#"{{ toPrettyJson .Payload.After.tags | printf "%q" }}"#,
     ),
     Entry::new(
         &["mustToPrettyJson"],
         "value",
-        "Writes a value as `toPrettyJson` does, and fails the record if JSON cannot hold it.",
+        "Writes a value as `toPrettyJson` does, and fails the record if JSON cannot represent it.",
         r#"{{ mustToPrettyJson (dict "id" 7) | printf "%q" }}"#,
     ),
     Entry::new(
         &["fromJson"],
         "text",
-        "Reads JSON; a text that is not JSON gives nothing.",
+        "Reads JSON; returns nothing for a text that is not JSON.",
         r#"{{ (fromJson "{\"id\": 7}").id }}"#,
     ),
     Entry::new(
@@ -52,14 +52,14 @@ pub(super) static ENCODINGS: &[Entry] = &[
     Entry::new(
         &["b64dec"],
         "text",
-        "Decodes base64; gives an error message as text if the text is not base64.",
+        "Decodes base64; returns an error message as text if the text is not base64.",
         r#"{{ b64dec "b3JkZXItNw==" }}"#,
     ),
     Entry::new(&["b32enc"], "text", "Encodes a text in base32.", r#"{{ b32enc "order-7" }}"#),
     Entry::new(
         &["b32dec"],
         "text",
-        "Decodes base32; gives an error message as text if the text is not base32.",
+        "Decodes base32; returns an error message as text if the text is not base32.",
         r#"{{ b32dec "N5ZGIZLSFU3Q====" }}"#,
     ),
     Entry::new(&["sha1sum"], "text", "Returns the SHA-1 hash of a text in hexadecimal.", r#"{{ sha1sum "order-7" }}"#),

@@ -6,7 +6,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     Entry::new(
         &["dict"],
         "pairs...",
-        "Makes a map; the arguments are keys and values in turn.",
+        "Creates a map; the arguments are keys and values in turn.",
         r#"{{ dict "id" 7 "region" .Metadata.region | toJson }}"#,
     ),
     Entry::new(

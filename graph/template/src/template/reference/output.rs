@@ -21,12 +21,7 @@ pub(super) static PRINTING: &[Entry] = &[
         "Joins values with spaces and adds a line end.",
         r#"{{ println "a" 1 | printf "%q" }}"#,
     ),
-    Entry::new(
-        &["toString"],
-        "value",
-        "Converts a value to text; raw data are taken as they are.",
-        r#"{{ toString .Key }}"#,
-    ),
+    Entry::new(&["toString"], "value", "Converts a value to text; raw data does not change.", r#"{{ toString .Key }}"#),
     Entry::new(
         &["quote"],
         "value...",

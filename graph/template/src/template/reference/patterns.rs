@@ -30,7 +30,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     Entry::new(
         &["regexReplaceAll", "mustRegexReplaceAll"],
         "pattern text replacement",
-        "Replaces every match; `${1}` in the replacement stands for the first group.",
+        "Replaces every match; `${1}` in the replacement is the first group.",
         r#"{{ regexReplaceAll "(\\w+)@(\\w+)" .Payload.After.customer.email "${1} at ${2}" }}"#,
     ),
     Entry::new(

@@ -27,7 +27,7 @@ pub(super) static TEXT: &[Entry] = &[
         "Replaces every occurrence of a text.",
         r#"{{ replace " " "_" .Payload.After.customer.name }}"#,
     ),
-    Entry::new(&["trim"], "text", "Removes blanks and line ends at both ends.", r#"{{ trim "  paid " }}"#),
+    Entry::new(&["trim"], "text", "Removes spaces and line ends at both ends.", r#"{{ trim "  paid " }}"#),
     Entry::new(
         &["trimAll", "trimall"],
         "characters text",
@@ -41,7 +41,7 @@ pub(super) static TEXT: &[Entry] = &[
         "Removes a suffix, if it is there.",
         r#"{{ trimSuffix ".csv" "orders.csv" }}"#,
     ),
-    Entry::new(&["nospace"], "text", "Removes all blanks and line ends.", r#"{{ nospace "a b  c" }}"#),
+    Entry::new(&["nospace"], "text", "Removes all spaces and line ends.", r#"{{ nospace "a b  c" }}"#),
     Entry::new(
         &["substr"],
         "start end text",
@@ -112,7 +112,7 @@ pub(super) static SHAPE: &[Entry] = &[
     Entry::new(
         &["wrapWith"],
         "width separator text",
-        "Breaks a text as `wrap` does, with a separator in place of the line end, and also breaks long words.",
+        "Breaks a text as `wrap` does, with a separator instead of the line end, and also breaks long words.",
         r#"{{ wrapWith 5 "/" "Ada Lovelace" }}"#,
     ),
     Entry::new(&["indent"], "spaces text", "Indents each line of a text.", r#"{{ indent 2 "a\nb" | printf "%q" }}"#),

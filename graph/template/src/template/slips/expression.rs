@@ -149,10 +149,10 @@ impl Reader {
         };
         let (sign, function) = *operators.iter().find(|(sign, _)| *sign == written)?;
         let (at, message) = match sign {
-            "=" => (at.clone(), "`=` compares nothing: `eq` does, and stands before the values".to_owned()),
+            "=" => (at.clone(), "`=` does not compare values: write `eq` before the values".to_owned()),
             _ => (
                 at.clone(),
-                format!("there is no operator `{sign}`: the function `{function}` stands before the values"),
+                format!("there is no operator `{sign}`: write the function `{function}` before the values"),
             ),
         };
         self.note(at, message);
@@ -306,7 +306,7 @@ impl Reader {
         if self.name.as_ref().is_some_and(|first| first.at == at) {
             self.name = None;
         }
-        self.note_name(at, format!("{word} is neither a function nor quoted: a text stands in double quotes"));
+        self.note_name(at, format!("{word} is neither a function nor quoted: write a text in double quotes"));
         self.or.get_or_insert(part.text);
         Part::value(format!("{word:?}"))
     }
@@ -362,9 +362,9 @@ impl Reader {
     fn sequence(&mut self) -> Option<Part> {
         if self.at_sign("!") {
             let at = self.tokens[self.next].1.clone();
-            self.note(at, "there is no operator `!`: the function `not` stands before the value");
+            self.note(at, "there is no operator `!`: write the function `not` before the value");
             self.next += 1;
-            return self.negated("ask whether it is the other value with `ne`, if that is meant");
+            return self.negated("or use `ne` to compare with the other value");
         }
         if let Some(part) = self.methods() {
             return part;
@@ -380,11 +380,11 @@ impl Reader {
             let behind = self.tokens.get(self.next + 1).map(|(token, _)| token.clone());
             let call = matches!(behind, Some(Token::Open { call: true }));
             if name == "NOT" || call {
-                self.note(at, format!("there is no operator `{name}`: the function `not` stands before the value"));
+                self.note(at, format!("there is no operator `{name}`: write the function `not` before the value"));
             }
             if behind.is_some_and(|token| matches!(token, Token::Value(_) | Token::Name(_) | Token::Open { .. })) {
                 self.next += 1;
-                return self.negated(if call { "or compare what `not` gives" } else { "" });
+                return self.negated(if call { "or compare the result of `not`" } else { "" });
             }
             return None;
         }
@@ -430,7 +430,7 @@ impl Reader {
         let (Token::Value(path) | Token::Name(path), at) = self.tokens.get(self.next)?.clone() else { return None };
         let (subject, method) = path.rsplit_once('.')?;
         (self.opens_behind(self.next) && !subject.is_empty() && functions::find(&path).is_none()).then_some(())?;
-        self.note(at.clone(), format!("values have no methods, as {method}: functions take them as an argument"));
+        self.note(at.clone(), format!("values have no methods like {method}: pass the value to a function"));
         let subject = match path.starts_with(['.', '$', '(']) {
             true => Part::value(subject),
             false => match self.field(subject, at) {
@@ -504,7 +504,7 @@ impl Reader {
         let mut arguments: Vec<String> = Vec::new();
         if matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list() {
             let at = self.tokens[self.next].1.clone();
-            self.note(at, format!("arguments of {function} stand behind its name, without parentheses and commas"));
+            self.note(at, format!("write the arguments of {function} after its name, without parentheses and commas"));
             self.next += 1;
             let in_call = std::mem::replace(&mut self.in_call, true);
             while !matches!(self.peek(), Some(Token::Close)) {
@@ -527,7 +527,7 @@ impl Reader {
             }
             if is_call && joins {
                 let at = self.tokens[self.next].1.clone();
-                self.note(at, format!("an argument of {function} that is a call stands in parentheses"));
+                self.note(at, format!("an argument of {function} that is a call needs parentheses"));
                 let outer = std::mem::replace(&mut self.in_joined, true);
                 let part = self.nested(Reader::sequence);
                 self.in_joined = outer;
@@ -539,7 +539,7 @@ impl Reader {
             let argument = if compares && !arguments.is_empty() { self.quoted(argument) } else { argument };
             arguments.push(argument.argument());
             while let (Some((Token::Comma, at)), false) = (self.tokens.get(self.next).cloned(), self.in_call) {
-                self.note(at, "arguments are separated by blanks here");
+                self.note(at, "separate arguments with spaces here");
                 self.next += 1;
                 // After a comma, a function has its own arguments.
                 let calls = matches!(self.peek(), Some(Token::Name(name)) if functions::find(name).is_some_and(

@@ -77,12 +77,12 @@ pub(super) fn arity(function: &str) -> usize {
 }
 
 /// Remark on a calculation for which the right function depends on the numbers.
-pub(super) const CALCULATES: &str = "which works with whole numbers; addf, subf, mulf and divf take others";
+pub(super) const CALCULATES: &str = "which works with whole numbers; use addf, subf, mulf and divf for other numbers";
 
 /// Reorders the arguments of a call that follows the order of other languages. Returns a remark if the intended order
 /// is ambiguous.
 pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wanted: usize) -> Option<String> {
-    const FIRST: &str = "what it works on comes last";
+    const FIRST: &str = "which needs its data as the last argument";
     let is_literal = |text: &String| {
         text.starts_with(['"', '`']) || text.parse::<f64>().is_ok() || matches!(text.as_str(), "true" | "false" | "nil")
     };
@@ -91,7 +91,7 @@ pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wa
     if arguments.len() != wanted || wanted < 2 || !(elsewhere || SUBJECT_LAST.contains(&function)) {
         // The order is unknown if the subject is in the middle, or if there are more arguments than in other languages.
         let is_unknown = function.starts_with("regexReplace") || elsewhere && arguments.len() > wanted;
-        return is_unknown.then(|| "if the arguments stand in this order".to_owned());
+        return is_unknown.then(|| "if the arguments are in this order".to_owned());
     }
     let (first, last) = (is_literal(&arguments[0]), is_literal(&arguments[wanted - 1]));
     let others = arguments[1..].iter().all(is_literal);
@@ -174,12 +174,12 @@ pub(super) fn elsewhere(name: &str) -> Option<(&'static str, Shape)> {
 /// Returns a hint for a name that matches several functions or none.
 pub(super) fn unsure(name: &str) -> Option<&'static str> {
     Some(match name {
-        "in" => "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list",
+        "in" => "`contains \"a\" .text` searches a text, `has \"a\" .list` a list",
         "md5" | "md5sum" => "checksums are sha256sum, sha1sum, sha512sum and adler32sum",
         _ if UUIDS.contains(&name) => "write uuidv4",
         "between" => "write and (ge .a 1) (le .a 10)",
-        "include" => "templates that are defined in the text are called as {{ template \"name\" . }}",
-        "type" | "typeof" | "instanceof" => "kindOf gives the kind of a value, as \"string\" or \"float64\"",
+        "include" => "to call a template that is defined in the text, write {{ template \"name\" . }}",
+        "type" | "typeof" | "instanceof" => "kindOf returns the kind of a value, for example \"string\" or \"float64\"",
         "timestamp" | "currentTime" | "today" => "write now, or `date \"2006-01-02\" now` for the day",
         _ => return None,
     })
@@ -193,7 +193,7 @@ const UUIDS: [&str; 9] =
 pub(super) fn alone(name: &str) -> Option<&'static str> {
     Some(match name {
         _ if UUIDS.contains(&name) => "or uuidv4 for a random id",
-        "timestamp" | "currentTime" | "today" => "or now for the time now",
+        "timestamp" | "currentTime" | "today" => "or now for the current time",
         _ => return None,
     })
 }

@@ -79,7 +79,7 @@ impl Splitting<'_> {
         let c = rest.chars().next()?;
         if c.is_whitespace() {
             if !c.is_ascii() {
-                self.note(start..start + c.len_utf8(), "this blank is not a plain one: write a space");
+                self.note(start..start + c.len_utf8(), "this is not a plain space: write a space");
             }
             return Some(start + c.len_utf8());
         }
@@ -144,11 +144,11 @@ impl Splitting<'_> {
             '"' | '`' => self.text[start..behind].to_owned(),
             _ if inner.contains('"') => return None,
             '\'' => {
-                self.note(start..behind, "text stands in double quotes here");
+                self.note(start..behind, "text must be in double quotes here");
                 format!("\"{inner}\"")
             }
             _ => {
-                self.note(start..behind, "text stands in straight double quotes here");
+                self.note(start..behind, "text must be in straight double quotes here");
                 format!("\"{inner}\"")
             }
         };
@@ -178,11 +178,11 @@ impl Splitting<'_> {
                 let is_number = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
                 if is_number {
                     (at > 0).then_some(())?;
-                    self.note(start..start + at + 1 + len, "an element of a list is read with `index`");
+                    self.note(start..start + at + 1 + len, "use `index` to read an element of a list");
                     keys.push(part.to_owned());
                 } else if part.contains('-') || !keys.is_empty() {
                     if part.contains('-') {
-                        self.note(start..start + at + 1 + len, "a name with a dash is read with `index`");
+                        self.note(start..start + at + 1 + len, "use `index` to read a name with a dash");
                     }
                     keys.push(format!("\"{part}\""));
                 } else {
@@ -200,7 +200,7 @@ impl Splitting<'_> {
                 if let Some((from, to)) = quoted.split_once(':').filter(|_| quoted == key) {
                     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
                     (keys.is_empty() && !plain.is_empty() && is_number(from) && is_number(to)).then_some(())?;
-                    self.note(start..start + at + end + 2, "there are no slices in brackets");
+                    self.note(start..start + at + end + 2, "brackets do not select a slice");
                     let from = if from.is_empty() { "0" } else { from };
                     self.doubt = Some(format!("or slice {plain} {from} {to} for a list").replace("  ", " "));
                     let to = if to.is_empty() { "-1" } else { to };
@@ -213,7 +213,7 @@ impl Splitting<'_> {
                 }
                 let is_index = !quoted.is_empty() && quoted.bytes().all(|b| b.is_ascii_digit()) && quoted == key;
                 keys.push(if is_index { key.to_owned() } else { format!("\"{quoted}\"") });
-                self.note(start..start + at + end + 2, "a key in brackets is read with `index`");
+                self.note(start..start + at + end + 2, "use `index` to read a key in brackets");
                 at += end + 2;
             } else {
                 break;
@@ -231,11 +231,11 @@ impl Splitting<'_> {
         let at = start..start + len;
         Some(match name {
             "null" | "None" | "undefined" | "NULL" | "none" => {
-                self.note(at, format!("`{name}` is written `nil` here"));
+                self.note(at, format!("write `nil` instead of `{name}` here"));
                 (Token::Value("nil".to_owned()), len)
             }
             "True" | "TRUE" | "False" | "FALSE" => {
-                self.note(at, format!("`{name}` is written in lower case here"));
+                self.note(at, format!("write `{name}` in lower case here"));
                 (Token::Value(name.to_lowercase()), len)
             }
             "true" | "false" | "nil" => (Token::Value(name.to_owned()), len),

@@ -111,12 +111,12 @@ fn a_word_without_quotes_may_be_a_text_or_a_field() {
 #[test]
 fn names_that_are_none_here_are_not_mistaken_for_short_ones() {
     for (text, hint) in [
-        ("{{ in .a 1 }}", "`contains \"a\" .text` looks into a text, `has \"a\" .list` into a list"),
+        ("{{ in .a 1 }}", "`contains \"a\" .text` searches a text, `has \"a\" .list` a list"),
         ("{{ between .a 1 2 }}", "write and (ge .a 1) (le .a 10)"),
-        ("{{ .a ~ .b }}", "write print with the values behind it: it joins texts"),
+        ("{{ .a ~ .b }}", "write print and the values after it: print joins texts"),
         ("{{# a comment }}", "write {{/* a comment */}}"),
         ("{{#if .a}}", "write {{ if … }} … {{ end }}, {{ range … }} … {{ end }}"),
-        ("{{ [a] }}", "name the field, as .Payload.After.name"),
+        ("{{ [a] }}", "name the field, for example .Payload.After.name"),
         ("{{ md5 .a }}", "checksums are sha256sum, sha1sum, sha512sum and adler32sum"),
     ] {
         let error = Template::parse(text, MissingKey::NoValue).unwrap_err();

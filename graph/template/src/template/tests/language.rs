@@ -63,7 +63,7 @@ fn evaluation_errors_name_the_place() {
     let text = "ab {{ len .Key.id }}";
     let error = render(text).unwrap_err();
     assert_eq!(&text[error.offset..error.offset + 4], ".Key");
-    assert_eq!(error.message, "can't read field \"id\": the data are absent");
+    assert_eq!(error.message, "can't read field \"id\": the data is absent");
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl Dict {
             }
             seen += 1;
             if seen > MOST || rest.len() > MOST {
-                return Err("the value of a dict entry holds too many lists and dicts".into());
+                return Err("the value of a dict entry contains too many lists and dicts".into());
             }
         }
         Ok(())

@@ -166,10 +166,10 @@ fn a_record_that_cannot_be_decoded_fails_alone() {
     assert_eq!(
         messages,
         [
-            Some("schema \"s\" version 1: cannot decode the data: the data end too early"),
+            Some("schema \"s\" version 1: cannot decode the data: the data ends too early"),
             None,
             Some("schema \"s\" version 9: schema version not found"),
-            Some("recfmt.payload.schema.version: \"x\" is no number"),
+            Some("recfmt.payload.schema.version: \"x\" is not a number"),
         ]
     );
     assert_eq!(results[2].as_ref().unwrap_err().host(), Some(HostError::VERSION_NOT_FOUND));

@@ -23,7 +23,7 @@ impl std::fmt::Display for Reason {
         match self {
             Reason::Mismatch => f.write_str("the text does not match"),
             Reason::OutOfRange(part) => write!(f, "{part} out of range"),
-            Reason::Extra => f.write_str("text is left over"),
+            Reason::Extra => f.write_str("text remains at the end"),
         }
     }
 }

@@ -26,7 +26,7 @@ impl From<CallError> for Problem {
 impl From<Problem> for CallError {
     fn from(problem: Problem) -> CallError {
         match problem {
-            Problem::Json { at } => format!("the text is no JSON: byte {at} is wrong or missing").into(),
+            Problem::Json { at } => format!("the text is not JSON: byte {at} is wrong or missing").into(),
             Problem::Call(error) => error,
         }
     }

@@ -35,7 +35,7 @@ impl From<CallError> for Problem {
 impl From<Problem> for CallError {
     fn from(problem: Problem) -> CallError {
         match problem {
-            Problem::Unsupported(what) => format!("{what} has no JSON form").into(),
+            Problem::Unsupported(what) => format!("JSON cannot represent {what}").into(),
             Problem::Call(error) => error,
         }
     }
@@ -67,7 +67,7 @@ impl Writer<'_> {
 
     fn value(&mut self, value: &Val, depth: usize) -> Result<(), Problem> {
         if depth > Context::MAX_DEPTH {
-            return Err(Problem::Call("the value nests too deep for JSON".into()));
+            return Err(Problem::Call("the value is nested too deeply for JSON".into()));
         }
         match value {
             Val::Missing | Val::Nil | Val::NoData => self.out.push_str("null"),
