@@ -303,7 +303,7 @@ fn call<O: Operator + ?Sized>(
         let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view)));
         let current = view.current();
         let Err(panic) = result else { break };
-        let at = current.map_or_else(String::new, |row| format!(" at row {row} of {rows}"));
+        let at = current.map_or_else(String::new, |row| format!(" at record {row} of {rows}"));
         let message = format!("the processor panicked{at}: {}", panic::message(&*panic));
         if step.panicked && !repairable {
             return Err(Fault::fatal("operator_panicked", format!("{message}, for the second time")).at(&step.node));

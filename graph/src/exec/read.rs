@@ -146,7 +146,9 @@ impl Reading {
     async fn take(&mut self, read: Read, room: Room) -> Result<More, Interrupt> {
         match read {
             Read::Rows { partition, records } if records.is_empty() => {
-                tracing::debug!(connector = %self.connector, partition = %partition.0, "the source returned no rows");
+                tracing::debug!(
+                    connector = %self.connector, partition = %partition.0, "the source returned no records"
+                );
                 tokio::task::yield_now().await;
             }
             Read::Rows { partition, records } => {

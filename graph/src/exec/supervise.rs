@@ -67,7 +67,7 @@ pub(super) async fn run(
             biased;
             Ok(()) = orders.changed() => order = *orders.borrow_and_update(),
             () = context.alarm.rung(), if !context.halt.is_set() => {
-                let what = format!("{} rows left the graph without being settled", context.alarm.lost());
+                let what = format!("{} records left the graph without a result", context.alarm.lost());
                 context.fail(Fault::fatal("lost", what));
             }
             ended = running.next(), if !stages_ended => match ended {

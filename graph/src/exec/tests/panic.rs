@@ -36,7 +36,7 @@ async fn the_row_fails_and_no_other() {
     assert_eq!(a.rows(), (0..1000).filter(|row| *row != 200).collect::<Vec<_>>());
     let letter = &bench.letters.durable()[0];
     let error = letter.metadata.get("svc.dlq.nack.error").unwrap();
-    assert_eq!(error, &"the processor panicked at row 72 of 128: boom");
+    assert_eq!(error, &"the processor panicked at record 72 of 128: boom");
     assert_eq!(letter.metadata.get("svc.dlq.nack.node.id").unwrap(), &"step0");
     assert_eq!(upstream.kept(), 0);
 }
