@@ -2,6 +2,7 @@
 //!
 //! It is a library only so that tests can use the service and its store. No other crate depends on it.
 
+pub mod addresses;
 pub mod api;
 pub mod backlog;
 pub mod cli;

@@ -33,6 +33,17 @@ pub fn check(compiled: &Compiled) -> Diagnostics {
 fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
     // An existing file is meant, whatever its name is.
     if let Ok(found) = fs::metadata(path) {
+        if matches!(node.kind, NodeKind::DeadLetter(_)) && is_same(path, "/dev/null") {
+            let message = format!("path: {path} keeps nothing: the pipeline discards dead letters and continues");
+            let hint = "write `plugin: store` to keep them, or give another path";
+            return Some(Diagnostic::warning("plan.no_letter_kept", message).with_hint(hint));
+        }
+        if is_read && found.is_file() && found.len() == 0 && is_of_kernel(path) {
+            let message =
+                format!("path: the size of {path} is 0, whatever it contains: the source reads no record of it");
+            let hint = "write its content to a file, and read that one";
+            return Some(Diagnostic::warning("settings.not_a_path", message).with_hint(hint));
+        }
         // Another check reports an output that is a directory.
         return (is_read && found.is_dir()).then(|| {
             let message = format!("path: {path} is a directory, but a source reads one file");
@@ -68,6 +79,17 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
     })
 }
 
+/// Returns `true` if two paths lead to the same file.
+fn is_same(path: &str, other: &str) -> bool {
+    let real = |path: &str| fs::canonicalize(path).ok();
+    real(path).is_some_and(|path| real(other) == Some(path))
+}
+
+/// Returns `true` for a file whose content the kernel makes when it is read.
+fn is_of_kernel(path: &str) -> bool {
+    fs::canonicalize(path).is_ok_and(|path| path.starts_with("/proc") || path.starts_with("/sys"))
+}
+
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric())
 }
@@ -82,11 +104,24 @@ mod tests {
     use crate::pipelines::Pipelines;
 
     fn codes(read: &str, written: &str) -> Vec<String> {
-        let text = format!(
+        of(&pipeline(read, written))
+    }
+
+    fn with_letters(path: &str) -> Vec<String> {
+        let queue =
+            format!("    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: '{path}' }} }}\n");
+        of(&(pipeline("in.txt", "/dev/null") + &queue))
+    }
+
+    fn pipeline(read: &str, written: &str) -> String {
+        format!(
             "version: 2.2\npipelines:\n  - id: p\n    connectors:\n      - {{ id: in, type: source, plugin: file, \
              settings: {{ path: '{read}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ path: \
              '{written}' }} }}\n"
-        );
+        )
+    }
+
+    fn of(text: &str) -> Vec<String> {
         let mut files = Files::new();
         files.add("p.yaml", text);
         let mut registry = Registry::new();
@@ -95,6 +130,23 @@ mod tests {
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         let told = pipelines.findings.iter().filter(|finding| finding.code != "plan.no_directory");
         told.map(|finding| format!("{}: {}", finding.code, finding.message)).collect()
+    }
+
+    #[test]
+    fn a_file_of_the_kernel_is_told() {
+        let told = codes("/proc/self/status", "/dev/null");
+        let [text] = &told[..] else { panic!("{told:?}") };
+        assert!(text.starts_with("settings.not_a_path: path: the size of /proc/self/status is 0"), "{text}");
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(codes(empty.path().to_str().unwrap(), "/dev/null"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn dead_letters_that_are_thrown_away_are_told() {
+        let told = with_letters("/dev/null");
+        let [text] = &told[..] else { panic!("{told:?}") };
+        assert!(text.starts_with("plan.no_letter_kept: path: /dev/null keeps nothing"), "{text}");
+        assert_eq!(with_letters("/dev/stderr"), Vec::<String>::new());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::written::{Content, Written};
 use anabranch_record::text::Str;
 
+use crate::addresses;
 use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};
 use crate::trial::synthetic::{self, Patience};
@@ -205,6 +206,15 @@ impl Pipelines {
             let Pipeline { config, .. } = self.good.remove(index);
             self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
             self.take(&config, Diagnostics(vec![finding]));
+        }
+        let shared = addresses::shared(&self.good.iter().map(|pipeline| &pipeline.config).collect::<Vec<_>>());
+        for (index, findings) in shared.into_iter().rev() {
+            let findings = if options.strict { findings.raised() } else { findings };
+            if findings.has_errors() {
+                let Pipeline { config, .. } = self.good.remove(index);
+                self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
+            }
+            self.findings.0.extend(findings);
         }
         let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
         self.findings.0.sort_by_key(place);

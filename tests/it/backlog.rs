@@ -187,3 +187,50 @@ fn a_rotated_file_is_recognised_in_a_copy_of_its_directory() {
     assert_eq!(lines, expected, "{}", output.stderr);
     assert!(!output.stderr.contains("is lost"), "{}", output.stderr);
 }
+
+/// Runs until the three lines of `logs/in.txt` are read, and rotates the file to the name `to`.
+fn read_and_rotated(workspace: &Workspace, to: &str) {
+    workspace.write("pipelines/p.yaml", file_to_file("p", "").replace("in.txt", "logs/in.txt"));
+    workspace.write("logs/in.txt", "a1\na2\na3\n");
+    workspace.once();
+    fs::rename(workspace.path("logs/in.txt"), workspace.path(&format!("logs/{to}"))).unwrap();
+}
+
+/// Gives files in `logs` times one after the other, the oldest first: the order of the generations.
+fn aged(workspace: &Workspace, names: &[&str]) {
+    let now = SystemTime::now();
+    for (name, age) in names.iter().rev().zip(1..) {
+        let file = File::options().append(true).open(workspace.path(&format!("logs/{name}"))).unwrap();
+        file.set_modified(now - Duration::from_millis(10 * age)).unwrap();
+    }
+}
+
+/// Runs the pipeline again, which must deliver these lines, and report and count one file that it cannot read.
+#[track_caller]
+fn misses_one(workspace: &Workspace, expected: &[&str]) {
+    let delivered = || -> Vec<String> {
+        workspace.lines("out.ndjson").iter().map(|line| crate::process::raw_after(line)).collect()
+    };
+    let mut process = workspace.start(&["run"]);
+    let address = process.address();
+    process.wait_until("the last line", || delivered().last().map(String::as_str) == expected.last().copied());
+    process.wait_until("the count", || {
+        sample(&get(address, "/metrics").body, "anabranch_source_missed_total") == Some(1.0)
+    });
+    assert_eq!(delivered(), expected);
+    process.signal("TERM");
+    let output = process.finish().expect_code(0);
+    let log = output.both();
+    let lost = log.lines().filter(|line| line.contains("what it held is lost"));
+    assert_eq!(lost.count(), 1, "{log}");
+}
+
+#[test]
+fn a_restart_reports_and_counts_a_generation_that_is_gone() {
+    let workspace = Workspace::new();
+    read_and_rotated(&workspace, "in.txt.3");
+    workspace.write("logs/in.txt.1", "c1\n");
+    workspace.write("logs/in.txt", "d1\nd2\n");
+    aged(&workspace, &["in.txt.3", "in.txt.1", "in.txt"]);
+    misses_one(&workspace, &["a1", "a2", "a3", "c1", "d1", "d2"]);
+}

@@ -45,6 +45,7 @@ mod elsewhere;
 mod examples;
 mod failover;
 mod fan_out;
+mod feeding;
 mod fix;
 mod gallery;
 mod generated;

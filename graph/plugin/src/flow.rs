@@ -8,6 +8,7 @@
 //! records of a shape fails for every record. A node that cannot determine its output calls
 //! [`Flow::forget`], which disables all findings after it.
 
+mod assembled;
 mod content;
 mod display;
 mod look;
@@ -26,6 +27,7 @@ use anabranch_record::text::Str;
 
 use crate::diagnostic::{Severity, Span};
 
+pub use assembled::may_be_json;
 pub use content::{KEY_CONSTANT, KEY_SHARED, OWN_KEY};
 pub use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};

@@ -261,6 +261,16 @@ impl ConfiguredOperator for Configured {
         flow.may_fail();
         let Destination { body, status } = &self.destination;
         self.message.judge(flow, self.is_body_placed);
+        if let Some(limit) = self.policy.timeout.filter(|limit| *limit < SHORTEST) {
+            let message = format!("no server answers in {limit:?}: every request fails");
+            flow.warn(
+                "flow.suspect",
+                "request.timeout",
+                message,
+                None,
+                Some("write it with its unit, as 10s".to_owned()),
+            );
+        }
         flow.set("response.body", body, Type::of(Kinds::TEXT | Kinds::BYTES));
         if let Some(status) = status {
             flow.set("response.status", status, Type::of(Kinds::TEXT));
@@ -290,6 +300,8 @@ impl ConfiguredOperator for Configured {
     }
 }
 
+/// A shorter time limit is hardly meant: a server on the same machine takes longer.
+const SHORTEST: std::time::Duration = std::time::Duration::from_millis(1);
 /// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
 const MOST_ROOTS: u64 = 16 << 20;
 

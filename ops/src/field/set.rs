@@ -169,7 +169,7 @@ impl Prototype for SetField {
         if let (Target::Data(side), Content::Same(Value::Text(text))) = (self.field.target(), &self.value) {
             let is_plain = match serde_json::from_str(text) {
                 Ok(json) => !matches!(json, serde_json::Value::Object(_) | serde_json::Value::String(_)),
-                Err(_) => !text.trim_start().starts_with(['{', '[', '"']),
+                Err(_) => self.always || !text.trim_start().starts_with(['{', '[', '"']),
             };
             flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
             flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
@@ -177,8 +177,8 @@ impl Prototype for SetField {
         if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
             // The constant prefix of the rendered text.
             let head = template.source().split("{{").next().unwrap_or_default().trim_start();
-            flow.record.side_mut(*side).plain =
-                !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
+            let is_word = !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
+            flow.record.side_mut(*side).plain = is_word || !flow::may_be_json(template, true);
         }
     }
 }

@@ -481,6 +481,11 @@ pub(super) const CODES: &[Entry] = &[
         "`pipelines init --template list` lists the templates.",
     ),
     entry(
+        "plan.address_shared",
+        "Two connectors or processors have the same address in the API, which reaches only one of them.",
+        "Leave the `:` out of the ids.",
+    ),
+    entry(
         "plan.all_dropped",
         "Two consecutive filters drop every record: each drops the records that the other keeps.",
         "A filter drops the records for which its condition is true; `not` inverts the condition.",
@@ -543,8 +548,8 @@ pub(super) const CODES: &[Entry] = &[
     ),
     entry(
         "plan.no_letter_kept",
-        "The first failure stops the pipeline, so the dead-letter queue keeps nothing.",
-        "Set window-size and window-nack-threshold of the dead-letter queue.",
+        "The dead-letter queue keeps nothing: the first failure stops the pipeline, or the queue writes to /dev/null.",
+        "Set window-size and window-nack-threshold of the dead-letter queue, or `plugin: store`.",
     ),
     entry("plan.no_pipelines", "There are no pipelines.", "Create one with `pipelines init`."),
     entry("plan.no_source", "The pipeline has no source.", "Add a source."),

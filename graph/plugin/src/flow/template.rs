@@ -22,13 +22,14 @@ mod quoted;
 mod reading;
 mod results;
 mod suspect;
+mod unaccepted;
 mod verdict;
 
 use std::collections::BTreeSet;
 
 use anabranch_template::Template;
 use anabranch_template::condition::CompiledCondition;
-use anabranch_template::tree::{Body, Branches, Node, Pipeline, Tree};
+use anabranch_template::tree::{Body, Branches, Node, Pipeline, Term, Tree};
 
 use super::{Flow, Look, Place};
 use crate::diagnostic::Severity;
@@ -164,10 +165,16 @@ impl<'a> Walk<'a> {
                 Node::If(branches) => self.branches(branches, false, &scope),
                 Node::With(branches) => self.branches(branches, true, &scope),
                 Node::Range(range) => {
-                    self.pipeline(&range.pipeline, &scope);
+                    let value = self.pipeline(&range.pipeline, &scope);
+                    self.no_loop(range, &value, &scope);
+                    let element = self.element(&range.pipeline, &scope);
                     let own = range.key.into_iter().chain(range.element);
                     self.forget(own.chain(assigned(&range.body)).collect());
-                    self.body(&range.body, &Scope { dot: Known::Anything, certain: false });
+                    // Only a list that is written out certainly has elements.
+                    let listed = matches!(&*range.pipeline.commands, [command]
+                        if matches!(command.head.term, Term::Function(function) if function.name == "list"));
+                    let certain = scope.certain && listed && !matches!(element, Known::Anything);
+                    self.body(&range.body, &Scope { dot: element, certain });
                     self.body(&range.otherwise, &scope.uncertain());
                     self.forget(assigned(&range.body).into_iter().chain(assigned(&range.otherwise)).collect());
                 }

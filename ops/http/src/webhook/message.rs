@@ -2,11 +2,12 @@
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::flow::{Flow, Place, may_be_json};
 use anabranch_plugin::specification::{Parameter, ParameterKind};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
+use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use anabranch_template::{InSetting, Template};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
@@ -20,6 +21,31 @@ const OLD_CONTENT_TYPE: &str = "request.contentType";
 const SECRET: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
 /// Parts of the names of other headers that may carry credentials.
 const PERHAPS_SECRET: [&str; 5] = ["auth", "token", "secret", "session", "api-key"];
+/// Methods of HTTP and of its extensions for files (WebDAV).
+const METHODS: [&str; 22] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "PATCH",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "QUERY",
+    "PURGE",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "LINK",
+    "UNLINK",
+];
 /// Initial capacity for the text of a body.
 const BODY: usize = 512;
 
@@ -268,6 +294,14 @@ impl Message {
     /// Warns about probable mistakes: a body that servers ignore, or a request without the record. `is_body_placed` is
     /// true if the settings contain the field for the answer.
     pub(super) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
+        if !METHODS.contains(&self.method.as_str()) {
+            let message = format!("{} is not a method that servers know", self.method);
+            let hint = match did_you_mean(self.method.as_str(), METHODS) {
+                Some(near) => format!("did you mean {near}?"),
+                None => "write GET, POST, PUT, PATCH or DELETE".to_owned(),
+            };
+            flow.warn("flow.suspect", "request.method", message, None, Some(hint));
+        }
         if self.body.is_some() && !self.is_method_given {
             let message = "the request is a GET with a body, which most servers do not read";
             let hint = "set request.method to POST, or to GET if that is intended";
@@ -302,6 +336,11 @@ impl Message {
             let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
             if media == "application/json" || media.ends_with("+json") {
                 flow.json_template("request.body", template, true);
+                if !may_be_json(template, false) {
+                    let message = format!("the body is never JSON, and its Content-Type is {media}");
+                    let hint = "write {{ toJson … }} for each value, or set headers.Content-Type to that of the body";
+                    flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
+                }
             }
         }
     }

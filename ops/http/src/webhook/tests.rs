@@ -388,3 +388,35 @@ fn the_compiler_knows_what_comes_out() {
     assert_eq!(signature.writes, Access::These(vec![path(&["Payload", "After"]), path(&["Metadata", "s"])]));
     assert_eq!(signature.max_workers, None);
 }
+
+#[test]
+fn requests_that_hardly_any_server_takes_are_told() {
+    let told = |settings: &[(&str, &str)]| {
+        let mut flow = Flow::new(RecordShape::create(Shape::ABSENT, Shape::unknown()));
+        let url = ("request.url", "http://localhost/{{ .Payload.After.id }}");
+        configured(&[&[url][..], settings].concat()).unwrap().flow(&mut flow);
+        flow.messages().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(told(&[("request.timeout", "1ns")]), ["no server answers in 1ns: every request fails"]);
+    assert_eq!(told(&[("request.timeout", "1ms")]), none);
+    assert_eq!(told(&[("request.timeout", "0")]), none);
+    assert_eq!(told(&[("request.method", "FETCH")]), ["FETCH is not a method that servers know"]);
+    assert_eq!(told(&[("request.method", "propfind")]), none);
+    let body = |text| told(&[("request.method", "POST"), ("request.body", text)]);
+    let never = ["the body is never JSON, and its Content-Type is application/json"];
+    for text in
+        ["{'id': {{ .Payload.After.id }}}", "{\"id\": 1,}", "id={{ .Payload.After.id }}", "{\"id\": {{ uuidv4 }}}"]
+    {
+        assert_eq!(body(text), never, "{text}");
+    }
+    for text in ["{\"id\": {{ .Payload.After.id }}}", "{{ toJson .Payload.After }}", "{{ .Payload.After.text }}", ""] {
+        assert_eq!(body(text), none, "{text}");
+    }
+    let form = [
+        ("request.method", "POST"),
+        ("request.body", "id={{ .Payload.After.id }}"),
+        ("headers.Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    assert_eq!(told(&form), none);
+}

@@ -574,3 +574,17 @@ fn mistakes_about_records_are_told() {
         assert_eq!(findings(script, after), "", "{script}");
     }
 }
+
+#[test]
+fn a_time_limit_that_is_too_short_is_told() {
+    use anabranch_plugin::flow::{Flow, RecordShape, Shape};
+
+    let told = |timeout| {
+        let script = ("script", "function process(rec) { return rec }");
+        let mut flow = Flow::new(RecordShape::create(Shape::RAW, Shape::RAW));
+        configure(&[script, ("timeout", timeout)]).unwrap().flow(&mut flow);
+        flow.messages().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(told("1us"), ["a script has hardly time to begin in 1µs: records may fail"]);
+    assert_eq!(told("1ms"), [] as [&str; 0]);
+}

@@ -85,6 +85,53 @@ pub(super) const MEMBERS: [(&str, &[&str]); 3] = [
     ("logger", &["Trace", "Debug", "Info", "Warn", "Error", "trace", "debug", "info", "warn", "error"]),
 ];
 
+/// Functions of global objects of the engine.
+pub(super) const FUNCTIONS: [(&str, &[&str]); 7] = [
+    (
+        "Math",
+        &[
+            "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clz32", "cos", "cosh",
+            "exp", "expm1", "floor", "fround", "hypot", "imul", "log", "log10", "log1p", "log2", "max", "min", "pow",
+            "random", "round", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+        ],
+    ),
+    ("JSON", &["isRawJSON", "parse", "rawJSON", "stringify"]),
+    ("Date", &["UTC", "now", "parse"]),
+    ("Array", &["from", "isArray", "of"]),
+    (
+        "Object",
+        &[
+            "assign",
+            "create",
+            "defineProperties",
+            "defineProperty",
+            "entries",
+            "freeze",
+            "fromEntries",
+            "getOwnPropertyDescriptor",
+            "getOwnPropertyDescriptors",
+            "getOwnPropertyNames",
+            "getOwnPropertySymbols",
+            "getPrototypeOf",
+            "groupBy",
+            "hasOwn",
+            "is",
+            "isExtensible",
+            "isFrozen",
+            "isSealed",
+            "keys",
+            "preventExtensions",
+            "seal",
+            "setPrototypeOf",
+            "values",
+        ],
+    ),
+    ("Number", &["isFinite", "isInteger", "isNaN", "isSafeInteger", "parseFloat", "parseInt"]),
+    ("String", &["fromCharCode", "fromCodePoint", "raw"]),
+];
+/// Functions that all functions have, also those that are global objects.
+pub(super) const OF_FUNCTIONS: [&str; 4] = ["apply", "bind", "call", "toString"];
+
 /// Returns the advice for a name of another runtime.
 pub(super) fn advice(name: &str) -> Option<&'static str> {
     Some(match name {

@@ -23,7 +23,7 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::Sym;
 
-use super::known::{MEMBERS, OF_LANGUAGE, OF_NODE, OF_RECORDS, OF_SERVICE, advice};
+use super::known::{FUNCTIONS, MEMBERS, OF_FUNCTIONS, OF_LANGUAGE, OF_NODE, OF_RECORDS, OF_SERVICE, advice};
 use super::{Slip, Text};
 use crate::inner::visit_inner_functions;
 use crate::position::Position;
@@ -33,7 +33,8 @@ use crate::spot::unparenthesized;
 
 /// Finds uses of undefined names, and of parameters that are never passed.
 pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
-    let mut declared = Declared { text, names: HashSet::new(), guarded: HashSet::new(), dynamic: false };
+    let mut declared =
+        Declared { text, names: HashSet::new(), guarded: HashSet::new(), extended: HashSet::new(), dynamic: false };
     let _ = script.visit_with(&mut declared);
     if declared.dynamic {
         return Vec::new();
@@ -74,14 +75,24 @@ struct Declared<'i> {
     names: HashSet<Sym>,
     /// Names whose existence the script tests.
     guarded: HashSet<Sym>,
+    /// Objects that the script may extend, or whose members it tests.
+    extended: HashSet<Sym>,
     /// True if names may be created dynamically.
     dynamic: bool,
 }
 
 impl Declared<'_> {
     fn guard(&mut self, expression: &Expression) {
-        if let Expression::Identifier(name) = unparenthesized(expression) {
-            self.guarded.insert(name.sym());
+        match unparenthesized(expression) {
+            Expression::Identifier(name) => _ = self.guarded.insert(name.sym()),
+            Expression::PropertyAccess(PropertyAccess::Simple(access)) => self.extend(access.target()),
+            _ => {}
+        }
+    }
+
+    fn extend(&mut self, object: &Expression) {
+        if let Expression::Identifier(name) = unparenthesized(object) {
+            self.extended.insert(name.sym());
         }
     }
 
@@ -161,6 +172,7 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
             AssignTarget::Pattern(pattern) => self.names.extend(bound_names(pattern)),
             // `globalThis.name = …` or `this.name = …`.
             AssignTarget::Access(PropertyAccess::Simple(access)) => {
+                self.extend(access.target());
                 let is_global = match access.target() {
                     Expression::This(_) => true,
                     target => self.text.identifier(target) == Some("globalThis"),
@@ -215,6 +227,7 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
             argument => self.text.identifier(argument) == Some("globalThis"),
         });
         self.dynamic |= passes;
+        call.args().iter().for_each(|argument| self.extend(argument));
         call.visit_with(self)
     }
 
@@ -250,6 +263,40 @@ impl Uses<'_> {
             return;
         }
         self.slips.push(Slip { fails, start: at, end, message: format!("scripts have no `{name}`"), hint });
+    }
+
+    /// Reports a call of a function that a global object does not have: `Math.Round(…)`.
+    fn function(&mut self, call: &Call) {
+        let Expression::PropertyAccess(access) = unparenthesized(call.function()) else { return };
+        let Some((target, member)) = self.text.member(access) else { return };
+        let Expression::Identifier(name) = unparenthesized(target) else { return };
+        let object = self.text.name(name.sym());
+        let Some((_, functions)) = FUNCTIONS.iter().find(|(known, _)| *known == object) else { return };
+        let is_own = self.declared.names.contains(&name.sym()) || self.declared.extended.contains(&name.sym());
+        if is_own || functions.contains(&member) || OF_FUNCTIONS.contains(&member) || OF_OBJECTS.contains(&member) {
+            return;
+        }
+        let hint = match did_you_mean(member, functions.iter().copied()) {
+            Some(near) => format!("did you mean {object}.{near}?"),
+            None => format!("declare a function in the script, and call it in place of {object}.{member}"),
+        };
+        let at = target.span().start().into();
+        self.say(at, access.span().end().into(), &format!("{object}.{member}"), hint);
+    }
+
+    /// Reports a member of a global name that scripts do not have: `globalThis.Buffer.from`.
+    fn global(&mut self, target: &Expression) {
+        let Expression::PropertyAccess(access) = unparenthesized(target) else { return };
+        let Some((global, member)) = self.text.member(access) else { return };
+        let Expression::Identifier(name) = unparenthesized(global) else { return };
+        let is_known = OF_LANGUAGE.contains(&member)
+            || OF_SERVICE.contains(&member)
+            || OF_OBJECTS.contains(&member)
+            || self.declared.names.iter().any(|name| self.text.name(*name) == member);
+        if self.text.name(name.sym()) == "globalThis" && !is_known && !self.declared.extended.contains(&name.sym()) {
+            let hint = self.hint(member);
+            self.say(global.span().start().into(), access.span().end().into(), &format!("globalThis.{member}"), hint);
+        }
     }
 
     fn perhaps(&mut self, node: &impl VisitWith) -> ControlFlow<()> {
@@ -324,7 +371,15 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
         Continue(())
     }
 
+    fn visit_call(&mut self, call: &'ast Call) -> ControlFlow<()> {
+        self.function(call);
+        call.visit_with(self)
+    }
+
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
+        if let PropertyAccess::Simple(simple) = access {
+            self.global(simple.target());
+        }
         if let Some((target, member)) = self.text.member(access)
             && let Some(object) = self.text.identifier(target)
             && let Expression::Identifier(name) = unparenthesized(target)
@@ -399,6 +454,21 @@ impl<'ast> Visitor<'ast> for Second<'_> {
 mod tests {
     use super::*;
     use crate::testing::Worker;
+
+    #[test]
+    fn the_functions_of_global_objects_are_those_of_the_engine() {
+        for (object, functions) in FUNCTIONS {
+            let script = format!(
+                "function process(rec) {{ rec.Payload.After = {{ all: Object.getOwnPropertyNames({object})\
+                 .filter(name => typeof {object}[name] === 'function').sort().join(' ') }}; return rec }}"
+            );
+            let record = r#"{"position":"cA==","operation":"create","metadata":{},"key":null,"payload":{"before":null,"after":{}}}"#;
+            let found = Worker::new(&script).json(record).unwrap();
+            let mut known = functions.to_vec();
+            known.sort_unstable();
+            assert!(found.contains(&format!("\"all\":\"{}\"", known.join(" "))), "{object}: {found}");
+        }
+    }
 
     #[test]
     fn the_global_names_are_those_of_the_engine() {

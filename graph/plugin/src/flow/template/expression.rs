@@ -58,6 +58,7 @@ impl Walk<'_> {
 
     /// Returns the known properties of a pipeline's result before that.
     pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+        let findings = self.flow.messages().count();
         let mut last = None;
         for (i, command) in pipeline.commands.iter().enumerate() {
             if let (Some(value), Some(piped)) = (&last, i.checked_sub(1).and_then(|i| pipeline.commands.get(i))) {
@@ -66,6 +67,7 @@ impl Walk<'_> {
             let before = last.take().map(|value| self.settled(value));
             last = Some(self.command(command, before, scope));
         }
+        self.constant_calls(pipeline, findings, scope.certain);
         let value = last.unwrap_or(Known::Anything);
         if let Some(slot) = pipeline.variable {
             let kept = self.settled(value.clone());
@@ -219,6 +221,7 @@ impl Walk<'_> {
             self.raw_as_json(function.name, args, &values, &at);
             self.first_of_text(function.name, args, &values, &at);
             self.no_regex(function.name, args, &values, &at);
+            self.unaccepted(function.name, args, &values, &at, scope.certain);
         }
         self.in_quotes(function.name, args, &values, &at);
         self.keys(function.name, args, &values, &at, scope.certain);
@@ -303,6 +306,7 @@ impl Walk<'_> {
         }
         if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
             self.numbered(item, number, &known, scope.certain);
+            self.no_elements(&known, bytes(item), scope.certain);
             let at = item.at.start as usize..end;
             let written = match end == item.at.end as usize {
                 true => self.text(&at).to_owned(),

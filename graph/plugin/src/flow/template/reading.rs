@@ -78,7 +78,10 @@ impl Walk<'_> {
                     rest.iter().for_each(|name| way.add(name, access));
                     return self.judged(Known::Way(way), at, certain);
                 }
-                _ => return Known::Anything,
+                base => {
+                    self.no_fields(&base, name, at, certain);
+                    return Known::Anything;
+                }
             };
             rest = after;
         }

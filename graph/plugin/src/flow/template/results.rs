@@ -110,7 +110,8 @@ const FLOATS: &[&str] = &["float64", "add1f", "addf", "subf", "mulf", "divf", "m
 const LONGS: &[&str] = &["int64", "add", "add1", "sub", "mul", "div", "mod", "max", "biggest", "min", "toDecimal"];
 
 /// Functions that always return a list.
-const LISTS: &[&str] = &["list", "tuple", "splitList", "keys", "values", "toStrings"];
+const LISTS: &[&str] =
+    &["list", "tuple", "splitList", "keys", "values", "toStrings", "until", "untilStep", "regexFindAll", "regexSplit"];
 
 /// Returns the class of a function's results; `None` if it depends on the arguments.
 pub(super) fn classes(function: &str) -> Option<Classes> {

@@ -29,9 +29,14 @@ enum Other {
     Text,
     /// A literal text that `and` or `or` returns, with the intended comparison.
     Literal(Option<String>),
+    /// Several results of comparisons, one after the other: `truefalse`.
+    Several,
     /// No output: an `if` without an `else`.
     Nothing,
 }
+
+/// Functions whose text is never true or false.
+const NO_VERDICTS: [&str; 8] = ["quote", "squote", "kindOf", "typeOf", "sha1sum", "sha256sum", "sha512sum", "uuidv4"];
 
 impl Printed {
     const UNKNOWN: Printed = Printed { verdict: true, other: None };
@@ -98,20 +103,21 @@ impl Walk<'_> {
                 }
                 return;
             }
-            (Other::Text, true) => {
+            (Other::Text | Other::Several, true) => {
                 let text = "the condition may return a text that is neither true nor false: then the record fails";
                 return self.warns(at, text.to_owned(), HINT);
             }
             (Other::Values(classes), false) => {
                 format!("the condition fails for every record: it returns {}, not true or false", classes.names())
             }
-            (Other::Nothing | Other::Text | Other::Literal(_), false) => {
+            (Other::Nothing | Other::Text | Other::Several | Other::Literal(_), false) => {
                 "the condition fails for every record: it never returns true or false".to_owned()
             }
         };
         let (at, hint) = match other {
             Other::Text if self.text(&at).contains("&&") => (at, "write {{ and (…) (…) }}"),
             Other::Text if self.text(&at).contains("||") => (at, "write {{ or (…) (…) }}"),
+            Other::Several => (whole, "write {{ and (…) (…) }} or {{ or (…) (…) }}"),
             Other::Text => (at, "write the comparison inside the braces, for example {{ gt .Payload.After.price 10 }}"),
             _ => (if at.is_empty() { whole } else { at }, HINT),
         };
@@ -178,6 +184,9 @@ impl Walk<'_> {
                 let start = pipeline.at.start as usize;
                 let text = source[start..pipeline.at.end as usize].trim_end_matches(['-', ' ', '\n', '\t', '\r']);
                 let at = start..start + text.len();
+                if last_function(pipeline).is_some_and(|name| NO_VERDICTS.contains(&name)) {
+                    return Printed::other(at, Other::Values(Classes::TEXT));
+                }
                 match self.classes(&value) {
                     None | Some(Classes::NONE) => Printed::UNKNOWN,
                     Some(classes) => self.classes_printed(at, classes),
@@ -185,6 +194,19 @@ impl Walk<'_> {
             }
             [Node::If(branches)] => self.branches_printed(branches, false, scope),
             [Node::With(branches)] => self.branches_printed(branches, true, scope),
+            [Node::Print(_), Node::Print(_), ..] => {
+                let is_bool = |node: &&Node| match node {
+                    Node::Print(pipeline) => {
+                        let value = self.pipeline(pipeline, scope);
+                        self.classes(&value) == Some(Classes::BOOL)
+                    }
+                    _ => false,
+                };
+                match solid.iter().all(is_bool) {
+                    true => Printed::other(0..0, Other::Several),
+                    false => Printed::UNKNOWN,
+                }
+            }
             _ => Printed::UNKNOWN,
         }
     }
@@ -311,6 +333,14 @@ struct LiteralResult {
 fn is_logic(pipeline: &Pipeline) -> bool {
     matches!(&*pipeline.commands, [command]
         if matches!(&command.head.term, Term::Function(function) if matches!(function.name, "and" | "or")))
+}
+
+/// Returns the name of the function that gives the result of a pipeline.
+fn last_function(pipeline: &Pipeline) -> Option<&'static str> {
+    match pipeline.commands.last()?.head.term {
+        Term::Function(function) => Some(function.name),
+        _ => None,
+    }
 }
 
 /// Returns the value that a call such as `(eq .Payload.After.kind "order")` compares with a text.
