@@ -236,7 +236,7 @@ impl Place {
                 (is_own || is_known(path, failed)) && !failed.iter().any(is_there)
             });
         let reads_text = self.named.iter().any(|(_, origin)| matches!(origin, Origin::Any | Origin::Around(_)));
-        let is_of_kind = !reads_text && (!script::is_of_data(message) || script::is_of_result(message));
+        let is_of_kind = !reads_text && !script::is_of_data(message);
         is_of_kind || is_of_known || is_gone
     }
 }

@@ -4,8 +4,6 @@
 
 use std::collections::BTreeSet;
 
-use anabranch_record::reference::Side;
-
 use super::names::{FieldPath, literals, paths};
 
 /// Messages of the engine about the text of the script: no data make it right, once the place is reached.
@@ -16,17 +14,6 @@ const MISTAKES: [&str; 6] = [
     "Callbackfn is not",
     "callback function is not",
     "non-global",
-];
-
-/// Messages about results of a kind that no record holds.
-const RESULTS: [&str; 7] = [
-    "not a record",
-    "no record:",
-    "is a function: records hold",
-    "is a symbol: records hold",
-    "metadata is text",
-    "object of texts",
-    "of a kind that records cannot hold",
 ];
 
 /// Messages about something that is not there, or about what a value contains: other data may be right.
@@ -57,11 +44,6 @@ pub(super) fn is_mistake(message: &str) -> bool {
     MISTAKES.iter().any(|words| message.contains(words))
 }
 
-/// Whether a message is about a result that no record holds.
-pub(super) fn is_of_result(message: &str) -> bool {
-    RESULTS.iter().any(|words| message.contains(words))
-}
-
 /// Whether a message is about data.
 pub(super) fn is_of_data(message: &str) -> bool {
     OF_DATA.iter().any(|words| message.contains(words))
@@ -85,14 +67,6 @@ pub(super) enum Effect {
 
 /// What a script does to a field, as far as its text tells.
 pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
-    let side = match path.side {
-        Side::Key => "Key",
-        Side::Before => "Before",
-        Side::After => "After",
-    };
-    if !words(script).any(|word| word == side || word == "Payload") {
-        return Effect::None;
-    }
     const BRANCHES: [&str; 12] =
         ["if", "else", "switch", "case", "for", "while", "try", "catch", "throw", "function", "let", "var"];
     let Some((_, body)) = script.split_once("function process") else { return Effect::Any };
@@ -106,12 +80,14 @@ pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
         let deleted = statement.strip_prefix("delete ");
         let assigned = statement.split_once('=').filter(|(_, value)| !is_of_record(value)).map(|(target, _)| target);
         match deleted.or(assigned.map(str::trim)) {
+            Some(target) if target.ends_with(|c: char| "+-*/%&|^?!<>".contains(c)) => return Effect::Any,
             Some(target) => match &paths(target)[..] {
+                [] if target.starts_with("const ") || target.contains(".Metadata") => {}
                 [field] if field.side == path.side && path.names.starts_with(&field.names) => effect = Effect::Fixed,
                 [field] if !field.names.is_empty() => {}
                 _ => return Effect::Any,
             },
-            None if !is_of_record(statement) || statement.starts_with("return") => {}
+            None if !is_of_record(statement) || (statement.starts_with("return") && words(statement).count() == 2) => {}
             None => return Effect::Any,
         }
     }
@@ -183,7 +159,7 @@ fn tainted(script: &str) -> BTreeSet<&str> {
     }
     loop {
         let before = tainted.len();
-        for statement in script.split([';', '\n']) {
+        for statement in statements(script).into_iter().map(behind_head) {
             let is_tainted = |text: &str| words(text).any(|word| tainted.contains(word));
             let is_nested =
                 ["for", "while", "if", "else", "switch"].iter().any(|word| statement.trim_start().starts_with(word));
@@ -204,6 +180,38 @@ fn tainted(script: &str) -> BTreeSet<&str> {
             return tainted;
         }
     }
+}
+
+/// The statements of a script, as far as ends of lines and semicolons tell. A line that goes on is of one statement with
+/// the next.
+fn statements(script: &str) -> Vec<&str> {
+    let opens = |line: &str| {
+        line.strip_suffix('{').is_some_and(|before| {
+            let before = before.trim_end();
+            before.ends_with(['=', '(', '[', ',', ':', '?']) || before.ends_with("return")
+        })
+    };
+    let goes_on =
+        |line: &str| line.ends_with(['(', '[', ',', '=', '+', '-', '*', '?', ':', '&', '|', '.']) || opens(line);
+    let is_rest = |line: &str| line.starts_with(['.', '?', ':', '+', '-', '&', '|', ')', ']', '}', ',']);
+    let mut found = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    let mut lines = script.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        end += line.len();
+        if !goes_on(line.trim_end()) && !lines.peek().is_some_and(|next| is_rest(next.trim_start())) {
+            found.extend(script[start..end].split(';'));
+            start = end;
+        }
+    }
+    found.extend(script[start..].split(';'));
+    found
+}
+
+/// A statement without the head of the function that it is the first of.
+fn behind_head(statement: &str) -> &str {
+    let head = statement.trim_start().strip_prefix("function");
+    head.and_then(|head| head.split_once('{')).map_or(statement, |(_, body)| body)
 }
 
 /// Names that no statement of a script changes.
@@ -262,6 +270,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_record::reference::Side;
+
     use super::*;
 
     const SCRIPT: &str = "function process(rec) {\n  const rates = { eur: 1 };\n  const id = rec.Payload.After.id;\n  \
@@ -299,6 +309,14 @@ mod tests {
     }
 
     #[test]
+    fn a_statement_may_have_several_lines() {
+        let script = "function process(rec) {\n  const o = {\n    ...rec.Payload.After,\n    b: 1,\n  };\n  const m = new \
+                      Map(\n    rec.Key\n  );\n  const c = {\n    d: 1,\n  };\n  const l = c\n    .with(rec);\n  return rec;\n}\n";
+        let tainted = tainted(script);
+        assert!(["o", "m", "l"].iter().all(|name| tainted.contains(name)), "{tainted:?}");
+    }
+
+    #[test]
     fn the_effect_of_a_script_on_a_field_is_known_where_it_does_not_depend_on_data() {
         let field = |name: &str| FieldPath { side: Side::After, names: vec![name.to_owned()] };
         let script = |body: &str| format!("function process(rec) {{ {body} return rec; }}");
@@ -310,7 +328,9 @@ mod tests {
             ("rec.Payload.After.a = 'A' + 1;", Effect::Fixed),
             ("rec.Payload.After.a = 'A' + rec.Payload.After.id;", Effect::Any),
             ("if (rec.Key) { rec.Payload.After.a = 1; }", Effect::Any),
+            ("rec.Payload.After.a += 1;", Effect::Any),
             ("change(rec.Payload.After);", Effect::Any),
+            ("change(rec);", Effect::Any),
         ] {
             assert_eq!(effect(&script(body), &field("a")), expected, "{body}");
         }

@@ -726,6 +726,45 @@ pub(super) const RIGHT: &[Right] = &[
 "#,
     },
     Right {
+        of: "metadata of a table of a script",
+        lines: "{\"code\":\"q7\"}\n",
+        processors: r#"
+- { id: j, plugin: json.decode, settings: { field: .Payload.After } }
+- id: js
+  plugin: custom.javascript
+  settings:
+    script: |
+      const NAMES = { q7: "queue 7" };
+      function process(rec) {
+        rec.Metadata.name = NAMES[rec.Payload.After.code];
+        return rec;
+      }
+"#,
+    },
+    Right {
+        of: "objects and maps of a script over several lines",
+        lines: "{\"a7\":1.5,\"pairs\":[[\"k7\",\"v\"]]}\n",
+        processors: r#"
+- { id: j, plugin: json.decode, settings: { field: .Payload.After } }
+- id: js
+  plugin: custom.javascript
+  settings:
+    script: |
+      function process(rec) {
+        const all = {
+          ...rec.Payload.After,
+        };
+        const pairs = new Map(
+          rec.Payload.After.pairs
+        );
+        const name = "a" + 7;
+        rec.Payload.After.x = all[name].toFixed(2);
+        rec.Payload.After.y = pairs.get("k7").toUpperCase();
+        return rec;
+      }
+"#,
+    },
+    Right {
         of: "keys of an object that are numbers",
         lines: "{\"temperatures\":{\"7\":1.5,\"10\":2.5}}\n",
         processors: r#"
