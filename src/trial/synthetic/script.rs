@@ -10,7 +10,7 @@ use super::names::{FieldPath, literals, paths};
 const MISTAKES: [&str; 6] = [
     "immutable binding",
     "uninitialized",
-    "without 'new'",
+    "without new",
     "Callbackfn is not",
     "callback function is not",
     "non-global",

@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Row] = &[
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "const m = /x/.exec('y')[0];\nfunction process(rec) { return rec; }"}}"##], "x1", r##"null"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "const total = 0;\nfunction process(rec) { if (!rec) throw 1; total += rec.Operation.length; return rec; }"}}"##], "x1", r##"immutable binding"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; rec.Metadata.x = y + rec.Operation; const y = '1'; return rec; }"}}"##], "x1", r##"uninitialized"##),
-    (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; const m = Map([rec.Operation]); return rec; }"}}"##], "x1", r##"without 'new'"##),
+    (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; const m = Map([rec.Operation]); return rec; }"}}"##], "x1", r##"without new"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; const m = [rec.Operation].map('x'); return rec; }"}}"##], "x1", r##"Callbackfn is not"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; rec.Metadata.x = rec.Operation.replaceAll(/e/, 'x'); return rec; }"}}"##], "x1", r##"non-global"##),
 ];
