@@ -64,7 +64,7 @@ impl Pattern {
             Wanted::Base64 => self.is_of(|_, c| c.is_ascii_alphanumeric() || "+/=-_\n\r".contains(c)),
             Wanted::Bool => BOOLS.iter().any(|word| self.lower().fits(word)),
             Wanted::Verdict => ["true", "false"].iter().any(|word| self.trimmed().fits(word)),
-            Wanted::Time => TIMES.iter().any(|time| self.with_zeros().fits_any_end(time)),
+            Wanted::Time => TIMES.iter().any(|time| self.with_zeros().fits_time(time)),
             Wanted::Json => self.can_be_json(),
         }
     }
@@ -98,15 +98,21 @@ impl Pattern {
         self.changed(|text| text.trim().to_owned())
     }
 
-    /// The same for a text that may have fewer digits at the end of its fraction, or fewer of them in all.
-    fn fits_any_end(&self, time: &str) -> bool {
-        let short = time.replacen(".000000000", ".000", 1);
-        let minimal = time.replacen(".000000000", ".0", 1);
-        let digits = |count: usize| "0".repeat(count);
-        self.fits(time)
-            || self.fits(&short)
-            || self.fits(&minimal)
-            || (!time.contains(':') && (1..20).any(|count| self.fits(&digits(count))))
+    /// Whether the text of [`TIMES`] fits, or one with fewer digits in its fraction or in all.
+    fn fits_time(&self, time: &str) -> bool {
+        let zeros = |count: usize| "0".repeat(count);
+        match time.split_once('.') {
+            Some((seconds, rest)) => {
+                let zone = rest.trim_start_matches('0');
+                // The zone begins with a sign, so none of its digits are trimmed.
+                (1..=9).any(|count| self.fits(&format!("{seconds}.{}{zone}", zeros(count))))
+            }
+            None if time.contains(':') => self.fits(time),
+            None => {
+                let sign = if time.starts_with('-') { "-" } else { "" };
+                (1..=19).any(|count| self.fits(&format!("{sign}{}", zeros(count))))
+            }
+        }
     }
 
     /// Whether the text is the pattern with some text in its holes.
