@@ -242,10 +242,18 @@ impl Pipelines {
 
     /// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
     /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
-    pub fn try_synthetic(&mut self, patience: Patience) {
-        let found = synthetic::findings(self.good.iter().map(|pipeline| &pipeline.compiled), patience);
-        self.findings.extend(found);
+    /// Returns the number of pipelines for which there was no time.
+    pub fn try_synthetic(&mut self, patience: Patience) -> usize {
+        self.try_synthetic_of(patience, |_| true)
+    }
+
+    /// Tries some of the pipelines, as [`Pipelines::try_synthetic`] does.
+    pub fn try_synthetic_of(&mut self, patience: Patience, is_wanted: impl Fn(&Pipeline) -> bool) -> usize {
+        let wanted = self.good.iter().filter(|pipeline| is_wanted(pipeline));
+        let tried = synthetic::findings(wanted.map(|pipeline| &pipeline.compiled), patience);
+        self.findings.extend(tried.findings);
         self.findings.0.sort_by_key(|d| d.label.as_ref().map(|l| (l.span.file, l.span.start)));
+        tried.untried
     }
 
     /// Adds a warning for each parsed file without a pipeline: nothing was checked in it.

@@ -16,6 +16,7 @@ mod list;
 mod plan;
 mod schema;
 mod test;
+mod tries;
 mod validate;
 
 use std::path::Path;

@@ -6,6 +6,8 @@
 
 mod judge;
 mod names;
+mod origins;
+mod patterns;
 mod records;
 mod script;
 mod taps;
@@ -47,25 +49,35 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { one: Duration::from_secs(5), all: Duration::from_secs(60) }
+        Patience { one: Duration::from_secs(5), all: Duration::from_secs(10) }
     }
 }
 
 /// The time of day of every trial.
 const NOW: Duration = Duration::from_secs(1_714_979_289);
 
+/// The result of trials.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// A warning for each place where every record fails.
+    pub findings: Diagnostics,
+    /// Pipelines for which there was no time.
+    pub untried: usize,
+}
+
 /// Tries compiled pipelines one after the other. Opens nothing; ends when time is up, however many they are.
-pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience: Patience) -> Diagnostics {
+pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience: Patience) -> Tried {
     let begin = Instant::now();
-    let mut found = Diagnostics::new();
+    let mut tried = Tried::default();
     for compiled in pipelines {
         let left = patience.all.saturating_sub(begin.elapsed()).min(patience.one);
         if left.is_zero() {
-            break;
+            tried.untried += 1;
+            continue;
         }
-        found.extend(within(compiled.clone(), left));
+        tried.findings.extend(within(compiled.clone(), left));
     }
-    found
+    tried
 }
 
 /// Tries a pipeline on a thread of its own, which is left behind when time is up.

@@ -1,15 +1,21 @@
 //! Trials with synthetic records: what fails for every record is reported before there are any, and nothing else is.
 
+mod right;
 mod rows;
 
+use std::path::Path;
 use std::time::Duration;
 
 use anabranch::cli::registry;
 use anabranch::pipelines::Pipelines;
 use anabranch::trial::synthetic::{ALWAYS_FAILS, Patience};
 use anabranch_graph::plan::CompileOptions;
+use regex::{Captures, Regex};
+use right::RIGHT;
 use rows::ROWS;
+use serde_json::Value;
 
+use crate::docs::below;
 use crate::process::{DECODE, TO_FILE, Workspace, lines_to};
 
 /// Time enough on any machine.
@@ -103,15 +109,114 @@ fn what_some_data_make_right_is_not_reported() {
     }
 }
 
+/// A pipeline of [`RIGHT`], from `N.txt` to the log.
+fn right(number: usize) -> String {
+    let processors = RIGHT[number].processors.trim().lines().map(|line| format!("      {line}\n"));
+    format!(
+        "version: \"2.2\"\npipelines:\n  - id: p{number}\n    connectors:\n      - {{ id: in, type: source, plugin: file, \
+         settings: {{ path: {number}.txt }} }}\n      - {{ id: out, type: destination, plugin: log }}\n    \
+         dead-letter-queue: {{ plugin: log, window-size: 0 }}\n    processors:\n{}",
+        processors.collect::<String>()
+    )
+}
+
 #[test]
-fn validate_tries_pipelines_if_it_is_asked_to() {
+fn what_data_of_a_certain_form_make_right_is_not_reported() {
+    let options = CompileOptions { split: true, ..CompileOptions::default() };
+    let reported = (0..RIGHT.len()).filter_map(|number| {
+        let mut pipelines = Pipelines::of_text("p.yaml", right(number), &registry(), &options);
+        pipelines.try_synthetic(PATIENCE);
+        // A step with a finding is not judged.
+        (pipelines.good.is_empty() || !pipelines.findings.is_empty())
+            .then(|| format!("{}: {:?}", RIGHT[number].of, pipelines.findings))
+    });
+    let reported: Vec<String> = reported.collect();
+    assert!(reported.is_empty(), "{}", reported.join("\n"));
+}
+
+#[test]
+fn pipelines_for_data_of_a_certain_form_deliver_such_data() {
+    let workspace = Workspace::new();
+    for (number, row) in RIGHT.iter().enumerate() {
+        workspace.write(&format!("{number}.txt"), row.lines);
+        workspace.write(&format!("pipelines/{number}.yaml"), right(number));
+    }
+    let text = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0).both();
+    for number in 0..RIGHT.len() {
+        let ended = text.lines().find(|line| line.starts_with(&format!("p{number} finished:")));
+        assert!(ended.is_some_and(|line| line.contains(" 0 dead-lettered")), "{}\n{text}", RIGHT[number].of);
+    }
+}
+
+/// The pipelines of the repository: those of pages, examples, benchmarks and templates, with values for their variables.
+fn published() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &Path| (path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    let mut texts = Vec::new();
+    for (name, page) in below(&root.join("docs"), ".md").iter().chain([&root.join("README.md")]).map(|path| read(path))
+    {
+        let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0.to_owned()));
+        texts.extend(blocks.map(|block| (name.clone(), block)));
+    }
+    for directory in ["examples", "bench/workloads", "src/cli/templates"] {
+        let files = below(&root.join(directory), ".yaml");
+        texts.extend(files.iter().filter(|path| !path.ends_with(".test.yaml")).map(|path| read(path)));
+    }
+    let variable = Regex::new(r"\$\{([A-Z_0-9]+)(?::-([^}]*))?\}").unwrap();
+    let value = |found: &Captures<'_>| match (&found[1], found.get(2)) {
+        (_, Some(default)) => default.as_str().to_owned(),
+        (name, _) if name.contains("POSTGRES") || name.contains("DATABASE") => "postgresql://u@localhost/d".to_owned(),
+        (name, _) if name.contains("RECORDS") || name.contains("COUNT") => "10".to_owned(),
+        (name, _) if name.contains("BUCKET") => "lake".to_owned(),
+        (name, _) if name.contains("URL") => "http://x".to_owned(),
+        (name, _) => name.to_lowercase(),
+    };
+    texts.into_iter().map(|(name, text)| (name, variable.replace_all(&text, value).into_owned())).collect()
+}
+
+#[test]
+fn no_published_pipeline_is_reported() {
+    let options = CompileOptions { split: true, ..CompileOptions::default() };
+    let (mut tried, mut reported) = (0, Vec::new());
+    for (name, text) in published() {
+        let mut pipelines = Pipelines::of_text(&name, text, &registry(), &options);
+        pipelines.try_synthetic(PATIENCE);
+        tried += pipelines.good.len();
+        reported.extend(found(&pipelines).into_iter().map(|found| format!("{name}: {found:?}")));
+    }
+    assert!(reported.is_empty(), "{}", reported.join("\n"));
+    assert!(tried > 25, "{tried}");
+}
+
+#[test]
+fn commands_that_check_pipelines_try_them() {
     let workspace = Workspace::new();
     workspace.write("in.txt", "{}\n");
     let steps = "      - { id: set, plugin: field.set, settings: { field: .Payload.After.n, value: n/a } }\n      \
                  - { id: convert, plugin: field.convert, settings: { field: .Payload.After.n, type: int } }\n";
     workspace.write("pipelines/p.yaml", lines_to(TO_FILE, &format!("{DECODE}{steps}")));
-    let without = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0).both();
-    assert!(!without.contains(ALWAYS_FAILS), "{without}");
-    let with = workspace.run(&["pipelines", "validate", "--strict", "--try"]).expect_code(2).both();
-    assert!(with.contains(ALWAYS_FAILS) && with.contains("convert"), "{with}");
+    for command in ["validate", "lint", "plan"] {
+        let text = workspace.run(&["pipelines", command]).expect_code(0).both();
+        assert!(text.contains(ALWAYS_FAILS) && text.contains("pipelines/p.yaml:10:"), "{command}: {text}");
+        workspace.run(&["pipelines", command, "--strict"]).expect_code(2);
+        let without = workspace.run(&["pipelines", command, "--strict", "--no-try"]).expect_code(0).both();
+        assert!(!without.contains(ALWAYS_FAILS), "{command}: {without}");
+        let all = workspace.run(&["pipelines", command, "--try"]).expect_code(0).both();
+        assert!(all.contains(ALWAYS_FAILS) && !all.contains("not tried"), "{command}: {all}");
+    }
+    for form in ["github", "sarif"] {
+        let text = workspace.run(&["pipelines", "validate", "--format", form]).expect_code(0).stdout;
+        assert!(text.contains(ALWAYS_FAILS) && text.contains("pipelines/p.yaml"), "{form}: {text}");
+    }
+    let json = workspace.run(&["pipelines", "lint", "--json"]).expect_code(0).stdout;
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let finding = &report["result"]["files"][0]["findings"][0];
+    assert_eq!((&finding["code"], &finding["line"]), (&ALWAYS_FAILS.into(), &10.into()), "{json}");
+}
+
+#[test]
+fn pipelines_for_which_there_is_no_time_are_counted() {
+    let mut pipelines = tried(&[r#"{ id: a, plugin: field.exclude, settings: { fields: .Key } }"#]);
+    assert_eq!(pipelines.try_synthetic(PATIENCE), 0);
+    assert_eq!(pipelines.try_synthetic(Patience { all: Duration::ZERO, ..PATIENCE }), 1);
 }

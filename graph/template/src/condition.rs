@@ -91,6 +91,14 @@ pub fn failed_at(fault: &Fault) -> Option<Option<usize>> {
     }
 }
 
+/// Returns the failure of an expression in a condition; `None` for other faults.
+pub fn error_of(fault: &Fault) -> Option<&EvalError> {
+    match fault.cause().downcast_ref()? {
+        NoVerdict::Failed { error, .. } => Some(error),
+        NoVerdict::NotBoolean(_) | NoVerdict::TooCostly => None,
+    }
+}
+
 impl CompiledCondition {
     /// Compiles a condition. The text must not be blank.
     ///

@@ -80,6 +80,21 @@ pub struct EvalError {
     pub offset: usize,
     /// The error message.
     pub message: String,
+    /// Whether other data could avoid the failure.
+    pub reason: Reason,
+}
+
+/// Reason of a failure, for those who ask whether other data could avoid it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The expression does not take values of this kind, whatever they contain.
+    Kind,
+    /// A value is missing or null.
+    Lacking,
+    /// The content of a value, such as its length or form, or a limit of costs.
+    Content,
+    /// The template calls `fail`.
+    Purpose,
 }
 
 /// A failure of a template on a record, with the name of its setting, for plugins with several templates.

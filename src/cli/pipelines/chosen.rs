@@ -9,6 +9,7 @@ use super::is_yaml;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::settings::Settings;
+use crate::trial::synthetic::Patience;
 
 /// The pipelines at a path, and the id of the requested one.
 pub(super) struct Chosen<'a> {
@@ -38,6 +39,13 @@ impl<'a> Chosen<'a> {
         let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
         let pipelines = Pipelines::load(&[&path], &registry_with(settings), &compile_options(settings, false));
         Chosen { path, id, pipelines }
+    }
+
+    /// Tries the requested pipelines that can run with synthetic records, and adds what was found to the findings.
+    /// Returns the number of pipelines for which there was no time.
+    pub(super) fn try_synthetic(&mut self, patience: Patience) -> usize {
+        let id = self.id;
+        self.pipelines.try_synthetic_of(patience, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
     }
 
     /// Returns the requested pipelines that can run, at least one.

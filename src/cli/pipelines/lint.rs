@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::findings::Form;
+use super::tries::TryFlags;
 use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
 use crate::settings::SettingFlags;
@@ -19,9 +20,8 @@ pub(in crate::cli) struct Arguments {
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
-    /// Also run each pipeline with synthetic records, and warn of processors and destinations that fail all of them.
-    #[arg(long = "try")]
-    synthetic: bool,
+    #[command(flatten)]
+    tries: TryFlags,
     /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
@@ -30,7 +30,6 @@ pub(in crate::cli) struct Arguments {
 }
 
 pub(super) fn lint(arguments: &Arguments, context: &Context) -> Report {
-    let checking =
-        Checking { strict: arguments.strict, fix: None, synthetic: arguments.synthetic, form: arguments.format };
+    let checking = Checking { strict: arguments.strict, fix: None, tries: arguments.tries, form: arguments.format };
     validate::check("pipelines.lint", &arguments.paths, &arguments.settings, &checking, context)
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::analyze;
 use super::chosen::{Chosen, Refusal};
+use super::tries::{TryFlags, untried_line};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::pipelines::Pipeline;
@@ -18,7 +19,9 @@ use crate::terminal::adopt;
 
 /// Show the compiled plan of a pipeline.
 ///
-/// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credentials.
+/// Prints the graph that a pipeline is compiled to. Opens nothing and shows no credentials. Also runs the pipeline over
+/// about a hundred synthetic records, as `pipelines validate` does, and warns of processors and destinations that fail
+/// all of them.
 ///
 /// With --analyze, the command runs the pipeline from the beginning of its sources, and the plan shows for every node:
 /// records in and out, records for which its condition was true, time in calls over all workers, and its share of the
@@ -47,6 +50,8 @@ pub(in crate::cli) struct Arguments {
     /// Also write to the destinations and the dead-letter queue. The next run writes the same records again.
     #[arg(long, requires = "analyze")]
     write: bool,
+    #[command(flatten)]
+    tries: TryFlags,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
@@ -94,7 +99,11 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let mut chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    if let Err(report) = chosen.good(&REFUSAL, context) {
+        return *report;
+    }
+    let untried = arguments.tries.patience().map_or(0, |patience| chosen.try_synthetic(patience));
     let good = match chosen.good(&REFUSAL, context) {
         Ok(good) => good,
         Err(report) => return *report,
@@ -163,7 +172,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         }
     };
     Report::new(COMMAND)
-        .notes(context.rendered(&pipelines.findings, &pipelines.files))
+        .notes(context.rendered(&pipelines.findings, &pipelines.files) + &untried_line(untried))
         .summary(json!({ "pipelines": plans.len() }))
         .result(result)
         .text(text)

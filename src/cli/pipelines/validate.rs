@@ -8,6 +8,7 @@ use anabranch_plugin::diagnostic::Severity;
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};
+use super::tries::{TryFlags, untried_line};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
 use crate::files::output;
@@ -15,12 +16,13 @@ use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
 use crate::settings::SettingFlags;
-use crate::trial::synthetic::Patience;
 
 /// Check pipeline files; nothing is started.
 ///
-/// Reads and compiles pipeline files and reports all their errors and warnings, each with its place. Exit code 0: all
-/// pipelines can be started; 2: there are errors, or warnings with --strict.
+/// Reads and compiles pipeline files and reports all their errors and warnings, each with its place. Then runs each
+/// pipeline without errors over about a hundred synthetic records, and warns of processors and destinations that fail
+/// all of them. These trials open nothing. Exit code 0: all pipelines can be started; 2: there are errors, or warnings
+/// with --strict.
 ///
 /// With --format github, the findings become annotations of a pull request; with --format sarif, a log for code
 /// scanning.
@@ -42,9 +44,8 @@ pub(in crate::cli) struct Arguments {
     /// Show what --fix would change, without changing it.
     #[arg(long, requires = "fix")]
     dry_run: bool,
-    /// Also run each pipeline with synthetic records, and warn of processors and destinations that fail all of them.
-    #[arg(long = "try")]
-    synthetic: bool,
+    #[command(flatten)]
+    tries: TryFlags,
     /// Format of the findings.
     #[arg(long, value_enum, default_value_t = Form::Text, conflicts_with = "fix")]
     format: Form,
@@ -58,7 +59,7 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
         "pipelines.validate",
         &arguments.paths,
         &arguments.settings,
-        &Checking { strict: arguments.strict, fix, synthetic: arguments.synthetic, form: arguments.format },
+        &Checking { strict: arguments.strict, fix, tries: arguments.tries, form: arguments.format },
         context,
     )
 }
@@ -69,8 +70,8 @@ pub(super) struct Checking {
     pub(super) strict: bool,
     /// Whether mistakes are corrected.
     pub(super) fix: Option<Fixing>,
-    /// Whether pipelines are run with synthetic records.
-    pub(super) synthetic: bool,
+    /// Whether pipelines are run with synthetic records, and how many.
+    pub(super) tries: TryFlags,
     /// The format of the findings.
     pub(super) form: Form,
 }
@@ -137,9 +138,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
-    if checking.synthetic {
-        pipelines.try_synthetic(Patience::default());
-    }
+    let untried = checking.tries.patience().map_or(0, |patience| pipelines.try_synthetic(patience));
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);
@@ -162,7 +161,11 @@ pub(super) fn check(
         let made = if fixing == Fixing::Write { "made" } else { "to be made; nothing was changed" };
         let _ = writeln!(text, "{} {made}", counted(fixes, "correction"));
     }
+    text.push_str(&untried_line(untried));
     let mut summary = json!({ "files": files.len(), "pipelines": count, "errors": errors, "warnings": warnings });
+    if untried > 0 {
+        summary["untried"] = untried.into();
+    }
     let mut result = json!({ "files": files.iter().map(Checked::json).collect::<Vec<_>>() });
     if let Some(fixing) = checking.fix {
         summary["fixes"] = fixes.into();

@@ -9,8 +9,11 @@ use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::reference::Side;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
+use anabranch_template::{EvalError, InSetting, Reason, condition};
 
 use super::names::{FieldPath, paths};
+use super::origins::{self, Origin};
+use super::patterns::Wanted;
 use super::records::{Synthetic, whole};
 use super::script;
 use super::taps::{Sight, Spot};
@@ -51,7 +54,7 @@ pub(super) fn judge<'a>(
     records: &HashMap<usize, Synthetic>,
 ) -> Option<Failing<'a>> {
     let node = node_at(compiled, spot)?;
-    let place = Place::of(node, spot);
+    let place = Place::of(compiled, node, spot)?;
     let counts = |sight: &&Sight| sight.fault.is_some() || !place.lets_pass(sight, records);
     let failed: Option<Vec<Failed<'_>>> =
         sights.iter().filter(counts).map(|sight| Failed::of(sight, records)).collect();
@@ -63,12 +66,12 @@ pub(super) fn judge<'a>(
     for one in &failed {
         by_message.entry(one.fault.message()).or_default().push(one);
     }
-    let (message, most) = by_message.iter().max_by_key(|(_, group)| group.len())?;
+    let (_, most) = by_message.iter().max_by_key(|(_, group)| group.len())?;
     let is_sure = match place.what {
-        What::Condition => place.is_sure_of_condition(&failed, most, message),
-        What::Reader => place.is_sure_of_reader(&failed),
+        What::Condition => place.is_sure_of_condition(&failed, most),
+        What::Reader(wanted) => place.is_sure_of_reader(&failed, wanted),
         What::Script => place.is_sure_of_script(&failed, &by_message),
-        What::Other => place.is_sure(&failed, most, message),
+        What::Other => is_enough(most) && place.is_sure(&failed),
     };
     is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
 }
@@ -77,8 +80,8 @@ pub(super) fn judge<'a>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Condition,
-    /// One of [`READERS`].
-    Reader,
+    /// One of [`READERS`], and what it takes texts for, if that is known.
+    Reader(Option<Wanted>),
     Script,
     Other,
 }
@@ -87,16 +90,16 @@ enum What {
 struct Place {
     what: What,
     text: String,
-    named: Vec<FieldPath>,
+    named: Vec<(FieldPath, Origin)>,
 }
 
 impl Place {
-    fn of(node: &Node, spot: Spot) -> Place {
+    fn of(compiled: &Compiled, node: &Node, spot: Spot) -> Option<Place> {
         let plugin = node.kind.operator().map_or("", |step| step.plugin.as_str());
         let what = match plugin {
             _ if spot.is_condition => What::Condition,
             "custom.javascript" => What::Script,
-            plugin if READERS.contains(&plugin) => What::Reader,
+            plugin if READERS.contains(&plugin) => What::Reader(wanted(node, plugin)),
             _ => What::Other,
         };
         let text = match (what, plugin) {
@@ -110,17 +113,22 @@ impl Place {
             _ => settings(node, |_| true),
         };
         let mut named = paths(&text);
-        if what == What::Reader && named.is_empty() {
+        if matches!(what, What::Reader(_)) && named.is_empty() {
             named.push(FieldPath { side: Side::After, names: Vec::new() });
         }
-        Place { what, text, named }
+        let index = compiled.members.get(spot.stage.0)?.get(spot.step)?.index();
+        let origin = |path: FieldPath| {
+            let origin = origins::origin(compiled, index, &path);
+            (path, origin)
+        };
+        Some(Place { what, text, named: named.into_iter().map(origin).collect() })
     }
 
     /// Whether a record that did not fail had nothing in it that the place could have failed on.
     fn lets_pass(&self, sight: &Sight, records: &HashMap<usize, Synthetic>) -> bool {
         match self.what {
-            What::Reader => {
-                let mut values = self.named.iter().map(|path| value_at(path, path.side.of(&sight.before)));
+            What::Reader(_) => {
+                let mut values = self.named.iter().map(|(path, _)| value_at(path, path.side.of(&sight.before)));
                 values.all(|value| matches!(value, None | Some(Value::Null)))
             }
             What::Script => origin(sight, records).is_some_and(|origin| origin.is_hollow),
@@ -128,45 +136,83 @@ impl Place {
         }
     }
 
-    /// Whether fields that are as the source gave them were of many kinds.
+    /// Whether fields that depend on data were of many kinds.
     fn is_diverse(&self, failed: &[Failed<'_>]) -> bool {
-        self.named.iter().all(|path| is_made(path, failed) || is_known(path, failed) || is_diverse(path, failed))
+        self.named.iter().all(|(path, origin)| match origin {
+            Origin::Given => is_known(path, failed) || is_diverse(path, failed),
+            Origin::Fixed | Origin::Formed | Origin::Around(_) => {
+                is_made(path, failed) || is_known(path, failed) || is_diverse(path, failed)
+            }
+            Origin::Any => {
+                let here = failed.iter().map(|failed| value_at(path, path.side.of(failed.before)));
+                !path.names.is_empty() && count_kinds(here) >= FEWEST_KINDS
+            }
+        })
     }
 
-    fn reads_given(&self, failed: &[Failed<'_>]) -> bool {
-        self.named.iter().any(|path| !is_made(path, failed))
+    /// Whether the place reads something that depends on data.
+    fn reads_data(&self, failed: &[Failed<'_>]) -> bool {
+        let is_own = |(path, origin): &(FieldPath, Origin)| {
+            matches!(origin, Origin::Fixed | Origin::Formed) && is_made(path, failed)
+        };
+        !self.named.iter().all(is_own)
     }
 
-    fn is_sure(&self, failed: &[Failed<'_>], most: &[&Failed<'_>], message: &str) -> bool {
-        is_enough(most)
-            && self.is_diverse(failed)
-            && (!self.reads_given(failed) || !is_of_form(message))
+    /// Whether no record can avoid the failure of an expression: it does not read data, or no kind of data is right.
+    fn is_sure(&self, failed: &[Failed<'_>]) -> bool {
+        let is_of_kind = |failed: &Failed<'_>| match reason(failed.fault) {
+            Some(Reason::Kind) => true,
+            Some(Reason::Lacking) => self.lacks(failed),
+            Some(Reason::Content | Reason::Purpose) | None => false,
+        };
+        self.is_diverse(failed)
+            && (!self.reads_data(failed) || failed.iter().all(is_of_kind))
             && (self.named.is_empty() || !self.text.contains("egex"))
     }
 
-    fn is_sure_of_condition(&self, failed: &[Failed<'_>], most: &[&Failed<'_>], message: &str) -> bool {
-        let no_verdict = failed.iter().all(|failed| failed.fault.code() == "condition_not_boolean");
-        let is_one = most.len() == failed.len() || no_verdict || !self.reads_given(failed);
-        is_one && self.is_sure(failed, if no_verdict { &[] } else { most }, message)
-            || (no_verdict && self.is_diverse(failed) && (self.named.is_empty() || !self.text.contains("egex")))
+    /// Whether a field that the place reads is missing or null in the record.
+    fn lacks(&self, failed: &Failed<'_>) -> bool {
+        let is_lacking =
+            |path: &FieldPath| matches!(value_at(path, path.side.of(failed.before)), None | Some(Value::Null));
+        self.named.iter().any(|(path, _)| is_lacking(path))
+    }
+
+    fn is_sure_of_condition(&self, failed: &[Failed<'_>], most: &[&Failed<'_>]) -> bool {
+        if failed.iter().all(|failed| failed.fault.code() == "condition_not_boolean") {
+            let can_be = match origins::form(&self.text) {
+                Origin::Around(pattern) => pattern.can_be(Wanted::Verdict),
+                Origin::Fixed | Origin::Formed => false,
+                Origin::Given | Origin::Any => true,
+            };
+            return !can_be && self.is_diverse(failed) && (self.named.is_empty() || !self.text.contains("egex"));
+        }
+        let is_one = most.len() == failed.len() || !self.reads_data(failed);
+        is_one && is_enough(most) && self.is_sure(failed)
     }
 
     /// A step that takes a text apart is judged where a step before has made the text.
-    fn is_sure_of_reader(&self, failed: &[Failed<'_>]) -> bool {
+    fn is_sure_of_reader(&self, failed: &[Failed<'_>], wanted: Option<Wanted>) -> bool {
         let is_text = |failed: &Failed<'_>, path: &FieldPath| {
             matches!(value_at(path, path.side.of(failed.before)), Some(Value::Text(_)))
         };
-        self.named.iter().all(|path| {
-            is_made(path, failed) || (is_known(path, failed) && !failed.iter().any(|failed| is_text(failed, path)))
+        self.named.iter().all(|(path, origin)| {
+            let is_own = match origin {
+                Origin::Fixed | Origin::Formed => true,
+                Origin::Around(pattern) => wanted.is_some_and(|wanted| !pattern.can_be(wanted)),
+                Origin::Given | Origin::Any => false,
+            };
+            (is_own && is_made(path, failed))
+                || (is_known(path, failed) && !failed.iter().any(|failed| is_text(failed, path)))
         })
     }
 
     fn is_sure_of_script(&self, failed: &[Failed<'_>], by_message: &BTreeMap<String, Vec<&Failed<'_>>>) -> bool {
         let thrown = |message: &String| script::is_thrown(&self.text, message);
-        if by_message.keys().any(thrown) || !self.is_diverse(failed) {
+        if by_message.keys().any(thrown) {
             return false;
         }
-        if by_message.iter().any(|(message, group)| script::is_mistake(message) && is_enough(group)) {
+        let is_diverse = self.is_diverse(failed);
+        if is_diverse && by_message.iter().any(|(message, group)| script::is_mistake(message) && is_enough(group)) {
             return true;
         }
         let [(message, group)] = &by_message.iter().collect::<Vec<_>>()[..] else { return false };
@@ -175,18 +221,50 @@ impl Place {
         if expression.is_some_and(|expression| !script::reads_record(&self.text, expression)) {
             return true;
         }
+        if !is_diverse || script::throws(&self.text) {
+            return false;
+        }
         let is_of_known = expression.is_some_and(|expression| {
             let known = failed.iter().all(|failed| failed.origin.known.metadata);
             (known && expression.contains(".Metadata") || expression.contains(".Operation"))
                 && !["Payload", "Key"].iter().any(|part| expression.contains(part))
         });
         let is_gone = !self.named.is_empty()
-            && self.named.iter().all(|path| {
+            && self.named.iter().all(|(path, origin)| {
                 let is_there = |failed: &Failed<'_>| value_at(path, path.side.of(failed.before)).is_some();
-                (is_made(path, failed) || is_known(path, failed)) && !failed.iter().any(is_there)
+                let is_own = *origin == Origin::Fixed && is_made(path, failed);
+                (is_own || is_known(path, failed)) && !failed.iter().any(is_there)
             });
-        !script::is_of_data(message) || is_of_known || is_gone
+        let reads_text = self.named.iter().any(|(_, origin)| matches!(origin, Origin::Any | Origin::Around(_)));
+        let is_of_kind = !reads_text && !script::is_of_data(message);
+        is_of_kind || is_of_known || is_gone
     }
+}
+
+/// What a step of [`READERS`] takes texts for.
+fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
+    match plugin {
+        "field.convert" => match settings(node, |name| name == "type").as_str() {
+            "int" => Some(Wanted::Int),
+            "float" => Some(Wanted::Float),
+            "bool" => Some(Wanted::Bool),
+            "time" => Some(Wanted::Time),
+            _ => None,
+        },
+        "json.decode" => Some(Wanted::Json),
+        "base64.decode" => Some(Wanted::Base64),
+        "split" => Some(Wanted::List),
+        _ => None,
+    }
+}
+
+/// Why an expression failed; `None` for failures of other things.
+fn reason(fault: &Fault) -> Option<Reason> {
+    let cause = fault.cause();
+    let error = condition::error_of(fault)
+        .or_else(|| cause.downcast_ref::<EvalError>())
+        .or_else(|| cause.downcast_ref::<InSetting>().map(|failed| &failed.error));
+    error.map(|error| error.reason)
 }
 
 /// The values of settings, in lines.
@@ -215,23 +293,13 @@ impl<'a> Failed<'a> {
     }
 
     fn is_on_purpose(&self) -> bool {
-        self.fault.code() == "error_triggered" || self.fault.message().contains(ON_PURPOSE)
+        self.fault.code() == "error_triggered" || reason(self.fault) == Some(Reason::Purpose)
     }
 }
-
-/// What a template says that calls `fail`.
-const ON_PURPOSE: &str = "calling fail";
 
 fn is_enough(failed: &[&Failed<'_>]) -> bool {
     let variants: BTreeSet<usize> = failed.iter().map(|failed| failed.origin.variant).collect();
     failed.len() >= FEWEST && variants.len() >= FEWEST_VARIANTS
-}
-
-/// Whether a message is about what a value holds or lacks: another record may hold it.
-fn is_of_form(message: &str) -> bool {
-    ["out of range", "no such", "missing", "nil", "no field", "no entry", "not found", "null", "absent", "empty"]
-        .iter()
-        .any(|words| message.contains(words))
 }
 
 /// The node of a place.
@@ -294,12 +362,18 @@ fn within<'o>(object: &'o Object, names: &[String]) -> Option<&'o Value> {
 
 /// Whether the field was of many kinds, as the source gave it, among the records that failed.
 fn is_diverse(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
+    let kinds = count_kinds(failed.iter().map(|one| found(path, one.origin)));
+    kinds >= FEWEST_KINDS || (path.names.is_empty() && kinds > 0)
+}
+
+/// The number of kinds of values, among which a missing value is one.
+fn count_kinds(values: impl Iterator<Item = Option<Value>>) -> usize {
     let mut kinds: Vec<Option<Kinds>> = Vec::new();
-    for one in failed {
-        let kind = found(path, one.origin).as_ref().map(Kinds::of);
+    for value in values {
+        let kind = value.as_ref().map(Kinds::of);
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    kinds.len() >= FEWEST_KINDS || (path.names.is_empty() && !kinds.is_empty())
+    kinds.len()
 }

@@ -4,36 +4,40 @@
 
 use std::collections::BTreeSet;
 
-use super::names::literals;
+use super::names::{FieldPath, literals, paths};
 
-/// Messages that say that the script is wrong whatever came before it: no data make them right.
-const MISTAKES: [&str; 22] = [
+/// Messages of the engine about the text of the script: no data make it right, once the place is reached.
+const MISTAKES: [&str; 6] = [
     "immutable binding",
     "uninitialized",
-    "non-global",
-    "cannot mix BigInt",
-    "non-writable",
-    "failed to create matcher",
+    "without new",
     "Callbackfn is not",
     "callback function is not",
-    "comparison function",
-    "without 'new'",
-    "digits argument",
-    "radix must be",
-    "not a record",
-    "no record:",
-    "records hold",
-    "metadata is text",
-    "object of texts",
+    "non-global",
+];
+
+/// Messages about something that is not there, or about what a value contains: other data may be right.
+const OF_DATA: [&str; 19] = [
+    "null",
+    "undefined",
+    "destructure",
+    "SyntaxError",
+    "RangeError",
+    "UriError",
+    "URIError",
+    "nvalid",
+    "cannot mix BigInt",
     "serialize bigint",
     "cyclic object",
     "contains itself",
     "maximum number of recursive",
-    "of a kind that records cannot hold",
+    "records hold numbers",
+    "comparison function",
+    "failed to create matcher",
+    "digits argument",
+    "radix must be",
+    "not iterable",
 ];
-
-/// Messages about something that is not there, or about what a text holds: other data may be right.
-const OF_DATA: [&str; 7] = ["null", "undefined", "destructure", "SyntaxError", "RangeError", "UriError", "nvalid"];
 
 /// Whether a message is about a mistake in the script.
 pub(super) fn is_mistake(message: &str) -> bool {
@@ -45,10 +49,57 @@ pub(super) fn is_of_data(message: &str) -> bool {
     OF_DATA.iter().any(|words| message.contains(words))
 }
 
+/// Whether the script may throw what it makes itself.
+pub(super) fn throws(script: &str) -> bool {
+    words(script).any(|word| word == "throw" || word == "reject")
+}
+
+/// What a script does to a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing.
+    None,
+    /// It deletes the field, or assigns a constant, for every record.
+    Fixed,
+    /// Anything else.
+    Any,
+}
+
+/// What a script does to a field, as far as its text tells.
+pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
+    const BRANCHES: [&str; 12] =
+        ["if", "else", "switch", "case", "for", "while", "try", "catch", "throw", "function", "let", "var"];
+    let Some((_, body)) = script.split_once("function process") else { return Effect::Any };
+    let is_branched = words(body).any(|word| BRANCHES.contains(&word))
+        || ["?", "&&", "||", "=>"].iter().any(|sign| body.contains(sign));
+    let Some(body) = body.split_once('{').map(|(_, body)| body).filter(|_| !is_branched) else { return Effect::Any };
+    let tainted = tainted(script);
+    let is_of_record = |text: &str| words(text).any(|word| tainted.contains(word));
+    let mut effect = Effect::None;
+    for statement in body.split([';', '\n']).map(str::trim) {
+        let deleted = statement.strip_prefix("delete ");
+        let assigned = statement.split_once('=').filter(|(_, value)| !is_of_record(value)).map(|(target, _)| target);
+        match deleted.or(assigned.map(str::trim)) {
+            Some(target) if target.ends_with(|c: char| "+-*/%&|^?!<>".contains(c)) => return Effect::Any,
+            Some(target) => match &paths(target)[..] {
+                [] if target.starts_with("const ") || target.contains(".Metadata") => {}
+                [field] if field.side == path.side && path.names.starts_with(&field.names) => effect = Effect::Fixed,
+                [field] if !field.names.is_empty() => {}
+                _ => return Effect::Any,
+            },
+            None if !is_of_record(statement) || (statement.starts_with("return") && words(statement).count() == 2) => {}
+            None => return Effect::Any,
+        }
+    }
+    effect
+}
+
 /// Whether the script itself throws this.
 pub(super) fn is_thrown(script: &str, message: &str) -> bool {
-    script.contains("throw")
-        && literals(script).iter().any(|text| text.trim().len() > 2 && message.contains(text.trim()))
+    let literals = literals(script);
+    // Of a template literal, the text around its expressions.
+    let mut parts = literals.iter().flat_map(|literal| literal.split(['$', '{', '}'])).map(str::trim);
+    throws(script) && parts.any(|part| part.len() > 2 && message.contains(part))
 }
 
 /// The expression at a place of a script: its statement, or what it assigns. Line and column from 1.
@@ -94,30 +145,119 @@ fn tainted(script: &str) -> BTreeSet<&str> {
             tainted.extend(words(parameters));
         }
     }
+    // What is assigned in several places may be assigned to on conditions.
+    for name in
+        ["let ", "var "].iter().flat_map(|word| script.match_indices(word).map(|(at, word)| &script[at + word.len()..]))
+    {
+        let Some(name) = words(name).next() else { continue };
+        let is_assigned = |statement: &&str| {
+            statement.split_once('=').is_some_and(|(target, _)| words(target).any(|word| word == name))
+        };
+        if script.split([';', '\n', '{', '}']).filter(is_assigned).count() != 1 {
+            tainted.insert(name);
+        }
+    }
     loop {
         let before = tainted.len();
-        for statement in script.split([';', '\n']) {
+        for statement in statements(script).into_iter().map(behind_head) {
             let is_tainted = |text: &str| words(text).any(|word| tainted.contains(word));
-            let parts = statement.split_once(" of ").or_else(|| statement.split_once(" in ")).or_else(|| {
-                let at = statement.find('=')?;
-                Some((&statement[..at], &statement[at + 1..]))
-            });
-            if let Some((left, right)) = parts
-                && is_tainted(right)
-            {
-                tainted.extend(words(left).filter(|word| !["const", "let", "var", "for", "if"].contains(word)));
-            }
-            // A list or map that is filled.
-            if let Some((left, right)) = statement.split_once(".push(").or_else(|| statement.split_once(".set("))
-                && words(right).any(|word| tainted.contains(word))
-            {
-                tainted.extend(words(left).last());
+            let is_nested =
+                ["for", "while", "if", "else", "switch"].iter().any(|word| statement.trim_start().starts_with(word));
+            // Names of fields do not matter, only those of variables.
+            let named = variables(statement).filter(|word| !GLOBALS.contains(word));
+            match statement.split_once('=').filter(|_| !is_nested) {
+                // A place in the record is tainted already, and so may be what indexes it.
+                Some((target, value)) if !is_tainted(value) => {
+                    if variables(target).skip(1).any(|word| tainted.contains(word)) {
+                        tainted.extend(variables(target).filter(|word| !GLOBALS.contains(word)));
+                    }
+                }
+                _ if is_tainted(statement) => tainted.extend(named),
+                _ => {}
             }
         }
         if tainted.len() == before {
             return tainted;
         }
     }
+}
+
+/// The statements of a script, as far as ends of lines and semicolons tell. A line that goes on is of one statement with
+/// the next.
+fn statements(script: &str) -> Vec<&str> {
+    let opens = |line: &str| {
+        line.strip_suffix('{').is_some_and(|before| {
+            let before = before.trim_end();
+            before.ends_with(['=', '(', '[', ',', ':', '?']) || before.ends_with("return")
+        })
+    };
+    let goes_on =
+        |line: &str| line.ends_with(['(', '[', ',', '=', '+', '-', '*', '?', ':', '&', '|', '.']) || opens(line);
+    let is_rest = |line: &str| line.starts_with(['.', '?', ':', '+', '-', '&', '|', ')', ']', '}', ',']);
+    let mut found = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    let mut lines = script.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        end += line.len();
+        if !goes_on(line.trim_end()) && !lines.peek().is_some_and(|next| is_rest(next.trim_start())) {
+            found.extend(script[start..end].split(';'));
+            start = end;
+        }
+    }
+    found.extend(script[start..].split(';'));
+    found
+}
+
+/// A statement without the head of the function that it is the first of.
+fn behind_head(statement: &str) -> &str {
+    let head = statement.trim_start().strip_prefix("function");
+    head.and_then(|head| head.split_once('{')).map_or(statement, |(_, body)| body)
+}
+
+/// Names that no statement of a script changes.
+const GLOBALS: [&str; 34] = [
+    "const",
+    "let",
+    "var",
+    "for",
+    "if",
+    "else",
+    "of",
+    "in",
+    "return",
+    "new",
+    "function",
+    "while",
+    "typeof",
+    "delete",
+    "throw",
+    "Math",
+    "JSON",
+    "Number",
+    "String",
+    "Object",
+    "Array",
+    "Date",
+    "BigInt",
+    "Boolean",
+    "RegExp",
+    "Map",
+    "Set",
+    "Error",
+    "TypeError",
+    "parseInt",
+    "parseFloat",
+    "true",
+    "false",
+    "null",
+];
+
+/// Words that do not follow on a dot.
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    words(text).filter(move |word| {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize;
+        !text[..at].trim_end().ends_with('.') || text[..at].trim_end().ends_with("...")
+    })
 }
 
 fn is_of_word(c: char) -> bool {
@@ -130,6 +270,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_record::reference::Side;
+
     use super::*;
 
     const SCRIPT: &str = "function process(rec) {\n  const rates = { eur: 1 };\n  const id = rec.Payload.After.id;\n  \
@@ -153,5 +295,44 @@ mod tests {
     fn what_a_script_throws_is_its_own() {
         assert!(is_thrown("throw new TypeError('no id here')", "TypeError: no id here (at script:1:1)"));
         assert!(!is_thrown("x.y('no id here')", "TypeError: no id here"));
+        assert!(is_thrown("throw `got ${n} columns`", "got 7 columns"));
+    }
+
+    #[test]
+    fn what_a_statement_fills_with_parts_of_the_record_reads_it() {
+        let script = "function process(rec) {\n  const fields = {};\n  const seen = [];\n  let unit = null;\n  \
+                      for (const [, k, v] of rec.Payload.After.line.matchAll(/x/g)) fields[k] = v;\n  \
+                      Object.assign(seen, rec.Payload.After);\n  if (rec.Key) unit = 'kg';\n  return rec;\n}\n";
+        let tainted = tainted(script);
+        assert!(["fields", "seen", "unit", "k"].iter().all(|name| tainted.contains(name)), "{tainted:?}");
+        assert!(!tainted.contains("Object"));
+    }
+
+    #[test]
+    fn a_statement_may_have_several_lines() {
+        let script = "function process(rec) {\n  const o = {\n    ...rec.Payload.After,\n    b: 1,\n  };\n  const m = new \
+                      Map(\n    rec.Key\n  );\n  const c = {\n    d: 1,\n  };\n  const l = c\n    .with(rec);\n  return rec;\n}\n";
+        let tainted = tainted(script);
+        assert!(["o", "m", "l"].iter().all(|name| tainted.contains(name)), "{tainted:?}");
+    }
+
+    #[test]
+    fn the_effect_of_a_script_on_a_field_is_known_where_it_does_not_depend_on_data() {
+        let field = |name: &str| FieldPath { side: Side::After, names: vec![name.to_owned()] };
+        let script = |body: &str| format!("function process(rec) {{ {body} return rec; }}");
+        for (body, expected) in [
+            ("rec.Metadata.a = 'b';", Effect::None),
+            ("rec.Payload.After.other = 1;", Effect::None),
+            ("rec.Payload.After = { name: 'x' };", Effect::Fixed),
+            ("delete rec.Payload.After.a;", Effect::Fixed),
+            ("rec.Payload.After.a = 'A' + 1;", Effect::Fixed),
+            ("rec.Payload.After.a = 'A' + rec.Payload.After.id;", Effect::Any),
+            ("if (rec.Key) { rec.Payload.After.a = 1; }", Effect::Any),
+            ("rec.Payload.After.a += 1;", Effect::Any),
+            ("change(rec.Payload.After);", Effect::Any),
+            ("change(rec);", Effect::Any),
+        ] {
+            assert_eq!(effect(&script(body), &field("a")), expected, "{body}");
+        }
     }
 }

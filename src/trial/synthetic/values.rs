@@ -1,7 +1,7 @@
 //! Values of synthetic records: of every kind, and texts of every form that a pipeline may ask for.
 
 use anabranch_record::text::Str;
-use anabranch_record::value::{Object, Value};
+use anabranch_record::value::{Object, Timestamp, Value};
 
 use super::names::Tree;
 
@@ -24,8 +24,14 @@ pub(super) enum Kind {
     Numbers,
     /// A list of objects.
     Objects,
+    /// A list of lists.
+    Lists,
     /// A list of nothing.
     Nothing,
+    /// A time.
+    Time,
+    /// Bytes.
+    Bytes,
     /// An object.
     Object,
     /// The text of an object in JSON.
@@ -65,7 +71,7 @@ pub(super) enum Envelope {
 }
 
 /// Texts of the forms that data usually have.
-const TEXTS: [&str; 30] = [
+const TEXTS: [&str; 31] = [
     "alpha",
     "17",
     "2.50",
@@ -95,6 +101,7 @@ const TEXTS: [&str; 30] = [
     "<13>May  6 07:08:09 host app[17]: said so",
     "EUR 1.234,50",
     "create",
+    "\"alpha 17\"",
     "",
 ];
 
@@ -116,7 +123,10 @@ pub(super) fn kinds(literals: &[String], envelopes: bool) -> Vec<Kind> {
         Kind::Texts,
         Kind::Numbers,
         Kind::Objects,
+        Kind::Lists,
         Kind::Nothing,
+        Kind::Time,
+        Kind::Bytes,
         Kind::Object,
         Kind::JsonObject,
         Kind::JsonList,
@@ -229,7 +239,14 @@ impl Maker<'_> {
             Kind::Bool(truth) => Value::from(*truth),
             Kind::Texts => Value::from(["alpha", "17", "2024-05-06", "b@example.org"].map(Value::from).to_vec()),
             Kind::Numbers => Value::from([1i64, 2, 3, 5].map(Value::from).to_vec()),
+            Kind::Lists => {
+                let pair = |name: &str, number: i64| Value::from(vec![Value::from(name), Value::from(number)]);
+                let objects = Value::from(vec![Value::from(inner(1)), Value::from(inner(2))]);
+                Value::from(vec![pair("a", 1), objects, pair("b", 2)])
+            }
             Kind::Nothing => Value::from(Vec::new()),
+            Kind::Time => Value::Time(Timestamp::from_timestamp_nanos(1_714_979_289_000_000_000)),
+            Kind::Bytes => Value::Bytes(b"alpha".as_slice().into()),
         })
     }
 

@@ -56,7 +56,7 @@ fn not(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 /// Always fails: values of a record are never functions.
 fn call(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [val, ..] = args else { return Err(CallError::arguments()) };
-    Err(format!("{} is not a function", val.in_words()).into())
+    Err(CallError::of_kind(val, format!("{} is not a function", val.in_words())))
 }
 
 fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
@@ -67,8 +67,8 @@ fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
         Val::Map(map) => map.len(),
         other => match other.as_bytes() {
             Some(bytes) => bytes.len(),
-            None if other.is_nil() => return Err("len of nil".into()),
-            None => return Err(format!("{} has no length", other.in_words()).into()),
+            None if other.is_nil() => return Err(CallError::lacking("len of nil")),
+            None => return Err(CallError::of_kind(other, format!("{} has no length", other.in_words()))),
         },
     };
     Ok(Val::Int(len as i64))
@@ -78,15 +78,16 @@ fn len(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
 fn index(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
     let [item, indexes @ ..] = args else { return Err(CallError::arguments()) };
     if item.is_nil() {
-        return Err("index of nil".into());
+        return Err(CallError::lacking("index of nil"));
     }
     let mut item = item.clone();
     for index in indexes {
         item = match &item {
-            Val::Missing | Val::Nil | Val::NoData => return Err("index of nil".into()),
+            Val::Missing | Val::Nil | Val::NoData => return Err(CallError::lacking("index of nil")),
             Val::Map(map) => {
                 let Val::Text(key) = index else {
-                    return Err(format!("the keys of a map are texts, not {}", index.in_words()).into());
+                    let message = format!("the keys of a map are texts, not {}", index.in_words());
+                    return Err(CallError::of_kind(index, message));
                 };
                 let missing = if map.is_text() { Val::text("") } else { Val::Nil };
                 map.get(&key.lossy()).unwrap_or(missing)
@@ -97,7 +98,7 @@ fn index(_: &mut Context, args: &[Val]) -> Result<Val, CallError> {
                 let bytes = item.as_bytes().unwrap_or_default();
                 at(index, bytes.len(), |i| bytes.get(i).map(|b| Val::Byte(*b)))?
             }
-            other => return Err(format!("{} has no elements", other.in_words()).into()),
+            other => return Err(CallError::of_kind(other, format!("{} has no elements", other.in_words()))),
         };
     }
     Ok(item)
@@ -108,7 +109,8 @@ fn at(index: &Val, len: usize, get: impl Fn(usize) -> Option<Val>) -> Result<Val
         (Some(n), _) => usize::try_from(n).ok(),
         (None, Some(n)) => usize::try_from(n).ok(),
         (None, None) => {
-            return Err(format!("the index of a list element is a number, not {}", index.in_words()).into());
+            let message = format!("the index of a list element is a number, not {}", index.in_words());
+            return Err(CallError::of_kind(index, message));
         }
     };
     number.and_then(get).ok_or_else(|| {

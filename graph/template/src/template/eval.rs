@@ -7,7 +7,7 @@ use super::functions::Context;
 use super::out::Out;
 use super::tree::{Body, Branches, Call, Command, Literal, Node, Operand, Pipeline, Place, Range_, Term, Tree};
 use super::val::{Text, Val};
-use super::{EvalError, MissingKey, format};
+use super::{EvalError, MissingKey, Reason, format};
 
 mod argument;
 mod call;
@@ -44,7 +44,8 @@ pub(super) fn render(
     }
     let (text, valid) = written.finish();
     *out = text;
-    let invalid = || EvalError { offset: 0, message: "the output is not valid UTF-8".to_owned() };
+    let invalid =
+        || EvalError { offset: 0, message: "the output is not valid UTF-8".to_owned(), reason: Reason::Content };
     (if valid { Ok(()) } else { Err(invalid()) }, context)
 }
 
@@ -87,9 +88,14 @@ struct Evaluator<'a> {
     depth: usize,
 }
 
-/// Returns an error at a place.
+/// Returns an error at a place, about the kind of a value or about the template itself.
 fn fail<T>(at: &Place, message: impl Into<String>) -> Eval<T> {
-    Err(EvalError { offset: at.start as usize, message: message.into() })
+    fail_for(Reason::Kind, at, message)
+}
+
+/// Returns an error at a place, with its reason.
+fn fail_for<T>(reason: Reason, at: &Place, message: impl Into<String>) -> Eval<T> {
+    Err(EvalError { offset: at.start as usize, message: message.into(), reason })
 }
 
 impl<'a> Evaluator<'a> {
@@ -100,14 +106,14 @@ impl<'a> Evaluator<'a> {
 
     fn deeper(&mut self, at: &Place) -> Eval<()> {
         if self.depth == MOST_DEPTH {
-            return fail(at, "templates call each other too deeply");
+            return fail_for(Reason::Content, at, "templates call each other too deeply");
         }
         self.depth += 1;
         Ok(())
     }
 
     fn step(&mut self, at: &Place) -> Eval<()> {
-        self.context.take_steps(1).or_else(|e| fail(at, e.to_string()))
+        self.context.take_steps(1).or_else(|e| fail_for(e.reason, at, e.to_string()))
     }
 
     fn walk(&mut self, frame: &mut Frame, body: &'a Body) -> Eval<Flow> {
@@ -171,9 +177,9 @@ impl<'a> Evaluator<'a> {
         if self.context.is_watched() {
             self.printed(pipeline, &val);
         }
-        format::write_action(&mut self.out, &val).or_else(|e| fail(&pipeline.at, e.to_string()))?;
+        format::write_action(&mut self.out, &val).or_else(|e| fail_for(e.reason, &pipeline.at, e.to_string()))?;
         if self.out.len() > Context::MAX_BYTES {
-            return fail(&pipeline.at, "the output is longer than 256 MiB");
+            return fail_for(Reason::Content, &pipeline.at, "the output is longer than 256 MiB");
         }
         Ok(())
     }

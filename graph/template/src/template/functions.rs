@@ -12,6 +12,7 @@ use anabranch_record::clock;
 use anabranch_record::text::Str;
 use tokio::time::Instant;
 
+use super::Reason;
 use super::doubt::Doubts;
 use super::val::Val;
 
@@ -101,25 +102,44 @@ pub enum Param {
 
 /// A failure of a call, without the prefix `error calling name: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct CallError(pub(crate) Str);
+#[error("{message}")]
+pub(crate) struct CallError {
+    message: Str,
+    /// Whether other data could avoid the failure.
+    pub(crate) reason: Reason,
+}
 
 impl CallError {
     /// The arguments do not match the parameters. Cannot happen if `params` is correct.
     pub(crate) fn arguments() -> CallError {
         "wrong arguments".into()
     }
+
+    /// The function does not take values of the kind of `val`.
+    pub(crate) fn of_kind(val: &Val, message: impl Into<Str>) -> CallError {
+        CallError { message: message.into(), reason: if val.is_nil() { Reason::Lacking } else { Reason::Kind } }
+    }
+
+    /// A value is missing or null.
+    pub(crate) fn lacking(message: &str) -> CallError {
+        CallError { message: message.into(), reason: Reason::Lacking }
+    }
+
+    /// The template fails on purpose.
+    pub(crate) fn on_purpose(message: &str) -> CallError {
+        CallError { message: message.into(), reason: Reason::Purpose }
+    }
 }
 
 impl From<&str> for CallError {
     fn from(message: &str) -> CallError {
-        CallError(message.into())
+        CallError { message: message.into(), reason: Reason::Content }
     }
 }
 
 impl From<String> for CallError {
     fn from(message: String) -> CallError {
-        CallError(message.into())
+        CallError { message: message.into(), reason: Reason::Content }
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
         _ => match (a, b) {
             (Val::Time(a), Val::Time(b)) => Ok(a == b),
             (Val::Version(a), Val::Version(b)) => Ok(std::rc::Rc::ptr_eq(a, b)),
-            _ => Err(format!("{} cannot be compared with another", b.in_words()).into()),
+            _ => Err(CallError::of_kind(b, format!("{} cannot be compared with another", b.in_words()))),
         },
     }
 }
@@ -75,7 +75,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
 pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
     for val in [a, b] {
         if !matches!(val.kind(), Kind::Bool | Kind::Int | Kind::Uint | Kind::Float | Kind::String) {
-            return Err(format!("{} has no order", val.in_words()).into());
+            return Err(CallError::of_kind(val, format!("{} has no order", val.in_words())));
         }
     }
     match (a, b) {
@@ -122,5 +122,6 @@ pub(crate) fn with_float(n: i128, f: f64) -> Option<Ordering> {
 }
 
 fn incompatible(a: &Val, b: &Val) -> CallError {
-    format!("incompatible types for comparison: {} and {}", a.in_words(), b.in_words()).into()
+    let message = format!("incompatible types for comparison: {} and {}", a.in_words(), b.in_words());
+    CallError::of_kind(if a.is_nil() { a } else { b }, message)
 }

@@ -1,6 +1,7 @@
 //! Conversion of values to the types of parameters, by Go's rules of assignment.
 
 use super::literal_value;
+use crate::template::Reason;
 use crate::template::functions::Param;
 use crate::template::tree::Literal;
 use crate::template::val::{Map, Val};
@@ -20,8 +21,8 @@ impl Param {
     }
 }
 
-/// Converts a value to the type of a parameter.
-pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
+/// Converts a value to the type of a parameter. Fails with the reason and the message.
+pub(super) fn convert(val: Val, param: Param) -> Result<Val, (Reason, String)> {
     match (param, &val) {
         (Param::Reflect, _)
         | (Param::Text, Val::Text(_))
@@ -35,8 +36,9 @@ pub(super) fn convert(val: Val, param: Param) -> Result<Val, String> {
         (Param::Any, _) => Ok(if val.is_nil() { Val::Nil } else { val }),
         (Param::Map, Val::Map(map)) if !map.is_text() => Ok(val),
         (Param::Map, Val::Missing) => Ok(Val::Map(Map::Nil)),
-        (_, Val::Missing) => Err(format!("there is no value; expected {}", param.in_words())),
-        _ => Err(mismatch(&val, param)),
+        (_, Val::Missing) => Err((Reason::Lacking, format!("there is no value; expected {}", param.in_words()))),
+        _ if val.is_nil() => Err((Reason::Lacking, mismatch(&val, param))),
+        _ => Err((Reason::Kind, mismatch(&val, param))),
     }
 }
 

@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 
 use super::lookup::{self, find};
-use super::{Dot, Eval, Evaluator, Frame, argument, fail};
+use super::{Dot, Eval, Evaluator, Frame, argument, fail, fail_for};
 use crate::template::functions::{Function, Param};
 use crate::template::tree::{Fields, Operand, Place, Term};
 use crate::template::val::{Map, Val};
-use crate::template::{MissingKey, builtins, methods};
+use crate::template::{MissingKey, Reason, builtins, methods};
 
 /// The arguments of a call: those written after its name, and the value of the pipeline before it.
 pub(super) struct Given<'a> {
@@ -66,11 +66,15 @@ impl<'a> Evaluator<'a> {
             Val::Missing => {
                 return match self.missing {
                     MissingKey::NoValue => Ok(Val::Missing),
-                    MissingKey::Error => fail(at, format!("there is no value to read field {name:?} of")),
+                    MissingKey::Error => {
+                        fail_for(Reason::Lacking, at, format!("there is no value to read field {name:?} of"))
+                    }
                 };
             }
-            Val::Nil => return fail(at, format!("can't read field {name:?} of a null")),
-            Val::NoData => return fail(at, format!("can't read field {name:?}: the data is absent")),
+            Val::Nil => return fail_for(Reason::Lacking, at, format!("can't read field {name:?} of a null")),
+            Val::NoData => {
+                return fail_for(Reason::Lacking, at, format!("can't read field {name:?}: the data is absent"));
+            }
             _ => {}
         }
         if let Some(method) = methods::find(&receiver, name) {
@@ -88,7 +92,9 @@ impl<'a> Evaluator<'a> {
                     }
                     Ok(Val::Missing)
                 }
-                (None, MissingKey::Error) => fail(at, format!("there is no entry {name:?} in the map")),
+                (None, MissingKey::Error) => {
+                    fail_for(Reason::Lacking, at, format!("there is no entry {name:?} in the map"))
+                }
             },
             Val::Raw(_) => fail(
                 at,
@@ -129,7 +135,8 @@ impl<'a> Evaluator<'a> {
             values.push(val);
         }
         if let Some(last) = last {
-            let last = argument::convert(last, param(values.len())).or_else(|message| fail(at, message))?;
+            let last = argument::convert(last, param(values.len()))
+                .or_else(|(reason, message)| fail_for(reason, at, message))?;
             values.push(last);
         }
         let result = match self.context.is_watched() {
@@ -142,7 +149,7 @@ impl<'a> Evaluator<'a> {
             }
             Ok(val)
         });
-        result.or_else(|error| fail(at, format!("error calling {}: {error}", function.name)))
+        result.or_else(|error| fail_for(error.reason, at, format!("error calling {}: {error}", function.name)))
     }
 
     /// Evaluates `and` or `or`: returns the first argument whose truth is `when`, otherwise the last one.
@@ -171,7 +178,7 @@ impl<'a> Evaluator<'a> {
             }),
             _ => {
                 let val = self.operand(frame, operand)?;
-                argument::convert(val, param).or_else(|message| fail(&operand.at, message))
+                argument::convert(val, param).or_else(|(reason, message)| fail_for(reason, &operand.at, message))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Defaults and conditions on empty values.
 
-use super::Function;
 use super::signature::function;
+use super::{CallError, Function};
 use crate::template::val::Val;
 
 /// The table.
@@ -12,7 +12,7 @@ pub(super) static TABLE: &[Function] = &[
     function!("all", (; values: Any) => !values.iter().any(is_empty)),
     function!("any", (; values: Any) => values.iter().any(|v| !is_empty(v))),
     function!("ternary", (yes: Any, no: Any, choice: Bool) => if choice { yes.clone() } else { no.clone() }),
-    function!("fail", (message: Text) => try Err::<Val, _>(message.to_key().as_str().into())),
+    function!("fail", (message: Text) => try Err::<Val, _>(CallError::on_purpose(message.to_key().as_str()))),
 ];
 
 /// Returns `true` for nil, zero, false and values without elements, never for a struct.

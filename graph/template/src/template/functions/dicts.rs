@@ -125,13 +125,15 @@ fn dig(path: &[Val]) -> Result<Val, CallError> {
     }
     let keys = keys.iter().map(|key| match key {
         Val::Text(key) => Ok(key.to_key()),
-        other => Err(CallError::from(format!("a key of dig is {}, not a text", other.in_words()))),
+        other => Err(CallError::of_kind(other, format!("a key of dig is {}, not a text", other.in_words()))),
     });
     let mut at = map.clone();
     for key in keys.collect::<Result<Vec<_>, _>>()? {
         let map = match at {
             Val::Map(map) if !map.is_text() => map,
-            other => return Err(format!("dig found {} instead of a map", other.in_words()).into()),
+            other => {
+                return Err(CallError::of_kind(&other, format!("dig found {} instead of a map", other.in_words())));
+            }
         };
         match map.get(&key) {
             Some(next) => at = next,

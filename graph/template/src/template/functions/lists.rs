@@ -50,7 +50,7 @@ pub(super) static TWINS: &[Function] = twins! {
 
 /// Returns the elements of a list.
 fn elements(list: &Val) -> Result<List, CallError> {
-    list.as_list().ok_or_else(|| format!("it accepts a list, not {}", list.in_words()).into())
+    list.as_list().ok_or_else(|| CallError::of_kind(list, format!("it accepts a list, not {}", list.in_words())))
 }
 
 /// Returns the elements of a list and subtracts as many steps, for functions that create a list of that length.
@@ -78,8 +78,9 @@ fn part(cx: &mut Context, list: &Val, front: usize, end: usize) -> Result<List, 
 fn concat(cx: &mut Context, lists: &[Val]) -> Result<List, CallError> {
     let mut all = Vec::new();
     for list in lists {
-        let list =
-            list.as_list().ok_or_else(|| CallError::from(format!("it accepts lists, not {}", list.in_words())))?;
+        let list = list
+            .as_list()
+            .ok_or_else(|| CallError::of_kind(list, format!("it accepts lists, not {}", list.in_words())))?;
         cx.take_steps(list.len())?;
         all.extend(list.iter());
     }
@@ -132,10 +133,10 @@ fn has(cx: &mut Context, needle: &Val, list: &Val) -> Result<bool, CallError> {
 fn slice(value: &Val, bounds: &[Val]) -> Result<Val, CallError> {
     let len = match value {
         Val::List(list) => list.len(),
-        other => other
-            .as_bytes()
-            .map(<[u8]>::len)
-            .ok_or_else(|| format!("only lists can be sliced, not {}; use substr for text", other.in_words()))?,
+        other => other.as_bytes().map(<[u8]>::len).ok_or_else(|| {
+            let message = format!("only lists can be sliced, not {}; use substr for text", other.in_words());
+            CallError::of_kind(other, message)
+        })?,
     };
     if len == 0 {
         return Ok(Val::Nil);

@@ -86,7 +86,7 @@ fn compile(text: &str) -> Compiled {
 
 /// Returns the error of an invalid pattern; `None` if it is valid.
 pub fn invalid_pattern(text: &str) -> Option<String> {
-    compile(text).err().map(|error| error.0.to_string())
+    compile(text).err().map(|error| error.to_string())
 }
 
 /// Returns the last line of the message, without the excerpt of the translated pattern above it.

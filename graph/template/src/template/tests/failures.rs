@@ -2,11 +2,37 @@
 
 use super::doubts::record;
 use crate::template::functions;
-use crate::template::{MissingKey, Template};
+use crate::template::{EvalError, MissingKey, Reason, Template};
+
+fn error(text: &str) -> Option<EvalError> {
+    let template = Template::parse(text, MissingKey::NoValue).unwrap();
+    template.render(&record(), &mut String::new()).err()
+}
 
 fn failure(text: &str) -> Option<String> {
-    let template = Template::parse(text, MissingKey::NoValue).unwrap();
-    template.render(&record(), &mut String::new()).err().map(|error| error.message)
+    error(text).map(|error| error.message)
+}
+
+#[test]
+fn a_failure_tells_whether_other_data_could_avoid_it() {
+    for (text, reason) in [
+        ("{{ first .Payload.After.name }}", Reason::Kind),
+        ("{{ upper .Payload.After.tags }}", Reason::Kind),
+        ("{{ .Payload.After.name.city }}", Reason::Kind),
+        ("{{ eq .Payload.After.name 1 }}", Reason::Kind),
+        ("{{ index .Payload.After.tags \"a\" }}", Reason::Kind),
+        ("{{ range .Payload.After.name }}{{ end }}", Reason::Kind),
+        ("{{ upper .Payload.After.nowhere }}", Reason::Lacking),
+        ("{{ first .Payload.After.nowhere }}", Reason::Lacking),
+        ("{{ index .Payload.After.nowhere 0 }}", Reason::Lacking),
+        ("{{ .Payload.After.nothing.city }}", Reason::Lacking),
+        ("{{ index .Payload.After.tags 99 }}", Reason::Content),
+        ("{{ mustFromJson .Payload.After.name }}", Reason::Content),
+        ("{{ substr 90 99 .Payload.After.name }}", Reason::Content),
+        ("{{ fail \"no\" }}", Reason::Purpose),
+    ] {
+        assert_eq!(error(text).map(|error| error.reason), Some(reason), "{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,353 @@
+//! Where the value of a field comes from: what the steps before a place make of it, whatever the data are.
+
+use anabranch_graph::plan::Compiled;
+use anabranch_graph::plan::graph::{Node, NodeKind};
+use anabranch_record::access::Access;
+use anabranch_template::tree::{Body, Command, Literal, Node as Part, Operand, Pipeline, Term};
+use anabranch_template::{MissingKey, Template};
+
+use super::names::{FieldPath, paths};
+use super::patterns::{Pattern, Piece};
+use super::records::whole;
+use super::script;
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Origin {
+    /// From the source, or decoded from all of what the source gives.
+    Given,
+    /// From the pipeline alone: a constant, or no value at all.
+    Fixed,
+    /// From a step that gives it a form of its own, such as a hash or a number.
+    Formed,
+    /// From a template that puts text of the record between constant text.
+    Around(Pattern),
+    /// From a step that may make anything of the data.
+    Any,
+}
+
+/// Says where a field comes from at the node with this index of `rewritten`.
+pub(super) fn origin(compiled: &Compiled, at: usize, path: &FieldPath) -> Origin {
+    let mut found: Option<Origin> = None;
+    for steps in steps_before(compiled, at) {
+        let here = behind(&steps, path);
+        found = match found {
+            Some(other) if other != here => return Origin::Any,
+            _ => Some(here),
+        };
+    }
+    found.unwrap_or(Origin::Any)
+}
+
+/// The processors between each source and the node, in order.
+fn steps_before(compiled: &Compiled, at: usize) -> Vec<Vec<&Node>> {
+    let plan = &compiled.rewritten;
+    let mut nodes: Vec<Option<&Node>> = Vec::new();
+    for index in plan.node_indices() {
+        if nodes.len() <= index.index() {
+            nodes.resize(index.index() + 1, None);
+        }
+        nodes[index.index()] = plan.node_weight(index);
+    }
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (from, to) in plan.edge_indices().filter_map(|edge| plan.edge_endpoints(edge)) {
+        before[to.index()].push(from.index());
+        behind[from.index()].push(to.index());
+    }
+    let above = in_order(&before, at);
+    let is_source = |index: &&usize| matches!(nodes[**index].map(|node| &node.kind), Some(NodeKind::Source(_)));
+    let lines = above.iter().filter(is_source).map(|source| {
+        let below = in_order(&behind, *source);
+        let steps = above.iter().filter(|index| **index != at && below.contains(index));
+        steps.filter_map(|index| nodes[*index]).filter(|node| node.kind.operator().is_some()).collect()
+    });
+    lines.collect()
+}
+
+/// All nodes that `start` leads to, each behind those that it leads to itself. The graph has no cycle.
+fn in_order(edges: &[Vec<usize>], start: usize) -> Vec<usize> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; edges.len()];
+    // Each entry is visited twice: the second time, all that it leads to has its place.
+    let mut left = vec![(start, false)];
+    while let Some((index, is_done)) = left.pop() {
+        if is_done {
+            order.push(index);
+        } else if !std::mem::replace(&mut seen[index], true) {
+            left.push((index, true));
+            left.extend(edges[index].iter().filter(|next| !seen[**next]).map(|next| (*next, false)));
+        }
+    }
+    order
+}
+
+/// Where a field comes from behind steps that follow on a source.
+fn behind(steps: &[&Node], path: &FieldPath) -> Origin {
+    let Some((last, steps)) = steps.split_last() else { return Origin::Given };
+    let before = behind(steps, path);
+    let after = made(last, steps, path, &before);
+    let is_guarded = last.kind.operator().is_some_and(|step| step.guard.is_some());
+    match is_guarded && after != before && before != Origin::Given {
+        true => Origin::Any,
+        false => after,
+    }
+}
+
+/// What a step makes of a field.
+fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+    let Some(operator) = step.kind.operator() else { return before.clone() };
+    let fields: Vec<FieldPath> = setting(step, "field").map(paths).unwrap_or_default();
+    let is_at = fields.iter().any(|field| field == path);
+    let is_in = fields.iter().any(|field| holds(field, path));
+    // A step that keeps what the pipeline alone decides.
+    let kept = |other: Origin| if *before == Origin::Fixed { Origin::Fixed } else { other };
+    match operator.plugin.as_str() {
+        "field.set" => match setting(step, "value").map(form) {
+            Some(form) if is_at || (is_in && form == Origin::Fixed) => form,
+            Some(_) if is_in => Origin::Any,
+            _ => before.clone(),
+        },
+        "field.convert" if is_at && setting(step, "type") != Some("string") => kept(Origin::Formed),
+        "json.decode" if is_in => match (before, fields.iter().any(|field| field.names.is_empty())) {
+            (Origin::Given, true) => Origin::Given,
+            _ => kept(Origin::Any),
+        },
+        "base64.decode" | "split" if is_in => kept(Origin::Any),
+        "base64.encode" | "json.encode" if is_at => kept(Origin::Formed),
+        // Nothing is below a text.
+        "base64.encode" | "json.encode" if is_in => Origin::Fixed,
+        "ai.chunk" if is_in => Origin::Formed,
+        "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(Origin::Any),
+        "field.exclude" => {
+            let gone = setting(step, "fields").map(paths).unwrap_or_default();
+            if gone.iter().any(|field| holds(field, path)) { Origin::Fixed } else { before.clone() }
+        }
+        "field.rename" => renamed(step, steps, path, before),
+        "custom.javascript" => {
+            let script = step.settings.iter().find(|given| given.name.starts_with("script"));
+            match script.map(|given| script::effect(whole(&given.value), path)) {
+                Some(script::Effect::None) => before.clone(),
+                Some(script::Effect::Fixed) => Origin::Fixed,
+                _ => Origin::Any,
+            }
+        }
+        _ => before.clone(),
+    }
+}
+
+/// `from:to,from:to`.
+fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+    let mapping = setting(step, "mapping").unwrap_or_default();
+    for pair in mapping.split(',') {
+        let Some((from, to)) = pair.split_once(':') else { continue };
+        let [from] = &paths(from)[..] else { continue };
+        let mut target = from.clone();
+        target.names.pop();
+        target.names.push(to.trim().to_owned());
+        if holds(&target, path) {
+            let rest = &path.names[target.names.len()..];
+            let names = from.names.iter().chain(rest).cloned().collect();
+            return behind(steps, &FieldPath { side: path.side, names });
+        }
+        if holds(from, path) {
+            return Origin::Fixed;
+        }
+    }
+    before.clone()
+}
+
+/// Whether the field is `inner` or holds it.
+fn holds(field: &FieldPath, inner: &FieldPath) -> bool {
+    field.side == inner.side && inner.names.starts_with(&field.names)
+}
+
+fn setting<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+    node.settings.iter().find(|given| given.name == *name).map(|given| whole(&given.value))
+}
+
+/// The form of the text that a template prints.
+pub(super) fn form(text: &str) -> Origin {
+    let Ok(template) = Template::parse(text, MissingKey::NoValue) else { return Origin::Any };
+    if template.reads() == Access::NOTHING {
+        return Origin::Fixed;
+    }
+    let tree = template.tree();
+    let Some(main) = tree.templates.first() else { return Origin::Any };
+    let mut printed = Printed::default();
+    printed.read(&tree.source, &main.body);
+    match printed {
+        Printed { is_free: false, .. } => Origin::Formed,
+        Printed { is_branched: true, .. } => Origin::Any,
+        Printed { pieces, .. } => Origin::Around(Pattern(pieces)),
+    }
+}
+
+/// What a template prints.
+#[derive(Default)]
+struct Printed {
+    pieces: Vec<Piece>,
+    /// Whether something is printed as the record has it.
+    is_free: bool,
+    /// Whether it depends on the record which pieces are printed.
+    is_branched: bool,
+}
+
+impl Printed {
+    fn read(&mut self, source: &str, body: &Body) {
+        for part in body {
+            match part {
+                Part::Text(at) => {
+                    let text = source.get(at.start as usize..at.end as usize).unwrap_or_default();
+                    self.pieces.push(Piece::Text(text.to_owned()));
+                }
+                Part::Print(pipeline) => {
+                    self.pieces.push(Piece::Hole);
+                    self.is_free |= !is_formed(pipeline);
+                }
+                Part::Let(_) => {}
+                Part::If(branches) | Part::With(branches) => {
+                    self.is_branched = true;
+                    branches.arms.iter().for_each(|(_, body)| self.read(source, body));
+                    self.read(source, &branches.otherwise);
+                }
+                Part::Range(range) => {
+                    self.is_branched = true;
+                    self.read(source, &range.body);
+                    self.read(source, &range.otherwise);
+                }
+                Part::Template(_) => (self.is_branched, self.is_free) = (true, true),
+                Part::Break | Part::Continue => self.is_branched = true,
+            }
+        }
+    }
+}
+
+/// Functions whose text has a form of its own, whatever they are called with.
+const FORMED: [&str; 62] = [
+    "add",
+    "add1",
+    "add1f",
+    "addf",
+    "adler32sum",
+    "b32enc",
+    "b64enc",
+    "ceil",
+    "contains",
+    "dict",
+    "div",
+    "divf",
+    "empty",
+    "eq",
+    "float64",
+    "floor",
+    "ge",
+    "gt",
+    "has",
+    "hasKey",
+    "hasPrefix",
+    "hasSuffix",
+    "htmlDate",
+    "int",
+    "int64",
+    "kindIs",
+    "kindOf",
+    "le",
+    "len",
+    "list",
+    "lt",
+    "max",
+    "maxf",
+    "min",
+    "minf",
+    "mod",
+    "mul",
+    "mulf",
+    "mustHas",
+    "mustRegexMatch",
+    "mustToJson",
+    "ne",
+    "not",
+    "now",
+    "quote",
+    "regexMatch",
+    "round",
+    "semverCompare",
+    "sha1sum",
+    "sha256sum",
+    "sha512sum",
+    "split",
+    "splitList",
+    "squote",
+    "sub",
+    "subf",
+    "toJson",
+    "toPrettyJson",
+    "toRawJson",
+    "typeOf",
+    "unixEpoch",
+    "uuidv4",
+];
+
+fn is_formed(pipeline: &Pipeline) -> bool {
+    let Some(Command { head, args }) = pipeline.commands.last() else { return false };
+    let is_literal = |at: usize| matches!(args.get(at).map(|arg| &arg.term), Some(Term::Literal(_)));
+    match &head.term {
+        Term::Literal(_) => true,
+        Term::Function(function) => match function.name {
+            "printf" => args.first().and_then(text).is_some_and(|format| !prints_text(format)),
+            "date" | "dateInZone" | "date_in_zone" => is_literal(0),
+            "ternary" => is_literal(0) && is_literal(1),
+            // A path is one of the file system, which the source knows.
+            "index" => args.get(1).and_then(text) == Some("file.path"),
+            name => FORMED.contains(&name),
+        },
+        Term::Field(fields) => fields.names.first().is_some_and(|first| first == "Operation"),
+        Term::Pipeline(inner) => is_formed(inner),
+        Term::Chain { fields, .. } => is_literal(0) && fields.names.last().is_some_and(|last| last == "Format"),
+        Term::Dot | Term::Nil | Term::Variable { .. } => false,
+    }
+}
+
+fn text(operand: &Operand) -> Option<&str> {
+    match &operand.term {
+        Term::Literal(Literal::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// Whether a format prints a text as it is: `%s`, `%v`.
+fn prints_text(format: &str) -> bool {
+    let verb = |rest: &str| rest.chars().find(|c| c.is_ascii_alphabetic() || *c == '%');
+    format.match_indices('%').any(|(at, _)| matches!(verb(&format[at + 1..]), Some('s' | 'v' | '%') | None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_has_a_form_of_its_own_or_that_of_the_data() {
+        for text in ["n/a", "{{ list 1 2 | join \",\" }}", "{{ add 1 2 }} EUR"] {
+            assert_eq!(form(text), Origin::Fixed, "{text}");
+        }
+        for text in [
+            "{{ quote .Payload.After.n }}",
+            "{{ if .Payload.After.on }}yes{{ else }}no{{ end }}",
+            "{{ printf \"%.2f\" .Payload.After.n }} EUR",
+            "{{ .Payload.After | toJson }}",
+            "{{ ternary \"on\" \"off\" .Payload.After.on }}",
+            "{{ .Operation }}",
+            "{{ now }}",
+            "{{ index .Metadata \"file.path\" }}",
+        ] {
+            assert_eq!(form(text), Origin::Formed, "{text}");
+        }
+        for text in ["{{ .Payload.After.n }}", "a {{ trim .Payload.After.n }}", "{{ printf \"%s!\" .Key }}"] {
+            assert!(matches!(form(text), Origin::Around(_)), "{text}");
+        }
+        for text in ["{{ range .Payload.After.l }}{{ . }}{{ end }}", "{{ if .Key }}{{ .Payload.After.n }}{{ end }}"] {
+            assert_eq!(form(text), Origin::Any, "{text}");
+        }
+    }
+}
