@@ -40,6 +40,8 @@ use std::time::Duration;
 
 use anabranch_ops_tls::TlsError;
 use anabranch_plugin::registry::Registry;
+use anabranch_settings::{ApiSettings, ServedSchemas};
+use anabranch_store::Store;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -51,8 +53,6 @@ use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::service::control::Control;
-use crate::settings::{ApiSettings, ServedSchemas};
-use crate::store::Store;
 use access::{Access, ErrorBody};
 pub(crate) use credentials::ending;
 use credentials::{Credentials, Seen};

@@ -4,7 +4,7 @@ use anabranch_graph::exec::SourceBacklog;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::terminal::{age, short, size};
+use anabranch_process::terminal::{age, short, size};
 
 /// The backlog of sources. A number is absent if no source reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

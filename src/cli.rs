@@ -33,10 +33,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
 use anabranch_plugin::registry::Registry;
+use anabranch_process::terminal::{self, Stream, Style, adopt, is_terminal};
+use anabranch_settings::{Layers, SettingFlags, Settings};
 use clap::{Parser, Subcommand};
 
-use crate::settings::{Layers, SettingFlags, Settings};
-use crate::terminal::{self, Stream, Style, adopt, is_terminal};
 pub use report::{Exit, Report};
 use standalone::registry_with;
 

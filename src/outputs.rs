@@ -14,8 +14,9 @@ use anabranch_graph::plan::graph::{Node, NodeKind, PlanGraph};
 use anabranch_ops::file::STORE_MAGIC;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_plugin::registry::{Registry, Reserved};
+use anabranch_process::files::output::STANDARD_OUTPUT;
+use anabranch_process::files::{is_pipeline_file, parent_directory};
 
-use crate::files::{is_pipeline_file, parent_directory};
 use crate::paths;
 use crate::pipelines::Pipeline;
 
@@ -238,9 +239,6 @@ pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
     pipeline.compiled.lowered.node_weights().filter_map(written).any(|path| STANDARD_OUTPUT.contains(&path))
 }
 
-/// File names of standard output.
-pub(crate) const STANDARD_OUTPUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-
 /// Returns the finding of [`circles`] for a pipeline, if it forms a cycle with others. Places in the text of the other
 /// pipelines are removed.
 pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnostic> {
@@ -414,9 +412,9 @@ mod tests {
     use anabranch_graph::plan::CompileOptions;
     use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
+    use anabranch_process::files::Found;
 
     use super::{LOOK_UPS, closing};
-    use crate::files::Found;
     use crate::pipelines::{Pipeline, Pipelines};
 
     fn codes(read: &str, written: &str, letters: &str) -> Vec<(&'static str, bool)> {

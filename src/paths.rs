@@ -73,8 +73,8 @@ mod tests {
     use anabranch_graph::plan::CompileOptions;
     use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
+    use anabranch_process::files::Found;
 
-    use crate::files::Found;
     use crate::pipelines::Pipelines;
 
     fn codes(read: &str, written: &str) -> Vec<String> {

@@ -11,9 +11,9 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Sever
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::written::{Content, Written};
+use anabranch_process::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use anabranch_record::text::Str;
 
-use crate::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
 use crate::outputs::{self, OwnFiles};
 use crate::trial::synthetic::{self, Patience};
 

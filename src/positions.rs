@@ -8,13 +8,13 @@ use anabranch_plugin::state::{StateStore as _, StoreError};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
+use anabranch_store::Store;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::pipelines::Pipeline;
-use crate::store::Store;
 
 /// Prefix of positions that are not text: their bytes follow in base64.
 const BASE64: &str = "base64:";

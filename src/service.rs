@@ -21,6 +21,7 @@ pub mod schemas;
 mod sequence;
 pub(crate) mod signals;
 pub mod status;
+mod status_line;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -35,7 +36,12 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::state::StoreError;
+use anabranch_process::log::{COUNTED_EVERY, Log, LogFormat};
+use anabranch_process::runtime;
+use anabranch_process::terminal::{Stream, is_terminal};
 use anabranch_record::text::Str;
+use anabranch_settings::Settings;
+use anabranch_store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
 use futures::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -43,13 +49,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
 
 use crate::api::{Api, ListenError, View};
-use crate::log::{COUNTED_EVERY, Log};
 use crate::outputs;
 use crate::pipelines::{Invalid, Pipeline, Pipelines};
-use crate::runtime;
-use crate::settings::{LogFormat, Settings};
-use crate::store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
-use crate::terminal::{StatusLine, Stream, is_terminal};
 use crate::traces::{Exporter, FLUSH};
 use account::Account;
 use control::{Control, Shared};
@@ -58,6 +59,7 @@ pub(crate) use document::text_of;
 use lifecycle::Outcome;
 use roster::{Entry, Plan};
 use signals::{Signals, hung_up};
+use status_line::StatusLine;
 use tasks::{Done, Job, Overdue, Task, Tasks};
 
 /// The configuration of a service run.

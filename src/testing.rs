@@ -34,13 +34,13 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span,
 use anabranch_plugin::operator::Class;
 use anabranch_plugin::registry::{Registry, Role};
 use anabranch_plugin::written::Content;
+use anabranch_process::files::{MAX_PIPELINE_FILE, is_test, read_text};
 use anabranch_record::fault::FaultClass;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_settings::RecoveryPolicy;
 
-use crate::files::{MAX_PIPELINE_FILE, is_test, read_text};
 use crate::pipelines::read_script;
-use crate::settings::RecoveryPolicy;
 use case::{FaultKind, FaultSpec, PerConnector, TestCase, TestFile};
 use check::Expecting;
 pub use check::Failure;

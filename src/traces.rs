@@ -14,13 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::trace::{Share, Span, SpanSink, Tracing};
+use anabranch_settings::TraceSettings;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::collector::Collector;
-use crate::settings::TraceSettings;
 
 /// Maximum number of spans that wait to be sent.
 const QUEUE: usize = 16_384;

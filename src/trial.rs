@@ -27,7 +27,7 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
-use crate::terminal::{Stream, data};
+use anabranch_process::terminal::{Stream, data};
 
 /// An existing source or destination, wrapped for the registry.
 pub struct Given<T: ?Sized> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use anabranch_process::files::system;
+use anabranch_store::{Store, path_of};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -14,8 +16,6 @@ use utoipa_axum::routes;
 
 use super::View;
 use super::error::{ApiError, Error, Kind};
-use crate::files::system;
-use crate::store::{Store, path_of};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(backup))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anabranch_ops_tls::Identity;
+use anabranch_settings::ApiSettings;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -12,7 +13,6 @@ use tokio_rustls::TlsAcceptor;
 
 use super::access::Access;
 use super::connections::acceptor;
-use crate::settings::ApiSettings;
 
 /// Time between two checks of the files.
 const LOOK: Duration = Duration::from_secs(5);

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 use anabranch_record::text::Str;
+use anabranch_store::letters::{Which, nanos};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -22,7 +23,6 @@ use crate::dead_letters::filter::{ConditionError, Filter, condition_of_client};
 use crate::dead_letters::replay::{From, Outcome, ReplayError, Request};
 use crate::dead_letters::view::{self, LetterPage, LetterView, PageError};
 use crate::service::replay::NotReplayed;
-use crate::store::letters::{Which, nanos};
 
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;

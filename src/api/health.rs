@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_store::Status;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -17,7 +18,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::access::Access;
 use super::error::{ApiError, Kind};
-use crate::store::Status;
 
 /// Time limit for an answer of the state store.
 const STORE: Duration = Duration::from_secs(5);

@@ -11,6 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
 use anabranch_record::text::Str;
+use anabranch_store::StoreNumbers;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
@@ -23,7 +24,6 @@ use super::View;
 use super::live::unacknowledged;
 use super::status::StatusNow;
 use crate::service::lifecycle::Seen;
-use crate::store::StoreNumbers;
 
 /// Maximum number of pipelines with their own series; the others, by id, are combined as `other`.
 const MOST_PIPELINES: usize = 500;
@@ -203,8 +203,9 @@ fn add_nodes(samples: &mut Samples, pipeline: &Str, progress: &Progress, left: &
 
 #[cfg(test)]
 mod tests {
+    use anabranch_store::Status;
+
     use super::*;
-    use crate::store::Status;
 
     #[test]
     fn there_are_so_many_series_however_many_pipelines_there_are() {

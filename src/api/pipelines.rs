@@ -7,6 +7,7 @@ use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::without_passwords;
 use anabranch_plugin::specification::Specification;
 use anabranch_record::mark::{LaneId, Mark};
+use anabranch_store::{Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 use axum::Json;
 use axum::extract::{Path, State};
 use base64::Engine as _;
@@ -22,7 +23,6 @@ use super::shapes::{
     PipelineState, PipelineStatus, Processor, ProcessorConfig, ProcessorParent, Settings, SourceState, StoppedReason,
 };
 use super::status::{StatusNow, rfc3339};
-use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::specification::{self, ParameterKind, Specification};
+use anabranch_process::runtime::TEXTS;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -15,7 +16,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::ApiError;
 use super::query::Query;
-use crate::runtime::TEXTS;
 use crate::service::control::ControlError;
 
 type Shared = State<Arc<View>>;

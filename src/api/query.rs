@@ -1,12 +1,12 @@
 //! Query parameters.
 
+use anabranch_process::runtime::EXPRESSIONS;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query as Pairs};
 use axum::http::request::Parts;
 use regex::RegexBuilder;
 
 use super::error::ApiError;
-use crate::runtime::EXPRESSIONS;
 
 /// An invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,7 +13,10 @@ mod refusal;
 use std::sync::Arc;
 
 use anabranch_plugin::schema::{SchemaError, SchemaId, SchemaVersion};
+use anabranch_process::runtime::TEXTS;
 use anabranch_record::text::Str;
+use anabranch_settings::Compatibility;
+use anabranch_store::{Document, Entry, Reference, Store};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -27,9 +30,6 @@ use utoipa_axum::routes;
 
 use super::error::RegistryError;
 use super::query::Query;
-use crate::runtime::TEXTS;
-use crate::settings::Compatibility;
-use crate::store::{Document, Entry, Reference, Store};
 use compatibility::compact;
 use refusal::Refusal;
 

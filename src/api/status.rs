@@ -4,11 +4,11 @@ use std::time::SystemTime;
 
 use anabranch_graph::exec::{Activity, Progress, Station};
 use anabranch_record::text::Str;
+use anabranch_store::Status;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::service::lifecycle::{Failed, Seen};
-use crate::store::Status;
 
 /// The current status of a pipeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]

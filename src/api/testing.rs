@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anabranch_process::files::system;
+use anabranch_settings::handed_down;
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -18,8 +20,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::body::Body;
 use super::error::{ApiError, Kind};
-use crate::files::system;
-use crate::settings::handed_down;
 
 /// Maximum number of concurrent tests of clients; further ones wait.
 static TURNS: Semaphore = Semaphore::const_new(2);

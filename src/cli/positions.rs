@@ -12,6 +12,9 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_settings::{Database, Settings};
+use anabranch_store::letters::LetterTotals;
+use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,9 +26,6 @@ use crate::client::escaped;
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::positions::shown;
 use crate::service::text_of;
-use crate::settings::{Database, Settings};
-use crate::store::letters::LetterTotals;
-use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

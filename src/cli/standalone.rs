@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anabranch_plugin::registry::Registry;
+use anabranch_settings::{Database, Settings};
 
 use super::{IS_PROGRAM, registry_of};
-use crate::settings::{Database, Settings};
 
 /// Returns a registry of every plugin of this build and the standalone plugins of the configured directories.
 pub(super) fn registry_with(settings: &Settings) -> Registry {
@@ -43,7 +43,7 @@ mod web_assembly {
     use anabranch_plugin::registry::Registry;
     use anabranch_record::text::Str;
 
-    use crate::settings::{EgressSettings, Settings};
+    use anabranch_settings::{EgressSettings, Settings};
 
     /// Compilation of larger modules is announced, because it takes long.
     const LARGE: usize = 1 << 20;
@@ -81,7 +81,7 @@ mod web_assembly {
 
     /// Prints to standard error, because the log does not run yet.
     fn note(text: &str) {
-        let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("{text}\n"));
+        let _ = anabranch_process::terminal::print(anabranch_process::terminal::Stream::Err, &format!("{text}\n"));
     }
 
     /// Builds the egress limits. An entry that is not a host allows nothing.

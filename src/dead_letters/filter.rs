@@ -9,8 +9,8 @@ use anabranch_record::text::Str;
 use anabranch_template::TemplateError;
 use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
 
-use crate::runtime::EXPRESSIONS;
-use crate::store::letters::nanos;
+use anabranch_process::runtime::EXPRESSIONS;
+use anabranch_store::letters::nanos;
 
 /// Budget of the condition of one request, over all dead letters that it judges.
 pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: Duration::from_secs(10) };

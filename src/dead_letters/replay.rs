@@ -21,15 +21,15 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
+use anabranch_store::letters::{Settled, StoredLetter, key};
+use anabranch_store::{Store, form};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
-use super::{form, view};
+use super::view;
 use crate::pipelines::Pipeline;
-use crate::store::Store;
-use crate::store::letters::{Settled, StoredLetter, key};
 
 /// Number of dead letters that are read together.
 const PAGE: usize = 64;

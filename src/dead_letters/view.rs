@@ -2,10 +2,13 @@
 
 use anabranch_plugin::letter::Letter;
 use anabranch_plugin::state::StoreError;
+use anabranch_process::runtime::EXPRESSIONS;
 use anabranch_record::json::write_record;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Timestamp, Value};
 use anabranch_record::{Data, Record};
+use anabranch_store::letters::{LetterTotals, StoredLetter, nanos};
+use anabranch_store::{Store, form};
 use anabranch_template::condition::Budget;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +18,6 @@ use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use super::filter::{BUDGET, Filter, Passed, TooCostly};
-use super::form;
-use crate::runtime::EXPRESSIONS;
-use crate::store::Store;
-use crate::store::letters::{LetterTotals, StoredLetter, nanos};
 
 /// Maximum characters of a record in a list.
 const SHORT: usize = 160;

@@ -9,6 +9,10 @@ use anabranch_graph::plan::stage::StageKind;
 use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
+use anabranch_store::{
+    Action, Entity, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting,
+    between,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
@@ -21,10 +25,6 @@ use super::renames::{Reread, rereads};
 use super::roster::{Entry, Plan};
 use super::tasks::{Done, Task};
 use crate::pipelines::Pipeline;
-use crate::store::{
-    Action, Entity, Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting,
-    between,
-};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
 /// draining the old pipeline it is less than an HTTP response may take.

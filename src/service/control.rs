@@ -9,7 +9,11 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StoreError;
+use anabranch_process::log::Log;
+use anabranch_process::runtime::TEXTS;
 use anabranch_record::text::Str;
+use anabranch_settings::RecoveryPolicy;
+use anabranch_store::{Status, StopReason, Store};
 use futures::future::Either;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
@@ -18,11 +22,7 @@ use tokio::time::timeout;
 use super::lifecycle::{Life, Order, Outcome, Renewal, Seen};
 use super::roster::{Entry, Phase, Plan, Roster, locked};
 use super::tasks::{Done, Job, Task};
-use crate::log::Log;
 use crate::pipelines::{NotReadAgain, Pipeline};
-use crate::runtime::TEXTS;
-use crate::settings::RecoveryPolicy;
-use crate::store::{Status, StopReason, Store};
 use crate::traces::{Exporter, SpanCounts};
 
 /// How long a request waits for a pipeline that another request holds.

@@ -2,13 +2,13 @@
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostic, Severity};
+use anabranch_process::runtime::TEXTS;
+use anabranch_store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 use serde_json::{Map, Value, json};
 
 use super::control::{ControlError, Shared};
 use super::roster::Plan;
 use crate::pipelines::{Pipeline, Pipelines};
-use crate::runtime::TEXTS;
-use crate::store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 
 /// Codes of findings that a pipeline may have while a client creates it resource by resource.
 const INCOMPLETE: &[&str] = &["config.no_source", "config.no_destination"];

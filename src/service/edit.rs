@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity};
+use anabranch_process::runtime::TEXTS;
 use anabranch_record::text::Str;
+use anabranch_store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::control::{Control, ControlError};
@@ -13,8 +15,6 @@ use super::document::Read;
 use super::roster::{Entry, Plan};
 use super::tasks::{Done, Task};
 use crate::outputs;
-use crate::runtime::TEXTS;
-use crate::store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 
 /// Why a request changed nothing.
 #[derive(Debug, thiserror::Error)]

@@ -10,13 +10,13 @@ use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::state::{Memo as _, StoreError};
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
+use anabranch_store::StoredConnector;
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::time::timeout;
 
 use super::control::Control;
 use crate::pipelines::value_of;
-use crate::store::StoredConnector;
 
 /// How long plugins may take. All are notified at the same time, and the request that deletes waits for them.
 const PATIENCE: Duration = Duration::from_secs(20);

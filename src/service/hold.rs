@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_store::{Status, StopReason};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::control::{Control, ControlError};
 use super::lifecycle::Order;
 use super::roster::Entry;
 use super::tasks::{Done, Task};
-use crate::store::{Status, StopReason};
 
 /// How long a hold waits for the pipeline to drain; records left then are read again when it resumes.
 const DRAIN: Duration = Duration::from_secs(15);

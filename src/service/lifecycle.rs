@@ -8,8 +8,11 @@ use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Servi
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StateStore;
+use anabranch_process::log::Log;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
+use anabranch_settings::RecoveryPolicy;
+use anabranch_store::{Holding, Status, StopReason, Store};
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -18,10 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::account::Account;
 use super::recovery::Recovery;
 use super::status::{Event, next};
-use crate::log::Log;
 use crate::pipelines::{NotReadAgain, Pipeline};
-use crate::settings::RecoveryPolicy;
-use crate::store::{Holding, Status, StopReason, Store};
 
 /// An order to a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

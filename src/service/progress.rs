@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Progress, Totals};
+use anabranch_process::terminal::{age, short};
 use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 
 use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;
-use crate::terminal::{age, short};
 
 /// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::settings::RecoveryPolicy;
+use anabranch_settings::RecoveryPolicy;
 
 /// The recovery attempts of one pipeline.
 #[derive(Debug)]

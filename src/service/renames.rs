@@ -6,7 +6,7 @@ use std::fmt;
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 
-use crate::store::{Store, StoredConnector, StoredPipeline};
+use anabranch_store::{Store, StoredConnector, StoredPipeline};
 
 /// A source without a position that seems to replace one with a position.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

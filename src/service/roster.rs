@@ -7,11 +7,11 @@ use std::time::SystemTime;
 
 use anabranch_graph::exec::Taps;
 use anabranch_record::text::Str;
+use anabranch_store::{Status, StopReason};
 use tokio::sync::{Mutex as Gate, watch};
 
 use super::lifecycle::{Order, Seen};
 use crate::pipelines::Pipeline;
-use crate::store::{Status, StopReason};
 
 /// What the next start of a pipeline would run.
 #[derive(Clone)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anabranch_plugin::schema::{Cached, SchemaRegistry};
+use anabranch_settings::Schemas;
+use anabranch_store::Store;
 
 use super::ServiceError;
-use crate::settings::Schemas;
-use crate::store::Store;
 
 /// Creates the registry of the settings. Opens no connection.
 ///
@@ -30,7 +30,7 @@ pub fn elsewhere(settings: &Schemas) -> Result<Option<Arc<dyn SchemaRegistry>>, 
         Schemas::Confluent(confluent) => {
             use anabranch_ops_avro::confluent::{ConfluentRegistry, Login};
 
-            use crate::settings::ConfluentLogin;
+            use anabranch_settings::ConfluentLogin;
 
             let confluent = confluent.clone();
             let access = move || {

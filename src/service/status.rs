@@ -11,7 +11,7 @@
 //!    └───────────── degraded ◄──────────────────────────────────┘
 //! ```
 
-use crate::store::{Status, StopReason};
+use anabranch_store::{Status, StopReason};
 
 /// An event in the life of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]

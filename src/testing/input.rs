@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anabranch_graph::config::yaml::{Entry, Node, Value};
 use anabranch_plugin::diagnostic::{Diagnostics, Spanned};
+use anabranch_process::files::read_text;
 use anabranch_record::json::parse_value;
 use anabranch_record::metadata::Metadata;
 use anabranch_record::text::Str;
@@ -14,7 +15,6 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
 use super::fields::{Fields, invalid, json, map, text, typed, wrong};
-use crate::files::read_text;
 
 /// Maximum size of a file of records, in bytes.
 const MAX_FILE: u64 = 64 << 20;

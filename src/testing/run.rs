@@ -16,10 +16,12 @@ use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink, Network};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::Oblivion;
+use anabranch_process::files::system;
 use anabranch_record::clock;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::phrase::{counted, plural};
 use anabranch_record::text::Str;
+use anabranch_settings::RecoveryPolicy;
 use serde_json::Value as Json;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
@@ -29,9 +31,7 @@ use super::input::Reads;
 use super::script::{Kept, Marks, Script};
 use super::step::Step;
 use super::stub::Services;
-use crate::files::system;
 use crate::service::recovery::Recovery;
-use crate::settings::RecoveryPolicy;
 use crate::trial::watch::watched;
 
 /// The input of a test run, with ids of the pipeline.
@@ -110,7 +110,7 @@ fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
     let threads = play.compiled.stages.stages.iter().any(|stage| matches!(stage.kind, StageKind::Isolate { .. }));
     let network = !play.case.http.is_empty() || threads || waits(&play.compiled.stages);
     let paused = !network;
-    let runtime = match crate::runtime::start(Builder::new_current_thread().start_paused(paused)) {
+    let runtime = match anabranch_process::runtime::start(Builder::new_current_thread().start_paused(paused)) {
         Ok(runtime) => runtime,
         Err(error) => {
             let error = Some(format!("cannot start: {}", system(&error)));

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::trace::{Attribute, Span, SpanError, SpanKind};
 use anabranch_record::text::Str;
+use anabranch_settings::TraceSettings;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -19,7 +20,6 @@ use reqwest::{Client, Response};
 use tokio::task::spawn_blocking;
 
 use super::Refusal;
-use crate::settings::TraceSettings;
 
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(3);

@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 
 use anabranch_plugin::trace::Span;
+use anabranch_settings::TraceSettings;
 use bytes::Bytes;
 
 use super::Refusal;
-use crate::settings::TraceSettings;
 
 /// A type without values.
 pub(super) struct Collector(Infallible);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_process::files::system;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::{Metadata, key};
@@ -18,7 +19,6 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::output::Letters;
-use crate::files::system;
 
 /// Bytes of one read of the stream.
 const READ_BYTES: usize = 64 << 10;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
+use anabranch_process::files::system;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
 use anabranch_record::mark::{LaneId, Mark};
@@ -14,7 +15,6 @@ use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use super::lines::Stamp;
-use crate::files::system;
 
 /// A stream that lines are written to.
 pub type Sink = Box<dyn Write + Send>;

@@ -7,13 +7,13 @@ use anabranch_plugin::schema::{
     Cached, Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion,
 };
 use anabranch_record::text::Str;
+use anabranch_settings::{Database, Settings};
+use anabranch_store::Store;
 use async_trait::async_trait;
 
 use tokio::sync::OnceCell;
 
 use crate::service::{ServiceError, schemas};
-use crate::settings::{Database, Settings};
-use crate::store::Store;
 
 /// The first id that a trial assigns if the ids of an external registry are not all known. Registries count from one.
 const FIRST_ID: u32 = 1_000_000_001;

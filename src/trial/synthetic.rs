@@ -82,7 +82,7 @@ fn within(compiled: Compiled, time: Duration) -> Diagnostics {
 }
 
 fn tried(compiled: &Compiled, time: Duration) -> Diagnostics {
-    let Ok(runtime) = crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) else {
+    let Ok(runtime) = anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) else {
         return Diagnostics::new();
     };
     clock::hold(Some(UNIX_EPOCH + NOW));

@@ -232,7 +232,7 @@ fn there_is_one_way_to_the_terminal() {
         };
         others.extend(text.lines().filter(prints).map(|line| format!("{name}: {line}")));
     }
-    assert!(others.is_empty(), "print with crate::terminal:\n{}", others.join("\n"));
+    assert!(others.is_empty(), "print with anabranch_process::terminal:\n{}", others.join("\n"));
 }
 
 /// Records of fifteen seconds, a hundred each second: long enough for several looks, also where a core is taken for seconds.

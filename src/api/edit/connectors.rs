@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_record::text::Str;
+use anabranch_store::{StoredConnector, StoredPipeline};
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use crate::api::lifecycle::Done;
 use crate::api::pipelines::{connector_id, missing, stored, the_connector};
 use crate::api::shapes::{Connector, ConnectorConfig, ConnectorType};
 use crate::service::edit::EditError;
-use crate::store::{StoredConnector, StoredPipeline};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()

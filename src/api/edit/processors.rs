@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anabranch_store::{StoredPipeline, StoredProcessor};
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use crate::api::lifecycle::Done;
 use crate::api::pipelines::{missing, of_pipeline, stored};
 use crate::api::shapes::{ParentType, Processor, ProcessorParent, Settings};
 use crate::service::edit::EditError;
-use crate::store::{StoredPipeline, StoredProcessor};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()

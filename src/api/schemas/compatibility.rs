@@ -4,7 +4,7 @@ use anabranch_ops_avro::can_read;
 use anabranch_plugin::schema::SchemaVersion;
 use anabranch_record::text::Str;
 
-use crate::settings::Compatibility;
+use anabranch_settings::Compatibility;
 
 /// Returns the versions that a new one is compared with.
 pub(super) fn concerned<V>(level: Compatibility, mut versions: Vec<V>) -> Vec<V> {

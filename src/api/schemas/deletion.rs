@@ -2,13 +2,13 @@
 
 use anabranch_plugin::schema::SchemaError;
 use anabranch_record::text::Str;
+use anabranch_store::{Deletion, Entry};
 use axum::extract::{Path, State};
 
 use super::refusal::Refusal;
 use super::{Answer, Media, Registry, Shared};
 use crate::api::error::RegistryError;
 use crate::api::query::Query;
-use crate::store::{Deletion, Entry};
 
 fn how(query: &Query) -> Deletion {
     if query.is_set("permanent") { Deletion::Gone } else { Deletion::Hidden }

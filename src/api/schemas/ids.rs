@@ -2,6 +2,7 @@
 
 use anabranch_plugin::schema::{SchemaError, SchemaId};
 use anabranch_record::text::Str;
+use anabranch_store::{Entry, Reference};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Serialize;
@@ -11,7 +12,6 @@ use super::refusal::Refusal;
 use super::{Answer, Media, Registry, Shared, plain, text_for, wanted};
 use crate::api::error::RegistryError;
 use crate::api::query::Query;
-use crate::store::{Entry, Reference};
 
 /// A subject and version that use a schema.
 #[derive(Serialize, ToSchema)]

@@ -2,6 +2,8 @@
 
 use anabranch_plugin::schema::SchemaError;
 use anabranch_record::text::Str;
+use anabranch_settings::Compatibility;
+use anabranch_store::Store;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
@@ -11,8 +13,6 @@ use super::refusal::{self, Refusal};
 use super::{Answer, Media, Shared};
 use crate::api::error::RegistryError;
 use crate::api::query::Query;
-use crate::settings::Compatibility;
-use crate::store::Store;
 
 /// Returns the compatibility level that was set for a subject, or the global level that was set.
 pub(super) async fn set(store: &Store, subject: Option<&Str>) -> Result<Option<Compatibility>, SchemaError> {

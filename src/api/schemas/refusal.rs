@@ -2,6 +2,7 @@
 
 use anabranch_plugin::schema::{SchemaError, SchemaId, SchemaVersion};
 use anabranch_record::text::Str;
+use anabranch_settings::Compatibility;
 use axum::Json;
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode, Uri};
@@ -10,7 +11,6 @@ use serde::de::DeserializeOwned;
 
 use crate::api::error::RegistryError;
 use crate::api::query::Misgiven;
-use crate::settings::Compatibility;
 
 /// An error response.
 #[derive(Debug)]

@@ -5,6 +5,8 @@ use std::future::pending;
 use std::sync::Arc;
 
 use anabranch_record::text::Str;
+use anabranch_settings::{Database, ServiceFlags, Settings};
+use anabranch_store::Status;
 use serde_json::{Value, json};
 
 use super::edit::{self, Edited};
@@ -16,8 +18,6 @@ use crate::client::escaped;
 use crate::dead_letters::replay::{Failure, From, Outcome, Request, Tools, replay as run};
 use crate::pipelines::{Pipeline, Pipelines};
 use crate::service::schemas;
-use crate::settings::{Database, ServiceFlags, Settings};
-use crate::store::Status;
 use crate::traces::{Exporter, FLUSH};
 
 /// Replay dead letters through the rest of the pipeline.

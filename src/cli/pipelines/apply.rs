@@ -6,6 +6,7 @@ mod targets;
 
 use std::path::PathBuf;
 
+use anabranch_settings::{ServiceFlags, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +18,6 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::pipelines::Pipelines;
-use crate::settings::{ServiceFlags, Settings};
 
 /// Apply pipeline files to a running service.
 ///

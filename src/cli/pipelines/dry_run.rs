@@ -12,15 +12,15 @@ use anabranch_graph::plan::{Doubtful, Observer};
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::mask;
+use anabranch_process::files::system;
 use anabranch_record::text::Str;
+use anabranch_settings::SettingFlags;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::files::system;
 use crate::pipelines::Pipeline;
-use crate::settings::SettingFlags;
 use crate::trial::schemas::registry;
 use crate::trial::services;
 use crate::trial::tap::tapped;
@@ -86,7 +86,8 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let pipelines = &chosen.pipelines;
-    let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
+    let runtime = match anabranch_process::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2))
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start: {}", system(&error));

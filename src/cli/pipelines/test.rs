@@ -5,13 +5,13 @@ mod show;
 use std::path::PathBuf;
 
 use anabranch_picture::{Format, TextStyle};
+use anabranch_process::files::output::{self, Unwritable};
+use anabranch_settings::SettingFlags;
 use clap::ValueEnum;
 use serde_json::json;
 
 use crate::api::testing::TestRequest;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::files::output::{self, Unwritable};
-use crate::settings::SettingFlags;
 use crate::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
 
 /// Run the tests of pipelines.

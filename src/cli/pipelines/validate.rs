@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Severity;
+use anabranch_process::files::output;
+use anabranch_process::files::{MAX_PIPELINE_FILE, read_text, system};
+use anabranch_settings::SettingFlags;
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
-use crate::files::output;
-use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
 use crate::pipelines::Pipelines;
-use crate::settings::SettingFlags;
 use crate::trial::synthetic::Patience;
 
 /// Check pipeline files; nothing is started.

@@ -7,7 +7,7 @@ use anabranch_plugin::registry::Registry;
 #[cfg(feature = "avro")]
 use anabranch_plugin::registry::StandaloneConnector;
 
-use crate::settings::Settings;
+use anabranch_settings::Settings;
 
 /// Registers the directory of standalone connectors. It is searched when a reference first needs one.
 pub(super) fn add(registry: &mut Registry, settings: &Settings) {
@@ -32,7 +32,10 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         let connectors: Vec<_> = connectors.into_iter().map(encoded).collect();
         let warn = |text: String| {
             // The result is ignored: standard error may be closed.
-            let _ = crate::terminal::print(crate::terminal::Stream::Err, &format!("warning: {text}\n"));
+            let _ = anabranch_process::terminal::print(
+                anabranch_process::terminal::Stream::Err,
+                &format!("warning: {text}\n"),
+            );
         };
         for (path, reason) in refused {
             warn(format!("{} is not used: {reason}", path.display()));

@@ -1,5 +1,6 @@
 //! Draws the screen.
 
+use anabranch_process::terminal::{age, short};
 use chrono::Utc;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,7 +13,6 @@ use super::rates;
 use super::state::{Action, Mode, State};
 use crate::backlog;
 use crate::cli::answers::{LivePipeline, StatusAnswer};
-use crate::terminal::{age, short};
 
 /// Columns of the list.
 pub(super) const COLUMNS: [&str; 8] =

@@ -1,9 +1,9 @@
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_process::log::{LogFormat, LogSettings, Output};
+use anabranch_settings::Database;
 
 use super::*;
-use crate::log::Output;
-use crate::settings::{Database, LogFormat, LogSettings};
 
 /// Without pipelines.
 fn control() -> Control {

@@ -1,11 +1,11 @@
 use anabranch_graph::testing::Pipeline;
 use anabranch_plugin::testing::{AtEnd, Journal, Reaction, Shelf, Upstream};
+use anabranch_process::log::{LogFormat, LogSettings, Output};
 use anabranch_record::fault::Fault;
+use anabranch_settings::Database;
+use anabranch_store::{Moment, Origin, Provision, StoredDeadLetter, StoredPipeline};
 
 use super::*;
-use crate::log::Output;
-use crate::settings::{Database, LogFormat, LogSettings};
-use crate::store::{Moment, Origin, Provision, StoredDeadLetter, StoredPipeline};
 
 /// A pipeline `p` of ten rows with its surroundings.
 struct Stand {

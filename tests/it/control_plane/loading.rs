@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anabranch::log::{Log, Output};
 use anabranch::pipelines::Pipelines;
 use anabranch::service::{Later, Service};
-use anabranch::settings::{Layers, Settings};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
+use anabranch_process::log::{Log, Output};
+use anabranch_settings::{Layers, Settings};
 use serde_json::Value;
 
 use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines};

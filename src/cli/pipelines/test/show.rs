@@ -1,12 +1,12 @@
 //! Formats test results as text and as JSON.
 
 use anabranch_plugin::diagnostic::RenderStyle;
+use anabranch_process::terminal::Style;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
 use crate::cli::pipelines::dry_run::show::doubtful;
 use crate::cli::report;
-use crate::terminal::Style;
 use crate::testing::coverage::{Branch, Coverage};
 use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
 
