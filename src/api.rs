@@ -38,8 +38,9 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_ops_tls::TlsError;
 use anabranch_plugin::registry::Registry;
+use anabranch_service::control::Control;
+use anabranch_service::listener::{ListenError, Listener, Served};
 use anabranch_settings::{ApiSettings, ServedSchemas};
 use anabranch_store::Store;
 use axum::Router;
@@ -52,7 +53,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::service::control::Control;
 use access::{Access, ErrorBody};
 pub(crate) use credentials::ending;
 use credentials::{Credentials, Seen};
@@ -62,31 +62,6 @@ use error::{ApiError, Kind};
 const BODY: usize = 4 << 20;
 /// How long a request waits until the service knows its pipelines.
 const STARTING: Duration = Duration::from_secs(10);
-
-/// Why the listener could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// Another program uses the port.
-    #[error("api.http.address: {0} is in use by another program, or by another anabranch")]
-    InUse(String),
-    /// A system call failed.
-    #[error("api.http.address: cannot listen on {address}: {error}")]
-    System {
-        /// The address as it was configured.
-        address: String,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// The file with the token cannot be used.
-    #[error("api.http.token-file: {0}")]
-    Token(String),
-    /// The certificate or its key cannot be used.
-    #[error("api.http.tls: {0}")]
-    Tls(#[from] TlsError),
-    /// The address asks for TLS, but no certificate is configured.
-    #[error("api.http.address: {0} is to be served over TLS, and no certificate is given")]
-    NoCertificate(String),
-}
 
 /// The parts of the service that the API uses.
 pub struct View {
@@ -101,7 +76,7 @@ pub struct View {
 
 impl View {
     /// Creates a view without open inspections.
-    pub fn new(store: Store, registry: Registry, control: Control) -> Self {
+    fn new(Served { store, registry, control }: Served) -> Self {
         View { store, registry, control, sessions: inspect::Sessions::default() }
     }
 }
@@ -136,12 +111,8 @@ fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(testing::router())
 }
 
-impl Api {
-    /// Opens the listener. Clients that connect from now on wait for an answer.
-    ///
-    /// # Errors
-    /// The address cannot be bound, or the token or the certificate cannot be read.
-    pub async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
+impl Listener for Api {
+    async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
         let seen = Seen::now(settings);
         let token = settings.read_token().map_err(ListenError::Token)?;
         let tls = match &settings.identity {
@@ -169,26 +140,23 @@ impl Api {
         Ok(Api { listener, address, tls, access, credentials, schemas, page, open_metrics })
     }
 
-    /// Returns the address of the listener, with the port that the system chose.
-    pub fn address(&self) -> SocketAddr {
+    fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the URL of the listener, such as `https://127.0.0.1:8080`.
-    pub fn url(&self) -> String {
+    fn url(&self) -> String {
         format!("{}://{}", if self.tls.borrow().is_some() { "https" } else { "http" }, self.address)
     }
 
-    /// Answers probes until `stop`: the service is alive, and waits for its store.
-    pub async fn wait_for_store(&self, why: watch::Receiver<String>, stop: impl Future<Output = ()>) {
+    async fn wait_for_store(&self, why: watch::Receiver<String>, stop: impl Future<Output = ()>) {
         let cloned = self.listener.as_fd().try_clone_to_owned().map(std::net::TcpListener::from);
         let Ok(listener) = cloned.and_then(TcpListener::from_std) else { return stop.await };
         let router = health::waiting().with_state((why, self.access.clone()));
         connections::serve(listener, self.tls.subscribe(), router, stop, async {}).await;
     }
 
-    /// Answers requests until `stop`, and finishes those that arrived before.
-    pub async fn serve(self, view: Arc<View>, stop: impl Future<Output = ()>) {
+    async fn serve(self, service: Served, stop: impl Future<Output = ()>) {
+        let view = Arc::new(View::new(service));
         let router = self.router(&view);
         let reloads = view.control.reloads();
         let serving = connections::serve(self.listener, self.tls.subscribe(), router, stop, view.sessions.close());
@@ -197,7 +165,9 @@ impl Api {
             () = self.credentials.follow(reloads) => {}
         }
     }
+}
 
+impl Api {
     fn router(&self, view: &Arc<View>) -> Router {
         let guarded = |body| from_fn_with_state((self.access.clone(), body), access::guard);
         let open = Router::from(health::router())

@@ -8,7 +8,7 @@ use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
 use anabranch_process::files::Found;
 
-use crate::pipelines::Pipelines;
+use anabranch_service::pipelines::Pipelines;
 
 /// Maximum number of rounds: each correction may reveal further ones.
 const ROUNDS: usize = 16;

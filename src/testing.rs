@@ -38,9 +38,9 @@ use anabranch_process::files::{MAX_PIPELINE_FILE, is_test, read_text};
 use anabranch_record::fault::FaultClass;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::read_script;
 use anabranch_settings::RecoveryPolicy;
 
-use crate::pipelines::read_script;
 use case::{FaultKind, FaultSpec, PerConnector, TestCase, TestFile};
 use check::Expecting;
 pub use check::Failure;

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Files;
+use anabranch_service::apply::{Desired, Difference, Planned};
+use anabranch_service::edit::EditError;
+use anabranch_service::renames::Reread;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -17,9 +20,6 @@ use super::body::Body;
 use super::edit::invalid;
 use super::error::{ApiError, Error};
 use super::status::StatusNow;
-use crate::service::apply::{Desired, Difference, Planned};
-use crate::service::edit::EditError;
-use crate::service::renames::Reread;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(plan)).routes(routes!(apply))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anabranch_ops_tls::{Identity, TlsError};
+use anabranch_service::limits::open_files;
 use axum::Router;
 use axum::http::HeaderValue;
 use axum::http::header::DATE;
@@ -28,7 +29,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::service::limits::open_files;
 use asked::Asked;
 pub(crate) use seats::Seat;
 use seats::Seats;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::{Diagnostics, Files};
 use anabranch_plugin::secret::without_passwords;
 use anabranch_record::text::Str;
+use anabranch_service::edit::EditError;
 use anabranch_store::{StoredPipeline, StoredSetting};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -25,7 +26,6 @@ use super::error::{ApiError, Error, Kind};
 use super::pipelines::{one, shown_dead_letter, shown_pipeline};
 use super::query::Query;
 use super::shapes::{DeadLetterQueue, Pipeline, PipelineConfig, Settings};
-use crate::service::edit::EditError;
 
 type Shared = State<Arc<View>>;
 type Answer<T> = Result<Json<T>, ApiError>;

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::service::control::ControlError;
+use anabranch_service::control::ControlError;
 
 /// The kind of an error. Its number is the gRPC code, which clients of this API know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anabranch_picture::{Format, Pass, TextStyle};
 use anabranch_process::runtime::TEXTS;
+use anabranch_service::control::ControlError;
 use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -13,7 +14,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::{ApiError, Error, Kind};
 use super::query::Query;
-use crate::service::control::ControlError;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(graph))

@@ -9,6 +9,8 @@ use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, SourceBa
 use anabranch_graph::plan::Compiled;
 use anabranch_picture::{EdgePlace, EdgeRuns, NodePlace, NodeRuns};
 use anabranch_record::text::Str;
+use anabranch_service::backlog::BacklogNumbers;
+use anabranch_service::lifecycle::Seen;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
@@ -19,8 +21,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::{ApiError, Error};
 use super::status::{StatusNow, rfc3339};
-use crate::backlog::BacklogNumbers;
-use crate::service::lifecycle::Seen;
 
 /// Time since which the API accepts requests.
 static SERVING: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -11,6 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
 use anabranch_record::text::Str;
+use anabranch_service::lifecycle::Seen;
 use anabranch_store::StoreNumbers;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -23,7 +24,6 @@ use self::samples::{Labels, Samples};
 use super::View;
 use super::live::unacknowledged;
 use super::status::StatusNow;
-use crate::service::lifecycle::Seen;
 
 /// Maximum number of pipelines with their own series; the others, by id, are combined as `other`.
 const MOST_PIPELINES: usize = 500;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::specification::{self, ParameterKind, Specification};
 use anabranch_process::runtime::TEXTS;
+use anabranch_service::control::ControlError;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -16,7 +17,6 @@ use utoipa_axum::routes;
 use super::View;
 use super::error::ApiError;
 use super::query::Query;
-use crate::service::control::ControlError;
 
 type Shared = State<Arc<View>>;
 

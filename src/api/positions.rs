@@ -6,6 +6,9 @@ use std::sync::Arc;
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
+use anabranch_service::positions::{
+    Chosen, MoveError, Moved, check, go_on_after, parse, parse_shown, resume_from, shown,
+};
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
@@ -17,7 +20,6 @@ use super::View;
 use super::body::Body;
 use super::error::{ApiError, Error, Kind};
 use super::pipelines::one;
-use crate::positions::{Chosen, MoveError, Moved, check, go_on_after, parse, parse_shown, resume_from, shown};
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()

@@ -8,7 +8,7 @@ use anabranch_store::Status;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::service::lifecycle::{Failed, Seen};
+use anabranch_service::lifecycle::{Failed, Seen};
 
 /// The current status of a pipeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anabranch_ops_tls::Identity;
 use anabranch_process::files::system;
+use anabranch_process::signals::Signals;
 use anabranch_process::terminal::{self, Stream};
 use anabranch_record::text::Str;
 use anabranch_settings::{ServiceFlags, token_in};
@@ -19,7 +20,6 @@ use super::{Context, Exit, Report};
 use crate::api::access::Access;
 use crate::api::connections::{acceptor, serve};
 use crate::mcp::{Server, http, stdio};
-use crate::service::signals::Signals;
 
 /// Let assistants check, try and inspect pipelines over the Model Context Protocol.
 ///

@@ -12,6 +12,9 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::{Pipeline, Pipelines};
+use anabranch_service::positions::shown;
+use anabranch_service::text_of;
 use anabranch_settings::{Database, Settings};
 use anabranch_store::letters::LetterTotals;
 use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
@@ -23,9 +26,6 @@ use tokio::runtime::Runtime;
 use super::remote::Remote;
 use super::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
-use crate::pipelines::{Pipeline, Pipelines};
-use crate::positions::shown;
-use crate::service::text_of;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -8,6 +8,10 @@ use std::time::Instant;
 
 use anabranch_process::log::{Log, LogFormat, Output};
 use anabranch_process::runtime;
+use anabranch_service::listener::ListenError;
+use anabranch_service::outputs;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_service::{Companion, Later, Service, ServiceError};
 use anabranch_settings::{Database, SettingFlags, Settings};
 use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use futures::FutureExt as _;
@@ -16,10 +20,7 @@ use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
-use crate::api::ListenError;
-use crate::outputs;
-use crate::pipelines::Pipelines;
-use crate::service::{Companion, Later, Service, ServiceError};
+use crate::api::Api;
 
 /// Start the service and its pipelines.
 ///
@@ -168,7 +169,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     let log = Arc::clone(&log);
     let service = Service { settings, registry, compile: options, log, once, before_abort, on_listening, companion };
     let began = Instant::now();
-    match service.run(pipelines, later) {
+    match service.run::<Api>(pipelines, later) {
         Ok(ended) => {
             let run = outcome::Run { once, text, output_is_data, refused: refused && once, took: began.elapsed() };
             outcome::conclude(Report::new(command), &ended, &run)

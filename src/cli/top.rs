@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anabranch_process::terminal::short;
+use anabranch_service::backlog;
 use anabranch_settings::ServiceFlags;
 use chrono::Utc;
 use comfy_table::{Table, presets};
@@ -19,7 +20,6 @@ use super::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use super::completions;
 use super::remote::Remote;
 use super::{Context, Report};
-use crate::backlog;
 use graph::{Outline, outline_path, percent};
 use rates::{PartRates, Rates};
 

@@ -21,6 +21,7 @@ use anabranch_record::clock;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::phrase::{counted, plural};
 use anabranch_record::text::Str;
+use anabranch_service::recovery::Recovery;
 use anabranch_settings::RecoveryPolicy;
 use serde_json::Value as Json;
 use tokio::runtime::Builder;
@@ -31,7 +32,6 @@ use super::input::Reads;
 use super::script::{Kept, Marks, Script};
 use super::step::Step;
 use super::stub::Services;
-use crate::service::recovery::Recovery;
 use crate::trial::watch::watched;
 
 /// The input of a test run, with ids of the pipeline.

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use tokio::sync::OnceCell;
 
-use crate::service::{ServiceError, schemas};
+use anabranch_service::{ServiceError, schemas};
 
 /// The first id that a trial assigns if the ids of an external registry are not all known. Registries count from one.
 const FIRST_ID: u32 = 1_000_000_001;

@@ -27,6 +27,7 @@ use anabranch_plugin::state::Oblivion;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};
+use anabranch_service::pipelines::Pipelines;
 
 use super::Forgetful;
 use judge::judge;
@@ -66,6 +67,13 @@ pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience:
         found.extend(within(compiled.clone(), left));
     }
     found
+}
+
+/// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
+/// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
+pub fn try_pipelines(pipelines: &mut Pipelines, patience: Patience) {
+    let found = findings(pipelines.good.iter().map(|pipeline| &pipeline.compiled), patience);
+    pipelines.add(found);
 }
 
 /// Tries a pipeline on a thread of its own, which is left behind when time is up.

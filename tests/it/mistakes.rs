@@ -5,11 +5,11 @@ mod rows;
 
 use anabranch::cli::registry;
 use anabranch::fixing::fix;
-use anabranch::pipelines::Pipelines;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
 use anabranch_process::files::Found;
+use anabranch_service::pipelines::Pipelines;
 
 use rows::ROWS;
 

@@ -5,9 +5,10 @@ mod rows;
 use std::time::Duration;
 
 use anabranch::cli::registry;
-use anabranch::pipelines::Pipelines;
-use anabranch::trial::synthetic::{ALWAYS_FAILS, Patience};
+use anabranch::trial::synthetic::{ALWAYS_FAILS, Patience, try_pipelines};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_service::pipelines::Pipelines;
+
 use rows::ROWS;
 
 use crate::process::{DECODE, TO_FILE, Workspace, lines_to};
@@ -27,7 +28,7 @@ fn tried(processors: &[&str]) -> Pipelines {
     text.push_str(" ]\n");
     let options = CompileOptions { split: true, ..CompileOptions::default() };
     let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
-    pipelines.try_synthetic(PATIENCE);
+    try_pipelines(&mut pipelines, PATIENCE);
     pipelines
 }
 

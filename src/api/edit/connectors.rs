@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_record::text::Str;
+use anabranch_service::edit::EditError;
 use anabranch_store::{StoredConnector, StoredPipeline};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,7 +19,6 @@ use crate::api::error::{ApiError, Error};
 use crate::api::lifecycle::Done;
 use crate::api::pipelines::{connector_id, missing, stored, the_connector};
 use crate::api::shapes::{Connector, ConnectorConfig, ConnectorType};
-use crate::service::edit::EditError;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anabranch_service::edit::EditError;
 use anabranch_store::{StoredPipeline, StoredProcessor};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,7 +19,6 @@ use crate::api::error::{ApiError, Error};
 use crate::api::lifecycle::Done;
 use crate::api::pipelines::{missing, of_pipeline, stored};
 use crate::api::shapes::{ParentType, Processor, ProcessorParent, Settings};
-use crate::service::edit::EditError;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use anabranch_graph::exec::{Place, Side, Station, places};
 use anabranch_record::text::Str;
+use anabranch_service::dead_letters::filter::{ConditionError, condition_of_client};
+use anabranch_service::pipelines::Pipeline;
 use anabranch_template::condition::CompiledCondition;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -11,8 +13,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
-use crate::dead_letters::filter::{ConditionError, condition_of_client};
-use crate::pipelines::Pipeline;
 
 /// Default number of records per second.
 const USUAL: u32 = 100;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{Glimpse, Inspection, Look, Place, Taps};
 use anabranch_plugin::secret::mask;
+use anabranch_service::lifecycle::Seen;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
@@ -17,7 +18,6 @@ use super::request::Request;
 use crate::api::View;
 use crate::api::error::{ApiError, Kind};
 use crate::api::status::StatusNow;
-use crate::service::lifecycle::Seen;
 
 /// Time between two pings to the client.
 const PING: Duration = Duration::from_secs(54);

@@ -61,7 +61,7 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
         let count = match &shelf {
             Shelf::Service(remote) => {
                 let page = format!("/v1/pipelines/{}/dead-letters?limit=1", escaped(&id));
-                remote.get::<crate::dead_letters::view::LetterPage>(&page)?.count
+                remote.get::<anabranch_service::dead_letters::view::LetterPage>(&page)?.count
             }
             Shelf::Store(opened) => {
                 opened.known(&id)?;

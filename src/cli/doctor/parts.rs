@@ -11,6 +11,7 @@ use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::files::system;
 use anabranch_process::runtime;
+use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{Database, Source};
 use anabranch_store::{OpenError, Store};
 use chrono::Utc;
@@ -24,7 +25,6 @@ use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
-use crate::pipelines::Pipelines;
 
 pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
     let settings = patient.settings;

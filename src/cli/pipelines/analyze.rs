@@ -8,12 +8,12 @@ use anabranch_process::files::system;
 use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_service::ServiceError;
+use anabranch_service::pipelines::Pipeline;
 use anabranch_settings::Settings;
 use tokio::runtime::Builder;
 
 use crate::cli::{Exit, Report};
-use crate::pipelines::Pipeline;
-use crate::service::ServiceError;
 use crate::trial::schemas::registry;
 
 /// Reasons why a pipeline could not be measured.

@@ -6,6 +6,7 @@ mod targets;
 
 use std::path::PathBuf;
 
+use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{ServiceFlags, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::pipelines::Pipelines;
 
 /// Apply pipeline files to a running service.
 ///

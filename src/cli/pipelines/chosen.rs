@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anabranch_record::near::did_you_mean;
+use anabranch_service::pipelines::{Pipeline, Pipelines};
 use anabranch_settings::Settings;
 use serde_json::json;
 
 use super::is_yaml;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
-use crate::pipelines::{Pipeline, Pipelines};
 
 /// The pipelines at a path, and the id of the requested one.
 pub(super) struct Chosen<'a> {

@@ -10,14 +10,14 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_plugin::registry::Registry;
 use anabranch_process::files::find_pipelines;
 use anabranch_record::text::Str;
+use anabranch_service::apply::Planned;
+use anabranch_service::control::Control;
+use anabranch_service::pipelines::{Pipeline, Pipelines, Script};
 use anabranch_settings::SettingFlags;
 use tokio::time::sleep;
 
 use crate::cli::report::counted;
 use crate::cli::{Context, Report, run};
-use crate::pipelines::{Pipeline, Pipelines, Script};
-use crate::service::apply::Planned;
-use crate::service::control::Control;
 
 /// Run the pipelines of a directory, and apply changes to their files.
 ///

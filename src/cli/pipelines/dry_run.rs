@@ -14,13 +14,13 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::mask;
 use anabranch_process::files::system;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::Pipeline;
 use anabranch_settings::SettingFlags;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::pipelines::Pipeline;
 use crate::trial::schemas::registry;
 use crate::trial::services;
 use crate::trial::tap::tapped;

@@ -10,6 +10,7 @@ use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_process::files::{output, parent_directory, system};
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::SettingFlags;
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -21,7 +22,6 @@ use crate::cli::completions;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::docs::delivery::steps_between;
-use crate::pipelines::Pipelines;
 
 /// The demo pipeline.
 pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");

@@ -6,6 +6,7 @@ use anabranch_graph::exec::Trial;
 use anabranch_graph::plan::Measured;
 use anabranch_picture::{Format, Pass, TextStyle};
 use anabranch_process::terminal::adopt;
+use anabranch_service::pipelines::Pipeline;
 use anabranch_settings::SettingFlags;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use super::analyze;
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::pipelines::Pipeline;
 
 /// Show the compiled plan of a pipeline.
 ///

@@ -7,6 +7,7 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::files::output;
 use anabranch_process::files::{MAX_PIPELINE_FILE, read_text, system};
+use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::SettingFlags;
 use serde_json::{Value, json};
 
@@ -14,8 +15,7 @@ use super::findings::{Form, github, sarif};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
 use crate::fixing::{self, Changed};
-use crate::pipelines::Pipelines;
-use crate::trial::synthetic::Patience;
+use crate::trial::synthetic::{self, Patience};
 
 /// Check pipeline files; nothing is started.
 ///
@@ -138,7 +138,7 @@ pub(super) fn check(
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
     if checking.synthetic {
-        pipelines.try_synthetic(Patience::default());
+        synthetic::try_pipelines(&mut pipelines, Patience::default());
     }
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));

@@ -1,6 +1,7 @@
 //! `anabranch positions reset|rewind`.
 
 use anabranch_record::Position;
+use anabranch_service::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
 use anabranch_settings::{ServiceFlags, Settings};
 
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
 
 /// Reset sources of a pipeline to their beginning.
 ///

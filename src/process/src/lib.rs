@@ -1,4 +1,5 @@
-//! What every part of the program needs of its process: files, standard streams, the log, threads and panics.
+//! What every part of the program needs of its process: files, standard streams, the log, signals, threads and
+//! panics.
 //!
 //! All output for people goes through [`terminal`], so that no text from a record, a plugin or a server can control the
 //! terminal. Lines of the service go through [`log`], which never waits for its reader.
@@ -14,4 +15,5 @@ pub mod files;
 pub mod log;
 pub mod panics;
 pub mod runtime;
+pub mod signals;
 pub mod terminal;

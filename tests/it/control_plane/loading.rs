@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anabranch::pipelines::Pipelines;
-use anabranch::service::{Later, Service};
+use anabranch::api::Api;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_process::log::{Log, Output};
+use anabranch_service::pipelines::Pipelines;
+use anabranch_service::{Later, Service};
 use anabranch_settings::{Layers, Settings};
 use serde_json::Value;
 
@@ -58,7 +59,7 @@ fn serve(directory: &str, url: &str) -> ! {
         on_listening: None,
         companion: None,
     };
-    let ended = service.run(pipelines, Some(later));
+    let ended = service.run::<Api>(pipelines, Some(later));
     println!("{ended:?}");
     std::process::exit(i32::from(!ended.is_ok_and(|ended| ended.signalled)));
 }

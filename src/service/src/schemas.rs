@@ -6,7 +6,7 @@ use anabranch_plugin::schema::{Cached, SchemaRegistry};
 use anabranch_settings::Schemas;
 use anabranch_store::Store;
 
-use super::ServiceError;
+use crate::error::ServiceError;
 
 /// Creates the registry of the settings. Opens no connection.
 ///

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::pipelines::Pipeline;
+use crate::pipeline::Pipeline;
 
 /// Prefix of positions that are not text: their bytes follow in base64.
 const BASE64: &str = "base64:";

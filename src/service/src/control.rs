@@ -19,10 +19,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-use super::lifecycle::{Life, Order, Outcome, Renewal, Seen};
-use super::roster::{Entry, Phase, Plan, Roster, locked};
-use super::tasks::{Done, Job, Task};
-use crate::pipelines::{NotReadAgain, Pipeline};
+use crate::lifecycle::{Life, Order, Outcome, Renewal, Seen};
+use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::roster::{Entry, Phase, Plan, Roster, locked};
+use crate::tasks::{Done, Job, Task};
 use crate::traces::{Exporter, SpanCounts};
 
 /// How long a request waits for a pipeline that another request holds.

@@ -18,10 +18,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::account::Account;
-use super::recovery::Recovery;
-use super::status::{Event, next};
-use crate::pipelines::{NotReadAgain, Pipeline};
+use crate::account::Account;
+use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::recovery::Recovery;
+use crate::status::{Event, next};
 
 /// An order to a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,28 +1,4 @@
-//! The service: starts all valid pipelines, supervises them, and stops them.
-//!
-//! Pipelines run on a multi-thread runtime. Signals, timers and everything in this module run on a second,
-//! current-thread runtime, so that a busy executor cannot delay a stop.
-
-pub mod account;
-pub mod apply;
-pub mod control;
-mod document;
-pub mod edit;
-mod farewell;
-mod hold;
-pub mod lifecycle;
-pub(crate) mod limits;
-mod progress;
-pub mod recovery;
-pub mod renames;
-pub mod replay;
-mod roster;
-pub mod schemas;
-mod sequence;
-pub(crate) mod signals;
-pub mod status;
-mod status_line;
-mod tasks;
+//! A run of the service, from opening the store to the last pipeline that ends.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -35,10 +11,10 @@ use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
-use anabranch_plugin::state::StoreError;
 use anabranch_process::log::{COUNTED_EVERY, Log, LogFormat};
-use anabranch_process::runtime;
+use anabranch_process::signals::{Signals, hung_up};
 use anabranch_process::terminal::{Stream, is_terminal};
+use anabranch_process::{runtime, signals};
 use anabranch_record::text::Str;
 use anabranch_settings::Settings;
 use anabranch_store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
@@ -48,19 +24,19 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
 
-use crate::api::{Api, ListenError, View};
-use crate::outputs;
-use crate::pipelines::{Invalid, Pipeline, Pipelines};
+use crate::account::Account;
+use crate::control::{Control, Shared};
+use crate::document::Read;
+use crate::error::ServiceError;
+use crate::lifecycle::Outcome;
+use crate::listener::{Listener, Served};
+use crate::pipeline::Pipeline;
+use crate::pipelines::{Invalid, Pipelines};
+use crate::roster::{Entry, Plan};
+use crate::status_line::StatusLine;
+use crate::tasks::{Done, Job, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
-use account::Account;
-use control::{Control, Shared};
-use document::Read;
-pub(crate) use document::text_of;
-use lifecycle::Outcome;
-use roster::{Entry, Plan};
-use signals::{Signals, hung_up};
-use status_line::StatusLine;
-use tasks::{Done, Job, Overdue, Task, Tasks};
+use crate::{limits, outputs, progress, renames, schemas, sequence};
 
 /// The configuration of a service run.
 pub struct Service {
@@ -117,34 +93,6 @@ impl Ended {
     }
 }
 
-/// An error that keeps the service from running.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The HTTP listener cannot start.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The schema registry cannot be used.
-    #[error("schema-registry.confluent: {0}")]
-    Schemas(String),
-    /// Traces cannot be exported.
-    #[error("traces.endpoint: {0}")]
-    Traces(String),
-    /// A call of the operating system failed.
-    #[error("cannot {what}: {error}")]
-    System {
-        /// The operation that failed.
-        what: &'static str,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-}
-
 /// How long a signal that ends the process immediately waits until the last line of the log is written.
 const STATUS_CLEARED: Duration = Duration::from_millis(100);
 /// How long the service waits for a pipeline beyond its drain budget before it abandons it.
@@ -164,18 +112,20 @@ const OPENING: usize = 8;
 const IDLE_THREAD: Duration = Duration::from_secs(2);
 
 impl Service {
-    /// Runs until every pipeline has ended or a signal stops the service.
+    /// Runs until every pipeline has ended or a signal stops the service. `L` answers HTTP, if the settings ask for it.
     ///
     /// # Errors
     /// The store cannot be opened or a system call failed. No pipeline was started.
-    pub fn run(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
+    pub fn run<L: Listener>(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
             let mut signals = Signals::listen().and_then(Signals::with_hangups).map_err(system("listen to signals"))?;
-            let Some(opened) = self.attended(&mut signals, self.open()).await else { return Ok(Ended::signalled()) };
+            let Some(opened) = self.attended(&mut signals, self.open::<L>()).await else {
+                return Ok(Ended::signalled());
+            };
             let (store, early) = opened?;
             let api = match early {
                 Some(api) => Some(api),
@@ -199,14 +149,14 @@ impl Service {
                 live_restart: self.settings.live_restart,
                 traces: traces.clone(),
             });
-            let view = Arc::new(View::new(store, self.registry.clone(), control));
-            let served = async {
-                let ended = self.serve(pipelines, later, &view.control, jobs, signals, companion).await;
-                view.control.ended();
+            let served = Served { store: store.clone(), registry: self.registry.clone(), control: control.clone() };
+            let service = async {
+                let ended = self.serve(pipelines, later, &control, jobs, signals, companion).await;
+                control.ended();
                 ended
             };
-            let ended = beside(api, &view, served).await;
-            view.store.release().await;
+            let ended = beside(api, served, service).await;
+            store.release().await;
             if let Some(traces) = traces {
                 traces.close(FLUSH).await;
             }
@@ -221,14 +171,14 @@ impl Service {
 
     /// Opens the store. Also returns the HTTP listener if it was started early to report that the service waits for the
     /// store.
-    async fn open(&self) -> Result<(Store, Option<Api>), ServiceError> {
+    async fn open<L: Listener>(&self) -> Result<(Store, Option<L>), ServiceError> {
         let (tell, mut why) = watch::channel(String::new());
         let (stop, stopped) = oneshot::channel::<()>();
         let told = async {
             if why.changed().await.is_err() {
                 return None;
             }
-            let api = match self.listen().await {
+            let api: L = match self.listen().await {
                 Ok(api) => api?,
                 // Another service on this machine may hold the address as long as it holds the store.
                 Err(error) => {
@@ -308,12 +258,12 @@ impl Service {
         std::process::exit(128 + signal)
     }
 
-    async fn listen(&self) -> Result<Option<Api>, ServiceError> {
+    async fn listen<L: Listener>(&self) -> Result<Option<L>, ServiceError> {
         // Several runs with `once` may share a machine: none of them takes a port unless it was requested.
         let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
         let Some(settings) = wanted else { return Ok(None) };
         self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
-        let api = Api::listen(settings).await?;
+        let api = L::listen(settings).await?;
         tracing::info!(address = %api.address(), "HTTP is served at {}", api.url());
         Ok(Some(api))
     }
@@ -633,11 +583,11 @@ fn begin(starting: Vec<Arc<Entry>>, control: &Control) {
 }
 
 /// Runs the service and answers HTTP requests meanwhile.
-async fn beside<T>(api: Option<Api>, view: &Arc<View>, service: impl Future<Output = T>) -> T {
+async fn beside<L: Listener, T>(api: Option<L>, served: Served, service: impl Future<Output = T>) -> T {
     let Some(api) = api else { return service.await };
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async { stopped.await.unwrap_or_default() };
-    let mut answers = pin!(api.serve(view.clone(), stopped));
+    let mut answers = pin!(api.serve(served, stopped));
     let mut service = pin!(service);
     let ended = tokio::select! {
         biased;

@@ -9,8 +9,8 @@ use anabranch_process::log::Output;
 use anabranch_process::terminal::short;
 use anabranch_record::text::Str;
 
-use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;
+use crate::lifecycle::Seen;
 
 /// A line with the state, records per second, records in flight and backlog of each pipeline.
 pub(super) struct StatusLine {

@@ -9,11 +9,11 @@ use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end the service, and the signal to reload credentials.
-pub(crate) struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
     /// The signal to reload credentials; without it a hangup ends the process.
-    pub(crate) hangups: Option<Signal>,
+    pub hangups: Option<Signal>,
     last: Option<Arrival>,
 }
 
@@ -43,7 +43,7 @@ impl Signals {
     ///
     /// # Errors
     /// The operating system refuses the registration.
-    pub(crate) fn listen() -> io::Result<Signals> {
+    pub fn listen() -> io::Result<Signals> {
         // The signal handler stays registered after its stream is dropped.
         drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
         Ok(Signals {
@@ -58,12 +58,12 @@ impl Signals {
     ///
     /// # Errors
     /// The operating system refuses the registration.
-    pub(crate) fn with_hangups(self) -> io::Result<Signals> {
+    pub fn with_hangups(self) -> io::Result<Signals> {
         Ok(Signals { hangups: Some(signal(SignalKind::hangup())?), ..self })
     }
 
     /// Waits for the next signal and returns its number.
-    pub(crate) async fn next(&mut self) -> i32 {
+    pub async fn next(&mut self) -> i32 {
         loop {
             let signal = tokio::select! {
                 _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
@@ -80,7 +80,7 @@ impl Signals {
 
 /// Restores the default effect of signals after a short delay, so that a signal can end a process that blocks on its
 /// last output.
-pub(crate) fn end_the_process_again() {
+pub fn end_the_process_again() {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SignalKind::interrupt(), SignalKind::terminate()] {
         if let Err(error) = register_conditional_default(signal.as_raw_value(), again.clone()) {
@@ -97,7 +97,7 @@ pub(crate) fn end_the_process_again() {
 }
 
 /// Returns at the next hangup.
-pub(crate) async fn hung_up(hangups: &mut Option<Signal>) {
+pub async fn hung_up(hangups: &mut Option<Signal>) {
     match hangups {
         // The stream ends only with the runtime.
         Some(hangups) => drop(hangups.recv().await),

@@ -13,7 +13,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 const PATH: &str = "path";
 
 /// Checks the paths that a pipeline reads and writes. One look-up per file connector.
-pub fn check(compiled: &Compiled) -> Diagnostics {
+pub(crate) fn check(compiled: &Compiled) -> Diagnostics {
     let mut findings = Diagnostics::new();
     for node in compiled.lowered.node_weights() {
         let (path, is_read) = match &node.kind {

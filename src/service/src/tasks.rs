@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::lifecycle::{Outcome, Seen};
+use crate::lifecycle::{Outcome, Seen};
 
 /// Time between two log lines that name what a stop waits for.
 const TELL: Duration = Duration::from_secs(5);

@@ -9,8 +9,8 @@ use anabranch_process::terminal::{age, short};
 use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 
-use super::lifecycle::Seen;
 use crate::backlog::BacklogNumbers;
+use crate::lifecycle::Seen;
 
 /// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);

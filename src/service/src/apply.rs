@@ -16,15 +16,15 @@ use anabranch_store::{
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
-use super::control::{Control, ControlError};
-use super::document::Read;
-use super::edit::{EditError, dropped, errors};
-use super::hold::Hold;
-use super::lifecycle::Order;
-use super::renames::{Reread, rereads};
-use super::roster::{Entry, Plan};
-use super::tasks::{Done, Task};
-use crate::pipelines::Pipeline;
+use crate::control::{Control, ControlError};
+use crate::document::Read;
+use crate::edit::{EditError, dropped, errors};
+use crate::hold::Hold;
+use crate::lifecycle::Order;
+use crate::pipeline::Pipeline;
+use crate::renames::{Reread, rereads};
+use crate::roster::{Entry, Plan};
+use crate::tasks::{Done, Task};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
 /// draining the old pipeline it is less than an HTTP response may take.

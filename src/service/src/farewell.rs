@@ -15,8 +15,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use super::control::Control;
-use crate::pipelines::value_of;
+use crate::control::Control;
+use crate::variables::value_of;
 
 /// How long plugins may take. All are notified at the same time, and the request that deletes waits for them.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -18,7 +18,7 @@ use anabranch_process::files::output::STANDARD_OUTPUT;
 use anabranch_process::files::{is_pipeline_file, parent_directory};
 
 use crate::paths;
-use crate::pipelines::Pipeline;
+use crate::pipeline::Pipeline;
 
 /// Identity of a file regardless of its name: device and inode if it exists, otherwise its name in its canonical
 /// directory.
@@ -415,7 +415,8 @@ mod tests {
     use anabranch_process::files::Found;
 
     use super::{LOOK_UPS, closing};
-    use crate::pipelines::{Pipeline, Pipelines};
+    use crate::pipeline::Pipeline;
+    use crate::pipelines::Pipelines;
 
     fn codes(read: &str, written: &str, letters: &str) -> Vec<(&'static str, bool)> {
         let text = format!(

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anabranch_store::{Status, StopReason};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use super::control::{Control, ControlError};
-use super::lifecycle::Order;
-use super::roster::Entry;
-use super::tasks::{Done, Task};
+use crate::control::{Control, ControlError};
+use crate::lifecycle::Order;
+use crate::roster::Entry;
+use crate::tasks::{Done, Task};
 
 /// How long a hold waits for the pipeline to drain; records left then are read again when it resumes.
 const DRAIN: Duration = Duration::from_secs(15);

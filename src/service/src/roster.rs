@@ -10,8 +10,8 @@ use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason};
 use tokio::sync::{Mutex as Gate, watch};
 
-use super::lifecycle::{Order, Seen};
-use crate::pipelines::Pipeline;
+use crate::lifecycle::{Order, Seen};
+use crate::pipeline::Pipeline;
 
 /// What the next start of a pipeline would run.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::graph::NodeKind;
 use rustix::process::{Resource, getrlimit};
 
-use crate::pipelines::Pipeline;
+use crate::pipeline::Pipeline;
 
 /// Open files of a service without pipelines: its runtimes, its store, its log and its listener.
 const OWN: u64 = 20;
@@ -12,7 +12,7 @@ const OWN: u64 = 20;
 const PER_FILE: u64 = 2;
 
 /// Returns the number of files that the process may have open; `None` = unlimited.
-pub(crate) fn open_files() -> Option<u64> {
+pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 

@@ -6,9 +6,10 @@ use anabranch_process::runtime::TEXTS;
 use anabranch_store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 use serde_json::{Map, Value, json};
 
-use super::control::{ControlError, Shared};
-use super::roster::Plan;
-use crate::pipelines::{Pipeline, Pipelines};
+use crate::control::{ControlError, Shared};
+use crate::pipeline::Pipeline;
+use crate::pipelines::Pipelines;
+use crate::roster::Plan;
 
 /// Codes of findings that a pipeline may have while a client creates it resource by resource.
 const INCOMPLETE: &[&str] = &["config.no_source", "config.no_destination"];
@@ -67,7 +68,7 @@ impl Read {
 }
 
 /// Returns the text of a pipeline file. It is JSON, which is valid YAML.
-pub(crate) fn text_of(pipeline: &StoredPipeline) -> String {
+pub fn text_of(pipeline: &StoredPipeline) -> String {
     let queue = &pipeline.dead_letter;
     let pipeline = json!({
         "id": literal(&pipeline.id),

@@ -6,9 +6,9 @@ use anabranch_record::text::Str;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use super::control::{Control, ControlError, Shared};
-use super::tasks::{Done, Task};
+use crate::control::{Control, ControlError, Shared};
 use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
+use crate::tasks::{Done, Task};
 
 /// Time limit of one replay: the HTTP client waits for it, and the pipeline stands still meanwhile.
 const LONGEST: Duration = Duration::from_secs(8);

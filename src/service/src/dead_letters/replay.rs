@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
 use super::view;
-use crate::pipelines::Pipeline;
+use crate::pipeline::Pipeline;
 
 /// Number of dead letters that are read together.
 const PAGE: usize = 64;

@@ -10,11 +10,11 @@ use anabranch_record::text::Str;
 use anabranch_store::{Origin, Status, StopReason, StoredConnector, StoredPipeline};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use super::control::{Control, ControlError};
-use super::document::Read;
-use super::roster::{Entry, Plan};
-use super::tasks::{Done, Task};
+use crate::control::{Control, ControlError};
+use crate::document::Read;
 use crate::outputs;
+use crate::roster::{Entry, Plan};
+use crate::tasks::{Done, Task};
 
 /// Why a request changed nothing.
 #[derive(Debug, thiserror::Error)]

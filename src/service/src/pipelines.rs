@@ -1,21 +1,19 @@
 //! Compilation of pipeline files, with all findings.
 
-use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{self, InvalidPipeline, Loaded, PipelineConfig, Variables, load};
-use anabranch_graph::plan::{CompileOptions, Compiled, compile};
+use anabranch_graph::config::{self, InvalidPipeline, Loaded, PipelineConfig, load};
+use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::secret::MASKED_FROM;
-use anabranch_plugin::written::{Content, Written};
-use anabranch_process::files::{Found, Unreadable, find_pipelines, is_pipeline_file, read_text};
+use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
 use anabranch_record::text::Str;
 
+pub use crate::pipeline::{NotReadAgain, Pipeline};
+pub use crate::variables::{Script, read_script, script_path, value_of};
+
 use crate::outputs::{self, OwnFiles};
-use crate::trial::synthetic::{self, Patience};
+use crate::variables::Environment;
 
 /// The pipelines of the given paths.
 pub struct Pipelines {
@@ -33,49 +31,6 @@ pub struct Pipelines {
     pub findings: Diagnostics,
     /// The scripts that the files name, including those of pipelines with errors.
     pub scripts: Vec<Script>,
-}
-
-/// A pipeline that can run.
-pub struct Pipeline {
-    /// The configuration in its file.
-    pub config: PipelineConfig,
-    /// The compiled form.
-    pub compiled: Compiled,
-}
-
-/// Why the values of a pipeline cannot be reloaded.
-#[derive(Debug, thiserror::Error)]
-pub enum NotReadAgain {
-    /// A file with the value of a setting cannot be read.
-    #[error(transparent)]
-    Unreadable(#[from] config::Unreadable),
-    /// The pipeline does not compile with the current values of the files.
-    #[error("with the values that files have now it has errors: {0}")]
-    Invalid(String),
-}
-
-impl Pipeline {
-    /// Recompiles the pipeline with the current values of its files (`${file:PATH}`); returns `None` if they did not
-    /// change. Reads the files.
-    ///
-    /// # Errors
-    /// A file cannot be read, or the pipeline has errors with its content.
-    pub fn read_again(&self, registry: &Registry, options: &CompileOptions) -> Result<Option<Pipeline>, NotReadAgain> {
-        let environment = Environment::default();
-        let Some(config) = self.config.read_again(&environment)? else { return Ok(None) };
-        match compile(&config, registry, options) {
-            Ok(mut compiled) => {
-                compiled.keep_places(&self.compiled);
-                Ok(Some(Pipeline { config, compiled }))
-            }
-            Err(mut findings) => {
-                environment.hide(&mut findings);
-                let error = findings.into_iter().find(|finding| finding.severity == Severity::Error);
-                let error = error.map_or_else(String::new, |error| error.message);
-                Err(NotReadAgain::Invalid(error))
-            }
-        }
-    }
 }
 
 /// A pipeline with errors.
@@ -230,10 +185,8 @@ impl Pipelines {
         }
     }
 
-    /// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
-    /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
-    pub fn try_synthetic(&mut self, patience: Patience) {
-        let found = synthetic::findings(self.good.iter().map(|pipeline| &pipeline.compiled), patience);
+    /// Adds findings, in the order of their places.
+    pub fn add(&mut self, found: Diagnostics) {
         self.findings.extend(found);
         self.findings.0.sort_by_key(|d| d.label.as_ref().map(|l| (l.span.file, l.span.start)));
     }
@@ -322,113 +275,9 @@ fn refuse_warnings(loaded: &mut Loaded) {
 /// Findings that do not apply to a pipeline with unreadable parts.
 const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
 
-/// Returns the value of a setting as written in a file, with the environment of this process; `None` if a variable in
-/// it is not set.
-pub fn value_of(written: &str) -> Option<Written> {
-    config::value_of(&written.into(), &Environment::default())
-}
-
 /// The ids that the pipeline files at a place declare, in the order of the files. Compiles nothing; files and pipelines
 /// with errors are left out.
 pub fn declared_ids(path: &Path) -> Vec<Str> {
     let files = find_pipelines(&[path]).files;
     config::load(&files, &Environment::default()).pipelines.into_iter().map(|pipeline| pipeline.id.value).collect()
-}
-
-/// Variables of the process, and files named by `${file:PATH}`.
-#[derive(Default)]
-struct Environment {
-    /// The values that were substituted, each with its text in the file.
-    given: RefCell<BTreeMap<String, String>>,
-    /// The scripts that were read.
-    scripts: RefCell<Vec<Script>>,
-}
-
-/// Maximum bytes of a file with a value.
-const MAX_VALUE_FILE: u64 = 1 << 20;
-
-impl Environment {
-    fn give(&self, value: String, written: String) -> String {
-        let text = value.trim();
-        if text.len() >= MASKED_FROM {
-            // Messages quote values with escapes.
-            let quoted = format!("{text:?}");
-            let mut given = self.given.borrow_mut();
-            given.insert(quoted[1..quoted.len() - 1].to_owned(), written.clone());
-            given.insert(text.to_owned(), written);
-        }
-        value
-    }
-
-    /// Replaces substituted values in findings with `${NAME}`: a value may be a credential, and its name says more
-    /// about the file.
-    fn hide(&self, findings: &mut Diagnostics) {
-        let given = self.given.borrow();
-        // The longest first: one value may be the beginning of another.
-        let mut given: Vec<(&str, &str)> = given.iter().map(|(v, w)| (v.as_str(), w.as_str())).collect();
-        given.sort_by_key(|(value, _)| Reverse(value.len()));
-        let hide = |text: &mut String| {
-            for (value, written) in &given {
-                if text.contains(value) {
-                    *text = text.replace(value, written);
-                }
-            }
-        };
-        for finding in &mut findings.0 {
-            hide(&mut finding.message);
-            finding.hint.iter_mut().for_each(hide);
-            finding.label.iter_mut().chain(&mut finding.related).for_each(|label| hide(&mut label.text));
-        }
-    }
-}
-
-/// Maximum bytes of a script.
-const MAX_SCRIPT: u64 = 4 << 20;
-
-/// A script that a pipeline file names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
-    /// Name of the pipeline file.
-    pub pipeline_file: String,
-    /// Path and content.
-    pub content: Content,
-}
-
-/// Returns the path of a script: relative to the pipeline file that names it or, if it does not exist there, to the
-/// working directory.
-pub fn script_path(path: &str, pipeline_file: &str) -> PathBuf {
-    let beside = Path::new(pipeline_file).parent().map(|directory| directory.join(path));
-    beside.filter(|beside| beside.exists()).unwrap_or_else(|| PathBuf::from(path))
-}
-
-/// Reads the script that a pipeline file names.
-pub fn read_script(path: &str, pipeline_file: &str) -> Content {
-    let found = script_path(path, pipeline_file);
-    let read = read_text(&found, MAX_SCRIPT);
-    let hint = read.as_ref().err().and_then(|error| match error {
-        Unreadable::Missing => {
-            Some("a relative path goes by the pipeline file's directory, then by the working directory")
-        }
-        Unreadable::NotText { .. } => Some("save the script as UTF-8, as `iconv -f latin1 -t utf-8` does"),
-        Unreadable::NotAFile | Unreadable::TooLarge { .. } | Unreadable::System(_) => None,
-    });
-    let text = read.map(Str::from).map_err(|error| error.to_string().into());
-    Content { path: found.display().to_string().into(), text, hint: hint.map(Str::from_static) }
-}
-
-impl Variables for Environment {
-    fn script(&self, path: &str, pipeline_file: &str) -> Content {
-        let content = read_script(path, pipeline_file);
-        self.scripts.borrow_mut().push(Script { pipeline_file: pipeline_file.to_owned(), content: content.clone() });
-        content
-    }
-
-    fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok().map(|value| self.give(value, format!("${{{name}}}")))
-    }
-
-    fn file(&self, path: &str) -> Result<String, String> {
-        let text = read_text(Path::new(path), MAX_VALUE_FILE).map_err(|error| error.to_string())?;
-        Ok(self.give(text, format!("${{file:{path}}}")))
-    }
 }
