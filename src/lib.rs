@@ -2,11 +2,8 @@
 //!
 //! It is a library only so that tests can use the service and its store. No other crate depends on it.
 
-pub mod api;
 pub mod cli;
 pub mod client;
 pub mod docs;
 pub mod fixing;
 pub mod mcp;
-pub mod testing;
-pub mod trial;

@@ -7,6 +7,8 @@ use std::io::{BufReader, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anabranch_api::access::Access;
+use anabranch_api::connections::{acceptor, serve};
 use anabranch_ops_tls::Identity;
 use anabranch_process::files::system;
 use anabranch_process::signals::Signals;
@@ -17,8 +19,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Context, Exit, Report};
-use crate::api::access::Access;
-use crate::api::connections::{acceptor, serve};
 use crate::mcp::{Server, http, stdio};
 
 /// Let assistants check, try and inspect pipelines over the Model Context Protocol.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anabranch_api::Api;
 use anabranch_process::log::{Log, LogFormat, Output};
 use anabranch_process::runtime;
 use anabranch_service::listener::ListenError;
@@ -20,7 +21,6 @@ use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
-use crate::api::Api;
 
 /// Start the service and its pipelines.
 ///

@@ -45,7 +45,7 @@ fn references<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
 
 #[test]
 fn the_description_is_whole() {
-    let document = serde_json::to_value(anabranch::api::openapi::document()).unwrap();
+    let document = serde_json::to_value(anabranch_api::openapi::document()).unwrap();
     let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
     let mut ids = BTreeSet::new();
     for (path, method, operation) in operations(&document) {

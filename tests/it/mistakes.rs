@@ -3,12 +3,12 @@
 mod flows;
 mod rows;
 
-use anabranch::cli::registry;
 use anabranch::fixing::fix;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
 use anabranch_process::files::Found;
+use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
 
 use rows::ROWS;

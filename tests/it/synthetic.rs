@@ -4,10 +4,10 @@ mod rows;
 
 use std::time::Duration;
 
-use anabranch::cli::registry;
-use anabranch::trial::synthetic::{ALWAYS_FAILS, Patience, try_pipelines};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
+use anabranch_trial::synthetic::{ALWAYS_FAILS, Patience, try_pipelines};
 
 use rows::ROWS;
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch::api::Api;
+use anabranch_api::Api;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;

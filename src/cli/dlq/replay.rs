@@ -145,7 +145,7 @@ fn here(
     let traces = traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.traces", error)))?;
     let tools = Tools {
         store: opened.store.clone(),
-        log: Arc::new(crate::trial::Notes),
+        log: Arc::new(anabranch_trial::Notes),
         schemas,
         executor: opened.runtime.handle().clone(),
         traces: traces.as_ref().map(|traces| traces.tracing()),

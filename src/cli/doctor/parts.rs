@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use anabranch_api::ending;
 use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::files::system;
@@ -20,7 +21,6 @@ use tokio::time::timeout;
 
 use super::machine::directory_of;
 use super::{Found, Mark, Patient};
-use crate::api::ending;
 use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_api::testing::{self, TestReport, TestRequest};
 use anabranch_process::files::system;
 use anabranch_settings::Settings;
 use futures::StreamExt as _;
@@ -15,7 +16,6 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use crate::api::testing::{self, TestReport, TestRequest};
 use crate::cli::remote::Remote;
 use crate::cli::{Exit, Report, called};
 use crate::client::{SocketMessage, escaped};

@@ -11,10 +11,10 @@ use anabranch_record::text::Str;
 use anabranch_service::ServiceError;
 use anabranch_service::pipelines::Pipeline;
 use anabranch_settings::Settings;
+use anabranch_trial::schemas::registry;
 use tokio::runtime::Builder;
 
 use crate::cli::{Exit, Report};
-use crate::trial::schemas::registry;
 
 /// Reasons why a pipeline could not be measured.
 #[derive(Debug)]

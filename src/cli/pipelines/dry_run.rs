@@ -16,16 +16,16 @@ use anabranch_process::files::system;
 use anabranch_record::text::Str;
 use anabranch_service::pipelines::Pipeline;
 use anabranch_settings::SettingFlags;
+use anabranch_trial::schemas::registry;
+use anabranch_trial::services;
+use anabranch_trial::tap::tapped;
+use anabranch_trial::trace::{History, Outcome, Step, Trace, steps};
+use anabranch_trial::watch::watched;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::trial::schemas::registry;
-use crate::trial::services;
-use crate::trial::tap::tapped;
-use crate::trial::trace::{History, Outcome, Step, Trace, steps};
-use crate::trial::watch::watched;
 
 /// Run a pipeline on a few records and show the changes of each processor; nothing is written.
 ///

@@ -9,13 +9,13 @@ use anabranch_process::files::output;
 use anabranch_process::files::{MAX_PIPELINE_FILE, read_text, system};
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::SettingFlags;
+use anabranch_trial::synthetic::{self, Patience};
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
 use crate::fixing::{self, Changed};
-use crate::trial::synthetic::{self, Patience};
 
 /// Check pipeline files; nothing is started.
 ///

@@ -17,13 +17,14 @@ use anabranch_process::terminal::{Stream, data, is_terminal};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_settings::SettingFlags;
+use anabranch_trial::lines::Lines;
+use anabranch_trial::output::{Letters, LettersDestination, Records, RecordsDestination};
+use anabranch_trial::stamp::Stamp;
+use anabranch_trial::{Given, schemas, services};
 use serde_json::json;
 
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report, registry_with, report};
-use crate::trial::lines::{Lines, Stamp};
-use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
-use crate::trial::{Given, schemas, services};
 
 /// Run one processor over records from standard input.
 ///

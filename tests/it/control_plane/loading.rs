@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anabranch::api::Api;
+use anabranch_api::Api;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_process::log::{Log, Output};

@@ -9,12 +9,12 @@ use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
+use anabranch_trial::trace::{Event, History, Outcome, Step};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::Trial;
 use crate::cli::record::{pretty, readable};
-use crate::trial::trace::{Event, History, Outcome, Step};
 
 /// Maximum number of records of a split that are shown.
 const MOST_PIECES: usize = 10;
