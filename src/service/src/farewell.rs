@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::registry::Role;
 use anabranch_plugin::secret::MASKED_FROM;
-use anabranch_plugin::state::{Memo as _, StoreError};
+use anabranch_plugin::state::{ActiveSettings as _, StoreError};
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 use anabranch_store::StoredConnector;
@@ -102,6 +102,7 @@ impl Control {
             node: connector.id.clone(),
             log: shared.log.clone(),
             memo: std::sync::Arc::new(shared.store.clone()),
+            active: std::sync::Arc::new(shared.store.clone()),
             schemas: shared.schemas.clone(),
             network: Network::Open,
         };

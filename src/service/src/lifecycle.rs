@@ -394,7 +394,9 @@ impl Life {
         let services = Services {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
+            letters: Some(Arc::new(self.store.clone())),
             memo: Arc::new(self.store.clone()),
+            active: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
         };
         let unopened = self.stopped_before_it_opened();

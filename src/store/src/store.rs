@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
 
-use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds};
-use anabranch_plugin::state::{Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
+use anabranch_plugin::state::{ActiveSettings, Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
@@ -292,7 +292,10 @@ impl StateStore for Store {
         let (moves, receipts) = (moves.to_vec(), receipts.to_vec());
         self.write(Write::Marks { epoch: epoch.clone(), moves, receipts }).await.map(drop)
     }
+}
 
+#[async_trait]
+impl LetterStore for Store {
     async fn keep_letters(
         &self,
         pipeline: &Str,
@@ -316,7 +319,10 @@ impl Memo for Store {
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
         self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
     }
+}
 
+#[async_trait]
+impl ActiveSettings for Store {
     async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError> {
         let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
         match self.read(read).await? {

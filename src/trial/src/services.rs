@@ -54,7 +54,14 @@ impl DestinationKind for Given<dyn Destination> {
 
 /// Returns the services of a trial: a store that keeps nothing, schemas, and standard error for lines of processors.
 pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
-    Services { store: Arc::new(Forgetful), log: Arc::new(Notes), memo: Arc::new(Oblivion), schemas }
+    Services {
+        store: Arc::new(Forgetful),
+        letters: None,
+        log: Arc::new(Notes),
+        memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        schemas,
+    }
 }
 
 /// A store that accepts everything and keeps nothing.

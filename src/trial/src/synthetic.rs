@@ -120,6 +120,8 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
         store: Arc::new(Forgetful),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     };
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };

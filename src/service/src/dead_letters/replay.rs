@@ -12,7 +12,7 @@ use std::time::Duration;
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
 use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
 use anabranch_plugin::host::{Host, LogSink};
-use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds};
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
@@ -223,8 +223,10 @@ pub async fn replay(
         };
         let services = Services {
             store: queue.clone(),
+            letters: Some(queue.clone()),
             log: tools.log.clone(),
             memo: Arc::new(tools.store.clone()),
+            active: Arc::new(tools.store.clone()),
             schemas: tools.schemas.clone(),
         };
         let mask: Arc<[Str]> = pipeline.compiled.secrets.clone().into();
@@ -443,7 +445,10 @@ impl StateStore for Queue {
         state.failed.retain(|row, _| *row >= to as u64);
         Ok(())
     }
+}
 
+#[async_trait]
+impl LetterStore for Queue {
     /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
     async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();

@@ -169,6 +169,8 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
         store: Arc::new(Marks::default()),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     };
     let mask: Arc<[Str]> = play.compiled.secrets.clone().into();
