@@ -21,24 +21,21 @@ mod record;
 mod remote;
 mod report;
 mod run;
-mod standalone;
 mod template;
 mod top;
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
-use anabranch_plugin::registry::Registry;
+use anabranch_process::terminal::{self, Stream, Style, adopt, is_terminal};
+use anabranch_registry::{registry, registry_with, worker};
+use anabranch_settings::{Layers, SettingFlags, Settings};
 use clap::{Parser, Subcommand};
 
-use crate::settings::{Layers, SettingFlags, Settings};
-use crate::terminal::{self, Stream, Style, adopt, is_terminal};
 pub use report::{Exit, Report};
-use standalone::registry_with;
 
 /// Moves records from sources, through processors, to destinations.
 #[derive(Debug, Parser)]
@@ -110,25 +107,16 @@ enum Command {
     },
 }
 
-/// True in the `anabranch` program, which can start itself as a worker process; false in tests that call its modules.
-static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
-
 /// Parses the command line, runs the command and prints its report.
 pub fn main() -> ExitCode {
-    // Must come first, before anything that takes time or starts a thread: this process may be the supervisor of a
-    // connector.
-    #[cfg(feature = "grpc")]
-    if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
-        return code;
-    }
-    #[cfg(feature = "js")]
-    if let Some(code) = anabranch_ops_js::worker::requested(std::env::args_os()) {
+    // Must come first, before anything that takes time or starts a thread.
+    if let Some(code) = worker::requested() {
         return code;
     }
     if let Some(code) = completions::requested() {
         return code;
     }
-    IS_PROGRAM.store(true, Ordering::Relaxed);
+    worker::is_program();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(refused(&error) as u8),
@@ -274,73 +262,6 @@ impl Context {
     fn note(&self, findings: &Diagnostics, files: &Files) {
         if !findings.is_empty() {
             let _ = terminal::print(Stream::Err, &self.rendered(findings, files));
-        }
-    }
-}
-
-/// Returns a registry of every plugin of this build, to describe and configure them. Commands that run pipelines use
-/// [`registry_with`].
-pub fn registry() -> Registry {
-    registry_of(None)
-}
-
-/// Returns a registry of every plugin of this build. With `memory`, scripts run in processes of their own that may use
-/// that many bytes each; without it, in this process.
-fn registry_of(memory: Option<usize>) -> Registry {
-    let mut registry = Registry::new();
-    anabranch_ops::register(&mut registry);
-    families(&mut registry, memory);
-    // Plugins that are registered below handle schemas themselves.
-    #[cfg(feature = "avro")]
-    {
-        registry.wrap_operators(anabranch_ops_avro::around::around);
-        registry.wrap_sources(anabranch_ops_avro::source::around);
-        registry.wrap_destinations(anabranch_ops_avro::destination::around);
-    }
-    registry
-}
-
-/// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered
-/// as left out, so that an error about a missing plugin can name its feature.
-#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "only scripts run in processes of their own"))]
-fn families(registry: &mut Registry, memory: Option<usize>) {
-    #[cfg(feature = "ai")]
-    anabranch_ops_ai::register(registry);
-    #[cfg(feature = "avro")]
-    anabranch_ops_avro::register(registry);
-    #[cfg(feature = "http")]
-    anabranch_ops_http::register(registry);
-    #[cfg(feature = "js")]
-    anabranch_ops_js::register(registry, memory.map(anabranch_ops_js::Launch::own));
-    #[cfg(feature = "postgres")]
-    anabranch_ops_postgres::register(registry);
-    #[cfg(feature = "s3")]
-    anabranch_ops_s3::register(registry);
-
-    let left_out: &[(bool, &'static str, &[&'static str])] = &[
-        (
-            cfg!(feature = "ai"),
-            "ai",
-            &[
-                "ai.chunk",
-                "ai.embed",
-                "cohere.command",
-                "cohere.embed",
-                "cohere.rerank",
-                "ollama",
-                "openai.embeddings",
-                "openai.textgen",
-            ],
-        ),
-        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
-        (cfg!(feature = "http"), "http", &["webhook.http"]),
-        (cfg!(feature = "js"), "js", &["custom.javascript"]),
-        (cfg!(feature = "postgres"), "postgres", &["postgres"]),
-        (cfg!(feature = "s3"), "s3", &["s3"]),
-    ];
-    for (built_in, feature, plugins) in left_out {
-        for plugin in plugins.iter().filter(|_| !built_in) {
-            registry.leave_out(plugin, feature);
         }
     }
 }

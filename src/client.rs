@@ -32,7 +32,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::settings::ApiSettings;
+use anabranch_settings::ApiSettings;
 
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ pub enum ClientError {
         what: String,
     },
     /// No server accepts connections there.
-    #[error("no service answers at {url}: {}", crate::files::system(.error))]
+    #[error("no service answers at {url}: {}", anabranch_process::files::system(.error))]
     Unreachable {
         /// URL of the service.
         url: String,
@@ -110,7 +110,7 @@ pub enum ClientError {
         what: String,
     },
     /// The file for the response cannot be written.
-    #[error("cannot write {}: {}", .path.display(), crate::files::system(.error))]
+    #[error("cannot write {}: {}", .path.display(), anabranch_process::files::system(.error))]
     Unwritten {
         /// The file.
         path: PathBuf,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
+use anabranch_process::files::Found;
 
-use crate::files::Found;
-use crate::pipelines::Pipelines;
+use anabranch_service::pipelines::Pipelines;
 
 /// Maximum number of rounds: each correction may reveal further ones.
 const ROUNDS: usize = 16;

@@ -7,6 +7,6 @@ static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocato
 
 fn main() -> ExitCode {
     anabranch_allocator::settle();
-    anabranch::panics::report();
+    anabranch_process::panics::report();
     anabranch::cli::main()
 }

@@ -176,6 +176,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         node: "src".into(),
         log: services.log,
         memo: services.memo,
+        active: services.active,
         schemas: services.schemas,
         network: Default::default(),
     };

@@ -66,8 +66,9 @@ pub use tap::{Inspection, Look, NodeRole, Side, TapPoint, TappedRecord, Taps, Un
 pub use trial::{Trial, try_out};
 
 use anabranch_plugin::host::LogSink;
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::state::{Memo, StateStore};
+use anabranch_plugin::state::{ActiveSettings, Memo, StateStore, StoreError};
 use anabranch_plugin::trace::Tracing;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -80,12 +81,31 @@ use crate::plan::stage::StagePlan;
 pub struct Services {
     /// Store of the marks.
     pub store: Arc<dyn StateStore>,
+    /// Store of dead letters; `None` = pipelines whose dead-letter queue is in the store cannot run.
+    pub letters: Option<Arc<dyn LetterStore>>,
     /// Log of operators and destinations.
     pub log: Arc<dyn LogSink>,
     /// State that operators keep across runs.
     pub memo: Arc<dyn Memo>,
+    /// Settings with which connectors were last active.
+    pub active: Arc<dyn ActiveSettings>,
     /// Registry of the schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
+}
+
+impl Services {
+    /// Stores dead letters of a pipeline whose dead-letter queue is in the store: see [`LetterStore::keep_letters`].
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<KeptLetters, StoreError> {
+        match &self.letters {
+            Some(store) => store.keep_letters(pipeline, letters, bounds).await,
+            None => Err(StoreError::Unavailable("this store cannot store dead letters".into())),
+        }
+    }
 }
 
 /// Options of a run.

@@ -36,6 +36,7 @@ pub(crate) fn host() -> Host {
         node: "p:n".into(),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

@@ -104,6 +104,8 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             store: Arc::new(SimStore(world.clone())),
             log: Arc::new(Silent),
             memo: Arc::new(Oblivion),
+            active: Arc::new(Oblivion),
+            letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
         };
         let traces = world.lock().watching.tracing();

@@ -1,12 +1,12 @@
 //! Answers of the HTTP API about pipelines: the fields that commands show.
 
 use anabranch_record::phrase::counted;
+use anabranch_service::backlog::BacklogNumbers;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::backlog::BacklogNumbers;
 use crate::client::escaped;
 
 /// Path of the counters of all pipelines.

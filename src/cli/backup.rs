@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
+use anabranch_process::files::system;
+use anabranch_settings::{Database, ServiceFlags};
+use anabranch_store::{Backup, BackupError, OpenError, Store};
 use chrono::Utc;
 use serde_json::json;
 
 use super::remote::Remote;
 use super::{Context, Exit, Report};
 use crate::client::ClientError;
-use crate::files::system;
-use crate::settings::{Database, ServiceFlags};
-use crate::store::{Backup, BackupError, OpenError, Store};
 
 /// Back up the store while the service runs.
 ///

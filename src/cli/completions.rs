@@ -9,7 +9,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anabranch_plugin::specification::Specification;
+use anabranch_process::runtime;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::declared_ids;
+use anabranch_settings::{Layers, Settings};
 use clap::CommandFactory as _;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _};
 use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};
@@ -20,9 +23,6 @@ use tokio::time::timeout;
 
 use super::{Cli, Exit, Report, registry};
 use crate::client::Client;
-use crate::pipelines::declared_ids;
-use crate::runtime;
-use crate::settings::{Layers, Settings};
 
 /// The variable with which a shell asks for completions; its value is the name of the shell.
 const VARIABLE: &str = "ANABRANCH_COMPLETE";

@@ -1,10 +1,10 @@
 //! `anabranch config`.
 
+use anabranch_settings::SettingFlags;
 use comfy_table::{Table, presets};
 use serde_json::{Map, json};
 
 use super::{Context, Report};
-use crate::settings::SettingFlags;
 
 /// Print every setting with its value and its origin.
 ///

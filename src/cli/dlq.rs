@@ -10,16 +10,16 @@ mod replay;
 mod show;
 
 use anabranch_plugin::state::StoreError;
+use anabranch_process::runtime;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_settings::{Database, Settings};
+use anabranch_store::{OpenError, Store, StoredPipeline};
 use clap::Subcommand;
 use tokio::runtime::{Builder, Runtime};
 
 use super::remote::Remote;
 use super::{Context, Exit, Report};
-use crate::runtime;
-use crate::settings::{Database, Settings};
-use crate::store::{OpenError, Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -115,7 +115,7 @@ impl Opened {
     fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
         // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
-            let message = format!("cannot start the runtime: {}", crate::files::system(&error));
+            let message = format!("cannot start the runtime: {}", anabranch_process::files::system(&error));
             Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
         })?;
         Ok(Opened { command, store, runtime })

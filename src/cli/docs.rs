@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use anabranch_process::files::system;
 use clap::Subcommand;
 use serde_json::json;
 
 use super::{Exit, Report, registry};
 use crate::docs::{Page, delivery, errors, llms, plugins, settings, templates};
-use crate::files::system;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -8,12 +8,12 @@ mod parts;
 use std::ffi::OsString;
 
 use anabranch_plugin::diagnostic::Severity;
+use anabranch_process::terminal::Style;
 use anabranch_record::near::did_you_mean;
+use anabranch_settings::{Layers, Refused, ServiceFlags, Settings};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
-use crate::settings::{Layers, Refused, ServiceFlags, Settings};
-use crate::terminal::Style;
 
 /// Check the settings, files, store and machine for problems.
 ///

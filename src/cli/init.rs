@@ -5,11 +5,11 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use anabranch_process::files::system;
+use anabranch_settings::document;
 use serde_json::json;
 
 use super::{Exit, Report};
-use crate::files::system;
-use crate::settings::document;
 
 /// Create the directories and the configuration file of a new service.
 ///

@@ -7,19 +7,19 @@ use std::io::{BufReader, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anabranch_api::access::Access;
+use anabranch_api::connections::{acceptor, serve};
 use anabranch_ops_tls::Identity;
+use anabranch_process::files::system;
+use anabranch_process::signals::Signals;
+use anabranch_process::terminal::{self, Stream};
 use anabranch_record::text::Str;
+use anabranch_settings::{ServiceFlags, token_in};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Context, Exit, Report};
-use crate::api::access::Access;
-use crate::api::connections::{acceptor, serve};
-use crate::files::system;
 use crate::mcp::{Server, http, stdio};
-use crate::service::signals::Signals;
-use crate::settings::{ServiceFlags, token_in};
-use crate::terminal::{self, Stream};
 
 /// Let assistants check, try and inspect pipelines over the Model Context Protocol.
 ///
@@ -111,7 +111,7 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
             return report().fail(Exit::Invalid, "api.certificate_unusable", format!("--tls-cert, --tls-key: {error}"));
         }
     };
-    let runtime = match crate::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) {
+    let runtime = match anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return report().fail(Exit::Environment, "cli.system", system(&error)),
     };

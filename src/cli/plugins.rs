@@ -6,11 +6,11 @@ use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, Specification, Validation};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_settings::SettingFlags;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, completions, registry_with};
-use crate::settings::SettingFlags;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
@@ -200,7 +200,7 @@ fn listing(context: &Context) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if context.terminal {
-        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(crate::terminal::columns());
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(anabranch_process::terminal::columns());
     }
     table
 }

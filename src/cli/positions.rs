@@ -12,6 +12,12 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::{Pipeline, Pipelines};
+use anabranch_service::positions::shown;
+use anabranch_service::text_of;
+use anabranch_settings::{Database, Settings};
+use anabranch_store::letters::LetterTotals;
+use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use clap::Subcommand;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,12 +26,6 @@ use tokio::runtime::Runtime;
 use super::remote::Remote;
 use super::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
-use crate::pipelines::{Pipeline, Pipelines};
-use crate::positions::shown;
-use crate::service::text_of;
-use crate::settings::{Database, Settings};
-use crate::store::letters::LetterTotals;
-use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use anabranch_process::files::system;
+use anabranch_settings::{Layers, document};
+
 use super::run::{Manner, serve};
 use super::{Context, Exit, Report, pipelines};
-use crate::files::system;
-use crate::settings::{Layers, document};
 
 /// Run a demo pipeline in a temporary directory and show it in the browser.
 ///
@@ -59,8 +60,8 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
 /// Prints the address of the page, and opens it if asked to.
 fn show(address: SocketAddr, opens: bool) {
     let url = format!("http://{address}/");
-    let _ = crate::terminal::print(
-        crate::terminal::Stream::Err,
+    let _ = anabranch_process::terminal::print(
+        anabranch_process::terminal::Stream::Err,
         &format!("The web interface of this service is at {url}\n"),
     );
     if opens && let Err(error) = open::that_detached(&url) {

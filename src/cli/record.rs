@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::terminal::is_unsafe;
+use anabranch_process::terminal::is_unsafe;
 
 /// A record with its fields in the usual order.
 #[derive(Serialize)]

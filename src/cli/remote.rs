@@ -1,13 +1,13 @@
 //! Access of commands to a running service.
 
+use anabranch_process::runtime;
+use anabranch_settings::Settings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Exit, Report};
 use crate::client::{Client, ClientError};
-use crate::runtime;
-use crate::settings::Settings;
 
 /// The running service that a command calls, and the runtime that the calls need. Failures become the report of the
 /// command.
@@ -108,7 +108,7 @@ impl Remote {
 
 fn asking(command: &'static str) -> Result<Runtime, Box<Report>> {
     runtime::start(&mut Builder::new_current_thread()).map_err(|error| {
-        let message = format!("cannot start the runtime: {}", crate::files::system(&error));
+        let message = format!("cannot start the runtime: {}", anabranch_process::files::system(&error));
         Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
     })
 }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
+use anabranch_process::files::output::Unwritable;
+use anabranch_process::files::system;
+use anabranch_process::terminal::{self, Stream};
+
 pub(super) use anabranch_record::phrase::counted;
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
-use crate::files::output::Unwritable;
-use crate::files::system;
-use crate::terminal::{self, Stream};
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

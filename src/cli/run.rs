@@ -6,20 +6,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anabranch_api::Api;
+use anabranch_process::log::{Log, LogFormat, Output};
+use anabranch_process::runtime;
+use anabranch_service::listener::ListenError;
+use anabranch_service::outputs;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_service::{Companion, Later, Service, ServiceError};
+use anabranch_settings::{Database, SettingFlags, Settings};
+use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use futures::FutureExt as _;
 use serde_json::json;
 use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
-use crate::api::ListenError;
-use crate::log::{Log, Output};
-use crate::outputs;
-use crate::pipelines::Pipelines;
-use crate::runtime;
-use crate::service::{Companion, Later, Service, ServiceError};
-use crate::settings::{Database, LogFormat, SettingFlags, Settings};
-use crate::store::{OpenError, Origin, Store, StoredPipeline};
 
 /// Start the service and its pipelines.
 ///
@@ -154,7 +155,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             return Report::new(command).fail(
                 Exit::Environment,
                 "run.no_output",
-                format!("cannot write to standard output: {}", crate::files::system(&error)),
+                format!("cannot write to standard output: {}", anabranch_process::files::system(&error)),
             );
         }
     };
@@ -168,7 +169,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
     let log = Arc::clone(&log);
     let service = Service { settings, registry, compile: options, log, once, before_abort, on_listening, companion };
     let began = Instant::now();
-    match service.run(pipelines, later) {
+    match service.run::<Api>(pipelines, later) {
         Ok(ended) => {
             let run = outcome::Run { once, text, output_is_data, refused: refused && once, took: began.elapsed() };
             outcome::conclude(Report::new(command), &ended, &run)

@@ -9,6 +9,9 @@ mod state;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anabranch_process::terminal::short;
+use anabranch_service::backlog;
+use anabranch_settings::ServiceFlags;
 use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
@@ -17,9 +20,6 @@ use super::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use super::completions;
 use super::remote::Remote;
 use super::{Context, Report};
-use crate::backlog;
-use crate::settings::ServiceFlags;
-use crate::terminal::short;
 use graph::{Outline, outline_path, percent};
 use rates::{PartRates, Rates};
 

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use anabranch_settings::declaration::{KEYS, SECTIONS};
+
 use super::{Page, cell};
-use crate::settings::declaration::{KEYS, SECTIONS};
 
 /// Builds the page with all settings by section.
 pub fn page() -> Page {

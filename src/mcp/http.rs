@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use anabranch_api::access::{Access, ErrorBody, guard, same_site};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
@@ -14,7 +15,6 @@ use axum::routing::post;
 use base64::Engine as _;
 
 use super::{Answer, MESSAGE, Mirrored, Server};
-use crate::api::access::{Access, ErrorBody, guard, same_site};
 
 /// Returns the router with the only path, behind access control.
 pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {

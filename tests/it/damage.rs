@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anabranch::settings::Database;
-use anabranch::store::{OpenError, Store};
 use anabranch_plugin::state::StateStore as _;
 use anabranch_record::mark::Mark;
+use anabranch_settings::Database;
+use anabranch_store::{OpenError, Store};
 
 use crate::api::{ask, get};
 use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines, raw_after, skip};

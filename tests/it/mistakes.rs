@@ -3,13 +3,14 @@
 mod flows;
 mod rows;
 
-use anabranch::cli::registry;
-use anabranch::files::Found;
 use anabranch::fixing::fix;
-use anabranch::pipelines::Pipelines;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
+use anabranch_process::files::Found;
+use anabranch_registry::registry;
+use anabranch_service::pipelines::Pipelines;
+
 use rows::ROWS;
 
 const SOUND: &str = r#"version: "2.2"

@@ -6,10 +6,10 @@ mod rows;
 use std::path::Path;
 use std::time::Duration;
 
-use anabranch::cli::registry;
-use anabranch::pipelines::Pipelines;
-use anabranch::trial::synthetic::{ALWAYS_FAILS, Patience};
 use anabranch_graph::plan::CompileOptions;
+use anabranch_registry::registry;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_trial::synthetic::{ALWAYS_FAILS, Patience, try_pipelines};
 use regex::{Captures, Regex};
 use right::RIGHT;
 use rows::ROWS;
@@ -33,7 +33,7 @@ fn tried(processors: &[&str]) -> Pipelines {
     text.push_str(" ]\n");
     let options = CompileOptions { split: true, ..CompileOptions::default() };
     let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
-    pipelines.try_synthetic(PATIENCE);
+    try_pipelines(&mut pipelines, PATIENCE);
     pipelines
 }
 
@@ -125,7 +125,7 @@ fn what_data_of_a_certain_form_make_right_is_not_reported() {
     let options = CompileOptions { split: true, ..CompileOptions::default() };
     let reported = (0..RIGHT.len()).filter_map(|number| {
         let mut pipelines = Pipelines::of_text("p.yaml", right(number), &registry(), &options);
-        pipelines.try_synthetic(PATIENCE);
+        try_pipelines(&mut pipelines, PATIENCE);
         // A step with a finding is not judged.
         (pipelines.good.is_empty() || !pipelines.findings.is_empty())
             .then(|| format!("{}: {:?}", RIGHT[number].of, pipelines.findings))
@@ -180,7 +180,7 @@ fn no_published_pipeline_is_reported() {
     let (mut tried, mut reported) = (0, Vec::new());
     for (name, text) in published() {
         let mut pipelines = Pipelines::of_text(&name, text, &registry(), &options);
-        pipelines.try_synthetic(PATIENCE);
+        try_pipelines(&mut pipelines, PATIENCE);
         tried += pipelines.good.len();
         reported.extend(found(&pipelines).into_iter().map(|found| format!("{name}: {found:?}")));
     }
@@ -217,6 +217,6 @@ fn commands_that_check_pipelines_try_them() {
 #[test]
 fn pipelines_for_which_there_is_no_time_are_counted() {
     let mut pipelines = tried(&[r#"{ id: a, plugin: field.exclude, settings: { fields: .Key } }"#]);
-    assert_eq!(pipelines.try_synthetic(PATIENCE), 0);
-    assert_eq!(pipelines.try_synthetic(Patience { all: Duration::ZERO, ..PATIENCE }), 1);
+    assert_eq!(try_pipelines(&mut pipelines, PATIENCE), 0);
+    assert_eq!(try_pipelines(&mut pipelines, Patience { all: Duration::ZERO, ..PATIENCE }), 1);
 }

@@ -206,7 +206,7 @@ fn records_give_the_terminal_no_orders() {
     }
 }
 
-/// All that is printed goes through `src/terminal`, or as lines of the log through `src/log/output.rs`.
+/// All that is printed goes through `terminal` of `src/process`, or as lines of the log through its `log/output.rs`.
 #[test]
 fn there_is_one_way_to_the_terminal() {
     fn sources(directory: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
@@ -225,7 +225,9 @@ fn there_is_one_way_to_the_terminal() {
     let mut others = Vec::new();
     for path in found.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
         let name = path.strip_prefix(root).unwrap().display().to_string();
-        if name.starts_with("terminal/") || ["log/output.rs", "log/line.rs"].contains(&name.as_str()) {
+        if name.starts_with("process/src/terminal/")
+            || ["process/src/log/output.rs", "process/src/log/line.rs"].contains(&name.as_str())
+        {
             continue;
         }
         let text = std::fs::read_to_string(path).unwrap();
@@ -235,7 +237,7 @@ fn there_is_one_way_to_the_terminal() {
         };
         others.extend(text.lines().filter(prints).map(|line| format!("{name}: {line}")));
     }
-    assert!(others.is_empty(), "print with crate::terminal:\n{}", others.join("\n"));
+    assert!(others.is_empty(), "print with anabranch_process::terminal:\n{}", others.join("\n"));
 }
 
 /// Records of fifteen seconds, a hundred each second: long enough for several looks, also where a core is taken for seconds.

@@ -10,11 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch::log::{Log, Output};
-use anabranch::pipelines::Pipelines;
-use anabranch::service::Service;
-use anabranch::service::lifecycle::Outcome;
-use anabranch::settings::{Layers, Settings};
+use anabranch_api::Api;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
@@ -22,9 +18,14 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source, SourceKind};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
+use anabranch_service::Service;
+use anabranch_service::lifecycle::Outcome;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::{Layers, Settings};
 use async_trait::async_trait;
 
 use crate::kills::{Kills, When};
@@ -150,7 +151,7 @@ fn serve(directory: &str) -> ! {
         on_listening: None,
         companion: None,
     };
-    let ended = service.run(pipelines, None).unwrap();
+    let ended = service.run::<Api>(pipelines, None).unwrap();
     println!("{ended:?}");
     let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
     std::process::exit(i32::from(!finished));

@@ -68,7 +68,7 @@ pub trait Destination: Send + Sync {
     fn policy(&self) -> WritePolicy;
 
     /// Returns the limits of the dead-letter queue in the state store
-    /// ([`StateStore::keep_letters`](crate::state::StateStore::keep_letters)), if the destination is that queue. Such a
+    /// ([`LetterStore`](crate::letter::LetterStore)), if the destination is that queue. Such a
     /// destination receives only dead letters and is never opened.
     fn keeps_letters(&self) -> Option<LetterBounds> {
         None

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use crate::schema::SchemaRegistry;
-use crate::state::Memo;
+use crate::state::{ActiveSettings, Memo};
 
 /// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub struct Host {
     pub log: Arc<dyn LogSink>,
     /// Results that operators stored in earlier runs.
     pub memo: Arc<dyn Memo>,
+    /// The settings with which connectors were last active.
+    pub active: Arc<dyn ActiveSettings>,
     /// The schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.

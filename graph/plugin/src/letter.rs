@@ -8,8 +8,10 @@ use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Record, json};
+use async_trait::async_trait;
 
 use crate::flow::{Field, Fields, Keys, Kinds, RecordShape, Shape, Type};
+use crate::state::StoreError;
 use crate::trace::SpanContext;
 
 /// A record that failed. All parts that leave the process are already masked.
@@ -242,6 +244,25 @@ pub struct KeptLetters {
     pub evicted: u64,
     /// Reason why the remaining dead letters are not stored; `None` if all are.
     pub full: Option<FullQueue>,
+}
+
+/// A store of dead letters, for pipelines whose dead-letter queue is in it ([`Destination::keeps_letters`]).
+///
+/// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
+#[async_trait]
+pub trait LetterStore: Send + Sync {
+    /// Stores dead letters of a pipeline, durably, and returns how many were stored. A letter replaces the one with the
+    /// same name; limits do not apply to that. At a limit, the remaining letters are not stored ([`WhenFull::Stop`]) or
+    /// the oldest letters are removed ([`WhenFull::DropOldest`]). Letters that exceed the maximum age are removed first.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<KeptLetters, StoreError>;
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The state store, which keeps marks across crashes, and the memo of operators.
+//! The state store, which keeps marks across crashes, the memo of operators, and the active settings of connectors.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,6 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
-
-use crate::letter::{KeptLetters, Letter, LetterBounds};
 
 /// Proof that this run is the latest owner of a pipeline's marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,27 +80,6 @@ pub trait StateStore: Send + Sync {
         moves: &[(LaneId, Mark)],
         receipts: &[Receipt],
     ) -> Result<(), StoreError>;
-
-    /// Stores the dead letters of a pipeline whose dead-letter queue is in the store ([`Destination::keeps_letters`]),
-    /// durably, and returns how many were stored. A letter replaces the one with the same name; limits do not apply to
-    /// that. At a limit, the remaining letters are not stored ([`WhenFull::Stop`]) or the oldest letters are removed
-    /// ([`WhenFull::DropOldest`]). Letters that exceed the maximum age are removed first.
-    ///
-    /// [`WhenFull::Stop`]: crate::letter::WhenFull::Stop
-    /// [`WhenFull::DropOldest`]: crate::letter::WhenFull::DropOldest
-    /// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
-    ///
-    /// # Errors
-    /// The store cannot be written, or does not store letters.
-    async fn keep_letters(
-        &self,
-        pipeline: &Str,
-        letters: Vec<Letter>,
-        bounds: &LetterBounds,
-    ) -> Result<KeptLetters, StoreError> {
-        let _ = (pipeline, letters, bounds);
-        Err(StoreError::Unavailable("this store cannot store dead letters".into()))
-    }
 }
 
 /// Results that operators keep across runs, such as the embedding of a text. A result depends only on the data whose
@@ -120,29 +97,29 @@ pub trait Memo: Send + Sync {
     /// # Errors
     /// The store cannot be written.
     async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError>;
+}
 
-    /// Returns the last value of [`Memo::set_active`] for a connector. Unlike results, it is never discarded.
+/// The settings with which connectors were last active, so that a plugin can be notified of changes. Unlike results of a
+/// [`Memo`], they are never discarded.
+#[async_trait]
+pub trait ActiveSettings: Send + Sync {
+    /// Returns the last value of [`ActiveSettings::set_active`] for a connector.
     ///
     /// # Errors
     /// The store cannot be read.
-    async fn active(&self, _pipeline: &Str, _connector: &Str) -> Result<Option<Bytes>, StoreError> {
-        Ok(None)
-    }
+    async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError>;
 
-    /// Stores the settings with which a connector is active, so that a plugin can be notified of changes. Durable when
-    /// it returns.
+    /// Stores the settings with which a connector is active. Durable when it returns.
     ///
     /// # Errors
     /// The store cannot be written.
-    async fn set_active(&self, _pipeline: &Str, _connector: &Str, _settings: Bytes) -> Result<(), StoreError> {
-        Ok(())
-    }
+    async fn set_active(&self, pipeline: &Str, connector: &Str, settings: Bytes) -> Result<(), StoreError>;
 }
 
 /// SHA-256 of everything that a stored result depends on.
 pub type MemoKey = [u8; 32];
 
-/// A memo that stores nothing.
+/// A store of results and active settings that keeps neither.
 pub struct Oblivion;
 
 #[async_trait]
@@ -152,6 +129,17 @@ impl Memo for Oblivion {
     }
 
     async fn keep(&self, _space: &str, _entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ActiveSettings for Oblivion {
+    async fn active(&self, _pipeline: &Str, _connector: &Str) -> Result<Option<Bytes>, StoreError> {
+        Ok(None)
+    }
+
+    async fn set_active(&self, _pipeline: &Str, _connector: &Str, _settings: Bytes) -> Result<(), StoreError> {
         Ok(())
     }
 }

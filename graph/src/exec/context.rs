@@ -145,6 +145,7 @@ impl Context {
             node: node.clone(),
             log: self.services.log.clone(),
             memo: self.services.memo.clone(),
+            active: self.services.active.clone(),
             schemas: self.services.schemas.clone(),
             network: Network::Open,
         }

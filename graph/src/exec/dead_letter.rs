@@ -294,7 +294,7 @@ impl DeadLetters {
         let delivery = match &mut self.outlet {
             Outlet::Store(bounds) => {
                 // If the store is unavailable, the fault is transient, as for marks: the pipeline recovers.
-                let kept = self.context.services.store.keep_letters(pipeline, letters.to_vec(), bounds).await;
+                let kept = self.context.services.keep_letters(pipeline, letters.to_vec(), bounds).await;
                 return kept.map_err(|error| store_fault(error).at(&self.node).into());
             }
             Outlet::Destination(delivery) => delivery,

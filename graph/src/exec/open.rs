@@ -226,7 +226,7 @@ async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str)
     let destination = &plan.dead_letter.destination;
     if let Some(bounds) = destination.keeps_letters() {
         // Removes expired dead letters, and detects a store without dead letters before a record fails.
-        let kept = context.services.store.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
+        let kept = context.services.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
         let kept = kept.map_err(|error| store_fault(error).at(node))?;
         context.progress.add_letters_evicted(kept.evicted);
         return Ok(Outlet::Store(bounds));

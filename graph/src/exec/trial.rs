@@ -51,8 +51,9 @@ pub async fn try_out(
     let plan = Arc::new(on_trial(plan, trial));
     let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
-    let mut running =
-        start(plan, Services { store: Arc::new(Nowhere), log, memo: Arc::new(Oblivion), schemas }, options);
+    let (memo, active) = (Arc::new(Oblivion), Arc::new(Oblivion));
+    let services = Services { store: Arc::new(Nowhere), letters: None, log, memo, active, schemas };
+    let mut running = start(plan, services, options);
     let progress = running.progress();
     running.opened().await?;
     let (ending, late) = match timeout(trial.patience, running.wait()).await {

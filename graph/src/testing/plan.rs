@@ -34,6 +34,8 @@ pub fn services(store: &Arc<MemoryStore>) -> Services {
         store: store.clone(),
         log: Arc::new(Silent),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     }
 }

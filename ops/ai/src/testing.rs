@@ -58,6 +58,7 @@ fn host(memo: Arc<dyn Memo>) -> Host {
         node: "p:n".into(),
         log: Arc::new(Silence),
         memo,
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

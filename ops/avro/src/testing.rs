@@ -37,6 +37,7 @@ pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
         node: "p:n".into(),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas,
         network: Default::default(),
     }

@@ -172,7 +172,7 @@ impl Connected {
 
     async fn tell(&self, given: &Given, config: HashMap<String, String>, host: &Host) -> Result<(), Fault> {
         let stored = |error| Fault::transient("store_unavailable", error);
-        let last = host.memo.active(&host.pipeline, &host.node).await.map_err(stored)?;
+        let last = host.active.active(&host.pipeline, &host.node).await.map_err(stored)?;
         let last = last.as_deref().and_then(Active::decode);
         let (call, message) = match Active::change(last.as_ref(), &self.plugin.name, given) {
             Change::None => return Ok(()),
@@ -189,7 +189,7 @@ impl Connected {
         }
         let salt = random().map_err(|error| Fault::transient("plugin_start_failed", error.to_string()))?;
         let active = Active::of(&self.plugin.name, given, &salt).encode();
-        host.memo.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
+        host.active.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
     }
 
     /// Notifies the plugin that a connector with these settings was deleted, without configuring it.

@@ -48,6 +48,7 @@ pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Opera
         node: "js".into(),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

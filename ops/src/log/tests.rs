@@ -42,6 +42,7 @@ async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer>
         node: "l".into(),
         log: log.clone(),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

@@ -280,6 +280,7 @@ fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decisio
         node: "p".into(),
         log: Arc::new(Silent),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

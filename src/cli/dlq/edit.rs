@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 
+use anabranch_process::files::system;
 use anabranch_record::Record;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::show::text_of;
 use crate::cli::{Exit, Report};
-use crate::files::system;
 
 /// A record that the user wrote.
 pub(super) struct Edited {

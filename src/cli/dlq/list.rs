@@ -4,7 +4,12 @@ use std::time::SystemTime;
 
 use anabranch_graph::config::bare_name;
 use anabranch_plugin::arguments::parse_duration;
+use anabranch_process::terminal::is_unsafe;
 use anabranch_record::text::Str;
+use anabranch_service::dead_letters::filter::{Filter, condition};
+use anabranch_service::dead_letters::view::{LetterPage, PageError, page};
+use anabranch_settings::ServiceFlags;
+use anabranch_store::letters::nanos;
 use chrono::DateTime;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
@@ -13,11 +18,6 @@ use super::{Shelf, letters};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::dead_letters::filter::{Filter, condition};
-use crate::dead_letters::view::{LetterPage, PageError, page};
-use crate::settings::ServiceFlags;
-use crate::store::letters::nanos;
-use crate::terminal::is_unsafe;
 
 /// List the dead letters of a pipeline, newest first.
 ///

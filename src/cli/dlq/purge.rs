@@ -4,14 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_record::text::Str;
+use anabranch_settings::ServiceFlags;
+use anabranch_store::letters::{Which, nanos};
 use serde_json::json;
 
 use super::{Shelf, letters, missing};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::settings::ServiceFlags;
-use crate::store::letters::{Which, nanos};
 
 /// Delete dead letters and their records permanently.
 ///
@@ -61,7 +61,7 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
         let count = match &shelf {
             Shelf::Service(remote) => {
                 let page = format!("/v1/pipelines/{}/dead-letters?limit=1", escaped(&id));
-                remote.get::<crate::dead_letters::view::LetterPage>(&page)?.count
+                remote.get::<anabranch_service::dead_letters::view::LetterPage>(&page)?.count
             }
             Shelf::Store(opened) => {
                 opened.known(&id)?;

@@ -5,6 +5,12 @@ use std::future::pending;
 use std::sync::Arc;
 
 use anabranch_record::text::Str;
+use anabranch_service::dead_letters::replay::{Failure, From, Outcome, Request, Tools, replay as run};
+use anabranch_service::pipelines::{Pipeline, Pipelines};
+use anabranch_service::schemas;
+use anabranch_service::traces::{Exporter, FLUSH};
+use anabranch_settings::{Database, ServiceFlags, Settings};
+use anabranch_store::Status;
 use serde_json::{Value, json};
 
 use super::edit::{self, Edited};
@@ -13,12 +19,6 @@ use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
-use crate::dead_letters::replay::{Failure, From, Outcome, Request, Tools, replay as run};
-use crate::pipelines::{Pipeline, Pipelines};
-use crate::service::schemas;
-use crate::settings::{Database, ServiceFlags, Settings};
-use crate::store::Status;
-use crate::traces::{Exporter, FLUSH};
 
 /// Replay dead letters through the rest of the pipeline.
 ///
@@ -148,7 +148,7 @@ fn here(
     let traces = traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.traces", error)))?;
     let tools = Tools {
         store: opened.store.clone(),
-        log: Arc::new(crate::trial::Notes),
+        log: Arc::new(anabranch_trial::Notes),
         schemas,
         executor: opened.runtime.handle().clone(),
         traces: traces.as_ref().map(|traces| traces.tracing()),
@@ -167,7 +167,7 @@ fn here(
     });
     replayed.map_err(|error| {
         let exit = match error {
-            crate::dead_letters::replay::ReplayError::Store(_) => Exit::Environment,
+            anabranch_service::dead_letters::replay::ReplayError::Store(_) => Exit::Environment,
             _ => Exit::Invalid,
         };
         let report = Report::new(COMMAND).fail(exit, error.code(), error.to_string());

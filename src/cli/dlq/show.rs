@@ -1,6 +1,9 @@
 //! `anabranch dlq show`.
 
+use anabranch_process::terminal::{is_unsafe, shown};
 use anabranch_record::text::Str;
+use anabranch_service::dead_letters::view::{LetterView, one};
+use anabranch_settings::ServiceFlags;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +14,6 @@ use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
 use crate::client::escaped;
-use crate::dead_letters::view::{LetterView, one};
-use crate::settings::ServiceFlags;
-use crate::terminal::{is_unsafe, shown};
 
 /// Show a dead letter: the record at the time of its failure, and why and where it failed.
 #[derive(Debug, clap::Args)]

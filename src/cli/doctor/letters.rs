@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use anabranch_process::runtime;
 use anabranch_record::text::Str;
+use anabranch_settings::{Database, Settings};
+use anabranch_store::Store;
 use serde::Deserialize;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -10,9 +13,6 @@ use tokio::time::timeout;
 use super::{Found, Patient};
 use crate::cli::report::counted;
 use crate::client::{Client, ClientError, escaped};
-use crate::runtime;
-use crate::settings::{Database, Settings};
-use crate::store::Store;
 
 /// Time limit of all requests together.
 const PATIENCE: Duration = Duration::from_secs(10);

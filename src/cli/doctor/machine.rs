@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use anabranch_process::files::parent_directory;
+use anabranch_settings::Database;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Found, Patient};
-use crate::files::parent_directory;
-use crate::settings::Database;
 
 /// Limit of open files below which a service with some dozens of pipelines can fail.
 const FILES: u64 = 1024;
@@ -36,7 +36,7 @@ pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
     let free = match statvfs(&directory) {
         Ok(system) => system.f_bavail.saturating_mul(system.f_frsize),
         Err(error) => {
-            let error = crate::files::system(&error.into());
+            let error = anabranch_process::files::system(&error.into());
             return Found::warning(format!("cannot determine the free space in {}: {error}", directory.display()));
         }
     };

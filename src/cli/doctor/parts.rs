@@ -7,24 +7,24 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use anabranch_api::ending;
 use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Severity;
+use anabranch_process::files::system;
+use anabranch_process::runtime;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::{Database, Source};
+use anabranch_store::{OpenError, Store};
 use chrono::Utc;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::machine::directory_of;
 use super::{Found, Mark, Patient};
-use crate::api::ending;
 use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
-use crate::files::system;
-use crate::pipelines::Pipelines;
-use crate::runtime;
-use crate::settings::{Database, Source};
-use crate::store::{OpenError, Store};
 
 pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
     let settings = patient.settings;
@@ -72,7 +72,7 @@ impl Patient<'_> {
 }
 
 /// Returns the URL of the running service and its readiness.
-fn health(settings: &crate::settings::Settings) -> Result<(String, serde_json::Value), ClientError> {
+fn health(settings: &anabranch_settings::Settings) -> Result<(String, serde_json::Value), ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
     let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;
@@ -147,7 +147,7 @@ pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
 const TOLD: usize = 5;
 
 /// Returns the counters of a running service.
-pub(super) fn live(settings: &crate::settings::Settings) -> Result<LiveAnswer, ClientError> {
+pub(super) fn live(settings: &anabranch_settings::Settings) -> Result<LiveAnswer, ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
     let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;

@@ -7,14 +7,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use anabranch_process::files::system;
+use anabranch_process::terminal::{self, Stream};
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cli::{Exit, Report};
-use crate::files::system;
 use crate::mcp::{Cancellation, MESSAGE, Server, Tool};
-use crate::terminal::{self, Stream};
 
 /// The flag of such a process.
 pub(super) const FLAG: &str = "one-call";

@@ -7,20 +7,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_api::testing::{self, TestReport, TestRequest};
+use anabranch_process::files::system;
+use anabranch_settings::Settings;
 use futures::StreamExt as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use crate::api::testing::{self, TestReport, TestRequest};
 use crate::cli::remote::Remote;
 use crate::cli::{Exit, Report, called};
 use crate::client::{SocketMessage, escaped};
 use crate::docs::errors;
-use crate::files::system;
 use crate::mcp::{Cancellation, Effect, Tool};
-use crate::settings::Settings;
 use arguments::{
     Apply, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text, Trial,
 };

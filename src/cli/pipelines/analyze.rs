@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use anabranch_graph::exec::{Trial, try_out};
 use anabranch_graph::plan::Measured;
+use anabranch_process::files::system;
+use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_service::ServiceError;
+use anabranch_service::pipelines::Pipeline;
+use anabranch_settings::Settings;
+use anabranch_trial::schemas::registry;
 use tokio::runtime::Builder;
 
 use crate::cli::{Exit, Report};
-use crate::files::system;
-use crate::log::{Log, Output};
-use crate::pipelines::Pipeline;
-use crate::service::ServiceError;
-use crate::settings::Settings;
-use crate::trial::schemas::registry;
 
 /// Reasons why a pipeline could not be measured.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) fn analyze(
     trial: Trial,
     settings: &Settings,
 ) -> Result<Vec<Measured>, AnalyzeError> {
-    let runtime = crate::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
+    let runtime = anabranch_process::runtime::start(&mut Builder::new_multi_thread()).map_err(AnalyzeError::System)?;
     let schemas = registry(settings).map_err(AnalyzeError::Schemas)?;
     let log = Log::new(settings.log, Output::standard_error().map_err(AnalyzeError::System)?);
     let _installed = log.install();

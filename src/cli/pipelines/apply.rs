@@ -6,6 +6,8 @@ mod targets;
 
 use std::path::PathBuf;
 
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::{ServiceFlags, Settings};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -16,8 +18,6 @@ use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::pipelines::Pipelines;
-use crate::settings::{ServiceFlags, Settings};
 
 /// Apply pipeline files to a running service.
 ///

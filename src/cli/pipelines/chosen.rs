@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anabranch_record::near::did_you_mean;
+use anabranch_service::pipelines::{Pipeline, Pipelines};
+use anabranch_settings::Settings;
+use anabranch_trial::synthetic::{Patience, try_some};
 use serde_json::json;
 
 use super::is_yaml;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
-use crate::pipelines::{Pipeline, Pipelines};
-use crate::settings::Settings;
-use crate::trial::synthetic::Patience;
 
 /// The pipelines at a path, and the id of the requested one.
 pub(super) struct Chosen<'a> {
@@ -45,7 +45,7 @@ impl<'a> Chosen<'a> {
     /// Returns the number of pipelines for which there was no time.
     pub(super) fn try_synthetic(&mut self, patience: Patience) -> usize {
         let id = self.id;
-        self.pipelines.try_synthetic_of(patience, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
+        try_some(&mut self.pipelines, patience, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
     }
 
     /// Returns the requested pipelines that can run, at least one.

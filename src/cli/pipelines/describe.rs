@@ -4,6 +4,9 @@ mod text;
 
 use anabranch_graph::config::bare_name;
 use anabranch_record::near::did_you_mean;
+use anabranch_service::dead_letters::view::shown_nanos;
+use anabranch_settings::{ServiceFlags, Settings};
+use anabranch_store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
 use chrono::Utc;
 use serde_json::{Map, Value, json};
@@ -14,9 +17,6 @@ use crate::cli::positions::Lane;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};
 use crate::client::escaped;
-use crate::dead_letters::view::shown_nanos;
-use crate::settings::{ServiceFlags, Settings};
-use crate::store::{Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor};
 
 /// Show a pipeline: its connectors and processors, its status, and what to do next.
 ///

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant, SystemTime};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, SourceFile};
 use anabranch_plugin::registry::Registry;
+use anabranch_process::files::find_pipelines;
 use anabranch_record::text::Str;
+use anabranch_service::apply::Planned;
+use anabranch_service::control::Control;
+use anabranch_service::pipelines::{Pipeline, Pipelines, Script};
+use anabranch_settings::SettingFlags;
 use tokio::time::sleep;
 
 use crate::cli::report::counted;
 use crate::cli::{Context, Report, run};
-use crate::files::find_pipelines;
-use crate::pipelines::{Pipeline, Pipelines, Script};
-use crate::service::apply::Planned;
-use crate::service::control::Control;
-use crate::settings::SettingFlags;
 
 /// Run the pipelines of a directory, and apply changes to their files.
 ///
@@ -281,7 +281,7 @@ fn scripts(pipelines: &Pipelines, file: FileId) -> Vec<Script> {
 }
 
 fn stamps(path: &Path) -> BTreeMap<PathBuf, Stamp> {
-    let paths = crate::files::pipeline_files(path).unwrap_or_default();
+    let paths = anabranch_process::files::pipeline_files(path).unwrap_or_default();
     paths.into_iter().filter_map(|path| Some((stamp(&path)?, path))).map(|(stamp, path)| (path, stamp)).collect()
 }
 

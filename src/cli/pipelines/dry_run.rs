@@ -12,20 +12,20 @@ use anabranch_graph::plan::{Doubtful, Observer};
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::mask;
+use anabranch_process::files::system;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::Pipeline;
+use anabranch_settings::SettingFlags;
+use anabranch_trial::schemas::registry;
+use anabranch_trial::services;
+use anabranch_trial::tap::tapped;
+use anabranch_trial::trace::{History, Outcome, Step, Trace, steps};
+use anabranch_trial::watch::watched;
 use serde_json::{Value, json};
 
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::files::system;
-use crate::pipelines::Pipeline;
-use crate::settings::SettingFlags;
-use crate::trial::schemas::registry;
-use crate::trial::services;
-use crate::trial::tap::tapped;
-use crate::trial::trace::{History, Outcome, Step, Trace, steps};
-use crate::trial::watch::watched;
 
 /// Run a pipeline on a few records and show the changes of each processor; nothing is written.
 ///
@@ -86,7 +86,8 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Err(report) => return *report,
     };
     let pipelines = &chosen.pipelines;
-    let runtime = match crate::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2)) {
+    let runtime = match anabranch_process::runtime::start(tokio::runtime::Builder::new_multi_thread().worker_threads(2))
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start the runtime: {}", system(&error));

@@ -8,7 +8,10 @@ use anabranch_graph::config::bare_name;
 use anabranch_plugin::destination::DestinationKind;
 use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_process::files::{output, parent_directory, system};
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::SettingFlags;
 use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::json;
@@ -19,9 +22,6 @@ use crate::cli::completions;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::docs::delivery::steps_between;
-use crate::files::{output, parent_directory, system};
-use crate::pipelines::Pipelines;
-use crate::settings::SettingFlags;
 
 /// The demo pipeline.
 pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");

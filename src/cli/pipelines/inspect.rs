@@ -6,7 +6,10 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use anabranch_process::files::system;
+use anabranch_process::terminal::{self, Stream, Style, shown};
 use anabranch_record::phrase::plural;
+use anabranch_settings::ServiceFlags;
 use clap::Args;
 use futures::StreamExt as _;
 use serde::Deserialize;
@@ -18,9 +21,6 @@ use super::super::remote::Remote;
 use super::super::{Context, Exit, Report};
 use crate::cli::completions;
 use crate::client::{SocketMessage, escaped};
-use crate::files::system;
-use crate::settings::ServiceFlags;
-use crate::terminal::{self, Stream, Style, shown};
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::arguments::parse_duration;
+use anabranch_settings::ServiceFlags;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::settings::ServiceFlags;
 
 /// Start pipelines that do not run.
 ///

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use anabranch_settings::SettingFlags;
+
 use super::findings::Form;
 use super::tries::TryFlags;
 use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
-use crate::settings::SettingFlags;
 
 /// Check pipeline files for errors and probable mistakes; nothing is started.
 ///

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anabranch_service::backlog;
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::{Database, ServiceFlags, Settings};
+use anabranch_store::{Status, StopReason, Store, StoredPipeline};
 use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use crate::backlog;
 use crate::cli::answers::{LIVE, LiveAnswer, PipelineAnswer, short};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::pipelines::Pipelines;
-use crate::settings::{Database, ServiceFlags, Settings};
-use crate::store::{Status, StopReason, Store, StoredPipeline};
 
 /// List pipelines with their status.
 ///

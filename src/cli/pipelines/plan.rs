@@ -5,6 +5,9 @@ use std::time::Duration;
 use anabranch_graph::exec::Trial;
 use anabranch_graph::plan::Measured;
 use anabranch_picture::{Format, Pass, TextStyle};
+use anabranch_process::terminal::adopt;
+use anabranch_service::pipelines::Pipeline;
+use anabranch_settings::SettingFlags;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
@@ -13,9 +16,6 @@ use super::chosen::{Chosen, Refusal};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
-use crate::pipelines::Pipeline;
-use crate::settings::SettingFlags;
-use crate::terminal::adopt;
 
 /// Show the compiled plan of a pipeline.
 ///

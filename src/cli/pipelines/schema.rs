@@ -1,9 +1,9 @@
 //! `anabranch pipelines schema`.
 
 use anabranch_graph::config::json_schema;
+use anabranch_settings::SettingFlags;
 
 use crate::cli::{Context, Report, registry_with};
-use crate::settings::SettingFlags;
 
 /// Print the JSON Schema of pipeline files, for editors.
 ///

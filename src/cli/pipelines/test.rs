@@ -4,15 +4,15 @@ mod show;
 
 use std::path::PathBuf;
 
+use anabranch_api::testing::TestRequest;
 use anabranch_picture::{Format, TextStyle};
+use anabranch_process::files::output::{self, Unwritable};
+use anabranch_settings::SettingFlags;
+use anabranch_trial::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::api::testing::TestRequest;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::files::output::{self, Unwritable};
-use crate::settings::SettingFlags;
-use crate::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
 
 /// Run the tests of pipelines.
 ///

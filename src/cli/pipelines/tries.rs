@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use anabranch_trial::synthetic::Patience;
+
 use crate::cli::report::counted;
-use crate::trial::synthetic::Patience;
 
 /// Flags about trials with synthetic records.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Severity;
+use anabranch_process::files::output;
+use anabranch_process::files::{MAX_PIPELINE_FILE, read_text, system};
+use anabranch_service::pipelines::Pipelines;
+use anabranch_settings::SettingFlags;
+use anabranch_trial::synthetic::try_pipelines;
 use serde_json::{Value, json};
 
 use super::findings::{Form, github, sarif};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
-use crate::files::output;
-use crate::files::{MAX_PIPELINE_FILE, read_text, system};
 use crate::fixing::{self, Changed};
-use crate::pipelines::Pipelines;
-use crate::settings::SettingFlags;
 
 /// Check pipeline files; nothing is started.
 ///
@@ -138,7 +139,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
-    let untried = checking.tries.patience().map_or(0, |patience| pipelines.try_synthetic(patience));
+    let untried = checking.tries.patience().map_or(0, |patience| try_pipelines(&mut pipelines, patience));
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);

@@ -1,6 +1,8 @@
 //! `anabranch positions reset|rewind`.
 
 use anabranch_record::Position;
+use anabranch_service::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
+use anabranch_settings::{ServiceFlags, Settings};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -11,8 +13,6 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
-use crate::settings::{ServiceFlags, Settings};
 
 /// Reset sources of a pipeline to their beginning.
 ///
@@ -156,7 +156,7 @@ fn in_store(
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;
     let live = pipeline.status.is_live();
     // A running service locks the file of its store, but not a database.
-    if live && !arguments.force && !matches!(settings.database, crate::settings::Database::Embedded(_)) {
+    if live && !arguments.force && !matches!(settings.database, anabranch_settings::Database::Embedded(_)) {
         let message = format!("pipeline {} is {}", pipeline.id, pipeline.status.word());
         let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
         return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));

@@ -1,6 +1,7 @@
 //! `anabranch positions show`.
 
 use anabranch_record::text::Str;
+use anabranch_settings::{ServiceFlags, Settings};
 
 use comfy_table::{Table, presets};
 use serde_json::json;
@@ -9,7 +10,6 @@ use super::{Lane, Opened, named, of_service, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
-use crate::settings::{ServiceFlags, Settings};
 
 /// Show the positions of sources.
 ///

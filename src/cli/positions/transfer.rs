@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use anabranch_plugin::registry::Role;
+use anabranch_process::files::{output, read_text, system};
 use anabranch_record::mark::{LaneId, Partition};
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::Pipeline;
+use anabranch_service::positions::{Moved, brief, check, parse_shown, resume_from};
+use anabranch_settings::{Database, ServiceFlags, Settings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,10 +18,6 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
-use crate::files::{output, read_text, system};
-use crate::pipelines::Pipeline;
-use crate::positions::{Moved, brief, check, parse_shown, resume_from};
-use crate::settings::{Database, ServiceFlags, Settings};
 
 /// The version of the exported document.
 const VERSION: u64 = 1;

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use anabranch_process::files::system;
 use serde_json::json;
 
 use crate::cli::init::write_new;
 use crate::cli::{Exit, Report};
-use crate::files::system;
 
 /// Create a Rust crate with a processor that compiles to WebAssembly.
 ///

@@ -11,19 +11,20 @@ use anabranch_plugin::registry::Role;
 use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_plugin::source::Source;
 use anabranch_plugin::written::Written;
+use anabranch_process::files::system;
+use anabranch_process::log::{Log, Output};
+use anabranch_process::terminal::{Stream, data, is_terminal};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_settings::SettingFlags;
+use anabranch_trial::lines::Lines;
+use anabranch_trial::output::{Letters, LettersDestination, Records, RecordsDestination};
+use anabranch_trial::stamp::Stamp;
+use anabranch_trial::{Given, schemas, services};
 use serde_json::json;
 
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report, registry_with, report};
-use crate::files::system;
-use crate::log::{Log, Output};
-use crate::settings::SettingFlags;
-use crate::terminal::{Stream, data, is_terminal};
-use crate::trial::lines::{Lines, Stamp};
-use crate::trial::output::{Letters, LettersDestination, Records, RecordsDestination};
-use crate::trial::{Given, schemas, services};
 
 /// Run one processor over records from standard input.
 ///
@@ -145,7 +146,7 @@ fn execute(compiled: &Compiled, workers: u32, services: Services) -> std::io::Re
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = crate::runtime::start(runtime.worker_threads(threads))?;
+    let runtime = anabranch_process::runtime::start(runtime.worker_threads(threads))?;
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
     let ending = runtime.block_on(async { start(compiled.stages.clone(), services, options).join().await });
     runtime.shutdown_background();

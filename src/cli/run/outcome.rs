@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anabranch_record::text::Str;
+use anabranch_service::Ended;
+use anabranch_service::account::Account;
+use anabranch_service::lifecycle::{Outcome, names};
 use serde_json::{Map, Value, json};
 
 use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
-use crate::service::Ended;
-use crate::service::account::Account;
-use crate::service::lifecycle::{Outcome, names};
 
 /// Options and results of the run that its summary depends on.
 pub(super) struct Run {

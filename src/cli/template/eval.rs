@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read as _, Write as _};
 
 use anabranch_plugin::diagnostic::{Diagnostic, Files};
+use anabranch_process::files::system;
+use anabranch_process::terminal::{Stream, data};
 use anabranch_record::Record;
 use anabranch_template::{MissingKey, Template};
 use clap::ValueEnum;
@@ -11,8 +13,6 @@ use serde_json::json;
 
 use super::{finding, span};
 use crate::cli::{Context, Exit, Report, report};
-use crate::files::system;
-use crate::terminal::{Stream, data};
 
 /// Print the output of a template for records.
 ///

@@ -1,5 +1,7 @@
 //! Draws the screen.
 
+use anabranch_process::terminal::{age, short};
+use anabranch_service::backlog;
 use chrono::Utc;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -10,9 +12,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 use super::graph::{self, Line, percent};
 use super::rates;
 use super::state::{Action, Mode, State};
-use crate::backlog;
 use crate::cli::answers::{LivePipeline, StatusAnswer};
-use crate::terminal::{age, short};
 
 /// Columns of the list.
 pub(super) const COLUMNS: [&str; 8] =

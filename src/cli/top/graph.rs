@@ -1,12 +1,12 @@
 //! The graph of one pipeline, line by line, with the counters of every node.
 
+use anabranch_process::terminal::{age, short};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::rates::{PartRates, Rate};
 use crate::cli::answers::{EdgeAnswer, NodeAnswer, PartsAnswer, short as span};
 use crate::client::escaped;
-use crate::terminal::{age, short};
 
 /// Returns the path of the drawing of a pipeline.
 pub(super) fn outline_path(id: &str) -> String {

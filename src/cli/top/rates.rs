@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
+use anabranch_process::terminal::{age, short};
+
 use crate::cli::answers::{LiveAnswer, LivePipeline, PartsAnswer};
-use crate::terminal::{age, short};
 
 /// Formats the number of copies in flight and the age of the oldest unacknowledged record.
 pub(super) fn in_flight(pipeline: &LivePipeline) -> String {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use anabranch_process::files::system;
+use anabranch_process::terminal::is_unsafe;
 use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -15,8 +17,6 @@ use crate::cli::Exit;
 use crate::cli::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use crate::cli::remote::Remote;
 use crate::client::{ClientError, escaped};
-use crate::files::system;
-use crate::terminal::is_unsafe;
 
 /// Shows the screen until the user quits, starting with `pipeline` if given, otherwise with the list.
 pub(super) fn run(

@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anabranch::log::{Log, Output};
-use anabranch::pipelines::Pipelines;
-use anabranch::service::{Later, Service};
-use anabranch::settings::{Layers, Settings};
+use anabranch_api::Api;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
+use anabranch_process::log::{Log, Output};
+use anabranch_service::pipelines::Pipelines;
+use anabranch_service::{Later, Service};
+use anabranch_settings::{Layers, Settings};
 use serde_json::Value;
 
 use crate::process::{PATIENCE, Process, Workspace, file_to_file, numbered_lines};
@@ -58,7 +59,7 @@ fn serve(directory: &str, url: &str) -> ! {
         on_listening: None,
         companion: None,
     };
-    let ended = service.run(pipelines, Some(later));
+    let ended = service.run::<Api>(pipelines, Some(later));
     println!("{ended:?}");
     std::process::exit(i32::from(!ended.is_ok_and(|ended| ended.signalled)));
 }

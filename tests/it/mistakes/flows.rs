@@ -1,10 +1,10 @@
 //! Mistakes that show only in how sources, processors and destinations follow each other.
 
-use anabranch::cli::registry;
-use anabranch::files::Found;
-use anabranch::pipelines::Pipelines;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Files;
+use anabranch_process::files::Found;
+use anabranch_registry::registry;
+use anabranch_service::pipelines::Pipelines;
 
 use super::told;
 

@@ -29,7 +29,7 @@ pub struct StandaloneConnector {
 #[async_trait]
 pub trait Farewell: Send + Sync {
     /// Returns `true` if this plugin, in any version, stored `active` with
-    /// [`Memo::set_active`](crate::state::Memo::set_active).
+    /// [`ActiveSettings::set_active`](crate::state::ActiveSettings::set_active).
     fn has_stored(&self, active: &[u8]) -> bool;
 
     /// Notifies the plugin that the connector of `host` is deleted. The connector was last active with the settings in

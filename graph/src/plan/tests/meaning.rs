@@ -46,6 +46,7 @@ fn apply(
         node: "step".into(),
         log: Arc::new(Silent),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

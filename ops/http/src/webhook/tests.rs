@@ -37,6 +37,7 @@ fn open(settings: &[(&str, &str)]) -> Result<Arc<dyn AsyncOperator>, Fault> {
         node: "p:n".into(),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

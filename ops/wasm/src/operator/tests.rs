@@ -40,6 +40,7 @@ fn host() -> Host {
         node: "w".into(),
         log: Arc::new(Silence),
         memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

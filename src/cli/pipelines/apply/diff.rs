@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use anabranch_process::terminal::Style;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
-use crate::terminal::Style;
 
 /// Changes, planned or applied.
 #[derive(Debug, Deserialize)]

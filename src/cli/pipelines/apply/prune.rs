@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use anabranch_process::terminal::Style;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::Report;
 use crate::cli::remote::Remote;
 use crate::client::escaped;
-use crate::terminal::Style;
 
 /// Interval and number of polls for a stopping pipeline. The service drains it within its own time limit.
 const LOOK: Duration = Duration::from_millis(100);

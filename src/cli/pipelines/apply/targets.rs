@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
 use anabranch_plugin::diagnostic::FileId;
 use anabranch_plugin::settings::Setting;
+use anabranch_process::files::find_pipelines;
 use anabranch_record::text::Str;
+use anabranch_service::pipelines::script_path;
 use serde_json::Value;
 
 use crate::cli::{Context, Exit, Report};
-use crate::files::find_pipelines;
-use crate::pipelines::script_path;
 
 /// A pipeline of a file.
 pub(super) struct Target {

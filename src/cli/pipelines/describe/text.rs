@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use anabranch_graph::config::bare_name;
+use anabranch_process::terminal::{Style, age};
 use anabranch_record::phrase::plural;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{Description, Part};
 use crate::cli::answers::{Moment, short};
-use crate::terminal::{Style, age};
 
 /// Writes names and their values.
 struct Page {

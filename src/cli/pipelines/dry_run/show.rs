@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use anabranch_graph::plan::Doubtful;
 use anabranch_plugin::diagnostic::Files;
+use anabranch_process::terminal::Style;
 use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
+use anabranch_trial::trace::{Event, History, Outcome, Step};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
 use super::Trial;
 use crate::cli::record::{pretty, readable};
-use crate::terminal::Style;
-use crate::trial::trace::{Event, History, Outcome, Step};
 
 /// Maximum number of records of a split that are shown.
 const MOST_PIECES: usize = 10;

@@ -1,9 +1,9 @@
 //! Formats a record for a terminal.
 
+use anabranch_process::terminal::{Style, shown};
 use anabranch_record::Record;
 
 use crate::cli::record::{pretty, readable};
-use crate::terminal::{Style, shown};
 
 /// Maximum number of lines of a record.
 const LINES: usize = 60;

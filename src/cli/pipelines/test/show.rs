@@ -1,14 +1,14 @@
 //! Formats test results as text and as JSON.
 
 use anabranch_plugin::diagnostic::RenderStyle;
+use anabranch_process::terminal::Style;
+use anabranch_trial::testing::coverage::{Branch, Coverage};
+use anabranch_trial::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
 use crate::cli::pipelines::dry_run::show::doubtful;
 use crate::cli::report;
-use crate::terminal::Style;
-use crate::testing::coverage::{Branch, Coverage};
-use crate::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
 
 /// Maximum number of lines of a comparison that are shown.
 const MOST_LINES: usize = 200;

@@ -1,0 +1,27 @@
+//! What handlers see of the service.
+
+use anabranch_plugin::registry::Registry;
+use anabranch_service::control::Control;
+use anabranch_service::listener::Served;
+use anabranch_store::Store;
+
+use crate::sessions::Sessions;
+
+/// The parts of the service that the API uses.
+pub(crate) struct View {
+    /// The state store.
+    pub(crate) store: Store,
+    /// The plugin registry.
+    pub(crate) registry: Registry,
+    /// The handle for requests to pipelines.
+    pub(crate) control: Control,
+    /// Open inspections.
+    pub(crate) sessions: Sessions,
+}
+
+impl View {
+    /// Creates a view without open inspections.
+    pub(crate) fn new(Served { store, registry, control }: Served) -> Self {
+        View { store, registry, control, sessions: Sessions::default() }
+    }
+}

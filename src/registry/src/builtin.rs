@@ -1,0 +1,70 @@
+//! The plugins of this build.
+
+use anabranch_plugin::registry::Registry;
+
+/// Returns a registry of every plugin of this build, to describe and configure them. Commands that run pipelines use
+/// [`registry_with`](crate::registry_with).
+pub fn registry() -> Registry {
+    registry_of(None)
+}
+
+/// Returns a registry of every plugin of this build. With `memory`, scripts run in processes of their own that may use
+/// that many bytes each; without it, in this process.
+pub(crate) fn registry_of(memory: Option<usize>) -> Registry {
+    let mut registry = Registry::new();
+    anabranch_ops::register(&mut registry);
+    families(&mut registry, memory);
+    // Plugins that are registered below handle schemas themselves.
+    #[cfg(feature = "avro")]
+    {
+        registry.wrap_operators(anabranch_ops_avro::around::around);
+        registry.wrap_sources(anabranch_ops_avro::source::around);
+        registry.wrap_destinations(anabranch_ops_avro::destination::around);
+    }
+    registry
+}
+
+/// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered
+/// as left out, so that an error about a missing plugin can name its feature.
+#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "only scripts run in processes of their own"))]
+fn families(registry: &mut Registry, memory: Option<usize>) {
+    #[cfg(feature = "ai")]
+    anabranch_ops_ai::register(registry);
+    #[cfg(feature = "avro")]
+    anabranch_ops_avro::register(registry);
+    #[cfg(feature = "http")]
+    anabranch_ops_http::register(registry);
+    #[cfg(feature = "js")]
+    anabranch_ops_js::register(registry, memory.map(anabranch_ops_js::Launch::own));
+    #[cfg(feature = "postgres")]
+    anabranch_ops_postgres::register(registry);
+    #[cfg(feature = "s3")]
+    anabranch_ops_s3::register(registry);
+
+    let left_out: &[(bool, &'static str, &[&'static str])] = &[
+        (
+            cfg!(feature = "ai"),
+            "ai",
+            &[
+                "ai.chunk",
+                "ai.embed",
+                "cohere.command",
+                "cohere.embed",
+                "cohere.rerank",
+                "ollama",
+                "openai.embeddings",
+                "openai.textgen",
+            ],
+        ),
+        (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
+        (cfg!(feature = "http"), "http", &["webhook.http"]),
+        (cfg!(feature = "js"), "js", &["custom.javascript"]),
+        (cfg!(feature = "postgres"), "postgres", &["postgres"]),
+        (cfg!(feature = "s3"), "s3", &["s3"]),
+    ];
+    for (built_in, feature, plugins) in left_out {
+        for plugin in plugins.iter().filter(|_| !built_in) {
+            registry.leave_out(plugin, feature);
+        }
+    }
+}

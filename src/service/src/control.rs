@@ -1,0 +1,530 @@
+//! Requests to the running service.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anabranch_graph::exec::{RunOptions, Taps};
+use anabranch_graph::plan::CompileOptions;
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::state::StoreError;
+use anabranch_process::log::Log;
+use anabranch_process::runtime::TEXTS;
+use anabranch_record::text::Str;
+use anabranch_settings::RecoveryPolicy;
+use anabranch_store::{Status, StopReason, Store};
+use futures::future::Either;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+
+use crate::lifecycle::{Life, Order, Outcome, Renewal, Seen};
+use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::roster::{Entry, Phase, Plan, Roster, locked};
+use crate::tasks::{Done, Job, Task};
+use crate::traces::{Exporter, SpanCounts};
+
+/// How long a request waits for a pipeline that another request holds.
+const BUSY: Duration = Duration::from_secs(20);
+
+/// Why a request changed nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The pipeline does not exist.
+    #[error("there is no pipeline {0:?}")]
+    NotFound(Str),
+    /// The pipeline runs.
+    #[error("pipeline {0} runs")]
+    Running(Str),
+    /// The pipeline does not run.
+    #[error("pipeline {0} does not run")]
+    NotRunning(Str),
+    /// The pipeline is already stopping.
+    #[error("pipeline {0} is stopping")]
+    Stopping(Str),
+    /// The configuration of the pipeline has errors.
+    #[error("pipeline {id} cannot be started: {what}")]
+    Invalid {
+        /// The pipeline.
+        id: Str,
+        /// The first error.
+        what: Str,
+    },
+    /// The plugins of the pipeline are still being loaded.
+    #[error("the plugins of pipeline {0} are still being loaded; it starts after that")]
+    Loading(Str),
+    /// Another request is changing the pipeline.
+    #[error("another request is changing pipeline {0}")]
+    Busy(Str),
+    /// The service is stopping.
+    #[error("the service is stopping")]
+    ServiceStopping,
+    /// The state store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ControlError {
+    /// Returns the stable code of the error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ControlError::NotFound(_) => "pipeline.not_found",
+            ControlError::Running(_) => "pipeline.running",
+            ControlError::NotRunning(_) => "pipeline.not_running",
+            ControlError::Stopping(_) => "pipeline.stopping",
+            ControlError::Invalid { .. } => "pipeline.invalid",
+            ControlError::Loading(_) => "pipeline.loading",
+            ControlError::Busy(_) => "pipeline.busy",
+            ControlError::ServiceStopping => "service.stopping",
+            ControlError::Store(_) => "store.unavailable",
+        }
+    }
+
+    /// Returns the remedy, if there is one.
+    pub fn suggestion(&self) -> Option<&'static str> {
+        match self {
+            ControlError::Running(_) => Some("stop the pipeline first"),
+            ControlError::Stopping(_) => Some(
+                "wait until it has delivered the records in flight, or stop it with `force`: undelivered records are \
+                 read again",
+            ),
+            ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all errors in files"),
+            ControlError::Busy(_) => Some("try again in a moment"),
+            ControlError::NotFound(_)
+            | ControlError::NotRunning(_)
+            | ControlError::Loading(_)
+            | ControlError::ServiceStopping
+            | ControlError::Store(_) => None,
+        }
+    }
+}
+
+/// What all pipelines of the service share.
+pub(super) struct Shared {
+    pub(super) store: Store,
+    pub(super) registry: Registry,
+    pub(super) compile: CompileOptions,
+    pub(super) schemas: Arc<dyn SchemaRegistry>,
+    pub(super) log: Arc<Log>,
+    pub(super) executor: Handle,
+    pub(super) opening: Arc<Semaphore>,
+    pub(super) recovery: RecoveryPolicy,
+    pub(super) once: bool,
+    /// True if a running pipeline may be restarted to apply a change that a client sends.
+    pub(super) live_restart: bool,
+    /// The exporter of traces, if traces are configured.
+    pub(super) traces: Option<Arc<Exporter>>,
+}
+
+/// A handle for requests to the running service. Cheap to clone.
+#[derive(Clone)]
+pub struct Control {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    shared: Shared,
+    roster: Mutex<Roster>,
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Held while a pipeline is created: before that, there is no entry with a gate to hold.
+    making: tokio::sync::Mutex<()>,
+    /// Held while a pipeline is compared with the others and added to them.
+    placing: tokio::sync::Mutex<()>,
+    /// Number of requests to reload credentials.
+    reloads: watch::Sender<u64>,
+    /// True once the declared and stored pipelines are known, or never will be.
+    known: watch::Sender<bool>,
+}
+
+impl Control {
+    /// Creates a control without pipelines, and the receiver of jobs for the loop of the service.
+    pub(super) fn new(shared: Shared) -> (Control, mpsc::UnboundedReceiver<Job>) {
+        let (jobs, to_do) = mpsc::unbounded_channel();
+        (
+            Control {
+                inner: Arc::new(Inner {
+                    shared,
+                    roster: Roster::empty(),
+                    jobs,
+                    making: tokio::sync::Mutex::default(),
+                    placing: tokio::sync::Mutex::default(),
+                    reloads: watch::Sender::new(0),
+                    known: watch::Sender::new(false),
+                }),
+            },
+            to_do,
+        )
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
+    /// Returns the counts of exported and dropped trace spans.
+    pub fn spans(&self) -> SpanCounts {
+        self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
+    }
+
+    /// Returns a receiver that changes each time the service is asked to reload credentials.
+    pub fn reloads(&self) -> watch::Receiver<u64> {
+        self.inner.reloads.subscribe()
+    }
+
+    /// Starts a pipeline that does not run. Returns immediately.
+    ///
+    /// # Errors
+    /// The pipeline does not exist, runs already or cannot run, or the service is stopping.
+    pub async fn start(&self, id: &str) -> Result<(), ControlError> {
+        let (entry, _gate) = self.gate(id).await?;
+        if !entry.seen.borrow().status.is_live() {
+            // The final status is still being stored.
+            entry.stands().await;
+        }
+        if entry.is_live() {
+            let stopping = *entry.orders.borrow() != Order::Run;
+            let id = entry.id.clone();
+            return Err(if stopping { ControlError::Stopping(id) } else { ControlError::Running(id) });
+        }
+        self.begin(&entry)
+    }
+
+    /// Stops a pipeline: it stops reading and delivers what it has read. With `force` it drops records in flight, which
+    /// are read again at the next start. Returns after the order is given or, with `wait`, after the pipeline has
+    /// stopped.
+    ///
+    /// # Errors
+    /// The pipeline does not exist, does not run, or is already stopping.
+    pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
+        let (entry, gate) = self.gate(id).await?;
+        if !entry.is_live() || !entry.seen.borrow().status.is_live() {
+            return Err(ControlError::NotRunning(entry.id.clone()));
+        }
+        let by = StopReason::User;
+        let order = if force { Order::Kill { by } } else { Order::Stop { budget: None, by } };
+        if *entry.orders.borrow() != Order::Run && !force {
+            return Err(ControlError::Stopping(entry.id.clone()));
+        }
+        tracing::info!(pipeline = %entry.id, force, "stop requested");
+        entry.stop(order);
+        // The next request may force the stop.
+        drop(gate);
+        if wait {
+            entry.stands().await;
+        }
+        Ok(())
+    }
+
+    /// Holds a pipeline still while `work` runs. A running pipeline is drained before, for at most 15 s, and resumed
+    /// after, whatever `work` returns and even if the caller is gone. No other request can start, stop, change or
+    /// delete it meanwhile.
+    ///
+    /// # Errors
+    /// The pipeline does not exist, or another request holds it.
+    pub async fn held<T>(&self, id: &str, work: impl Future<Output = T>) -> Result<T, ControlError> {
+        let hold = self.hold(id).await?;
+        let done = work.await;
+        drop(hold);
+        Ok(done)
+    }
+
+    /// Returns the compiled pipeline and its configuration, as it runs or would be started.
+    pub fn compiled(&self, id: &str) -> Option<Arc<Pipeline>> {
+        match self.entry(id).ok()?.plan() {
+            Plan::Good(pipeline) => Some(pipeline),
+            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        }
+    }
+
+    /// Returns all pipelines of this service with their state, by id.
+    pub fn all(&self) -> Vec<(Str, Seen)> {
+        let roster = locked(&self.inner.roster);
+        roster.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
+    }
+
+    /// Returns the state of a pipeline.
+    pub fn seen(&self, id: &str) -> Option<Seen> {
+        self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
+    }
+
+    /// Returns the taps and the state of a pipeline. Both outlive its runs; the receiver closes when the pipeline is
+    /// deleted.
+    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<Seen>)> {
+        self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
+    }
+
+    /// Returns the first error of a pipeline that cannot run.
+    pub fn invalid(&self, id: &str) -> Option<Str> {
+        match self.entry(id).ok()?.plan() {
+            Plan::Invalid(what) => Some(what),
+            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        }
+    }
+
+    /// Returns `true` once every pipeline that starts with the service was started.
+    pub fn is_ready(&self) -> bool {
+        locked(&self.inner.roster).phase != Phase::Starting
+    }
+
+    /// Returns `true` if the service is stopping.
+    pub fn is_stopping(&self) -> bool {
+        locked(&self.inner.roster).phase == Phase::Stopping
+    }
+
+    /// Marks that every pipeline that starts with the service was started.
+    pub(super) fn ready(&self) {
+        let mut roster = locked(&self.inner.roster);
+        if roster.phase == Phase::Starting {
+            roster.phase = Phase::Serving;
+        }
+        self.inner.known.send_replace(true);
+    }
+
+    /// Releases tasks that wait for the service to start, because it ends.
+    pub(super) fn ended(&self) {
+        self.inner.known.send_replace(true);
+    }
+
+    /// Waits until the declared and stored pipelines are known, or the service stops.
+    pub async fn known(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.inner.known.subscribe().wait_for(|known| *known).await;
+    }
+
+    /// Orders all pipelines to stop. No pipeline can be started after this.
+    pub(super) fn stop_all(&self, budget: Option<Duration>) {
+        let mut roster = locked(&self.inner.roster);
+        roster.phase = Phase::Stopping;
+        self.inner.known.send_replace(true);
+        let order = Order::Stop { budget, by: StopReason::System };
+        roster.entries.values().for_each(|entry| entry.stop(order));
+    }
+
+    /// Returns the pipelines that are live.
+    pub(super) fn live(&self) -> Vec<(Str, Seen)> {
+        let roster = locked(&self.inner.roster);
+        let live = roster.entries.values().filter(|entry| entry.is_live());
+        live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()
+    }
+
+    /// Adds a pipeline, or replaces the plan of an existing one from its next start on.
+    pub(super) fn put(&self, id: &Str, plan: Plan, status: Status) -> Arc<Entry> {
+        let mut roster = locked(&self.inner.roster);
+        if let Some(entry) = roster.entries.get(id) {
+            entry.set_plan(plan);
+            return entry.clone();
+        }
+        let entry = Entry::new(id.clone(), plan, status);
+        roster.entries.insert(id.clone(), entry.clone());
+        entry
+    }
+
+    /// Begins the life of a pipeline that is not live. The caller holds the gate of the pipeline, unless no other
+    /// request can know it.
+    ///
+    /// # Errors
+    /// The pipeline cannot run, the service is stopping, or the pipeline was deleted and could not be stopped.
+    pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
+        self.begin_after(entry, Vec::new())
+    }
+
+    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not run.
+    ///
+    /// # Errors
+    /// As [`Control::begin`].
+    pub(super) fn begin_after(&self, entry: &Arc<Entry>, others: Vec<Arc<Entry>>) -> Result<(), ControlError> {
+        let id = entry.id.clone();
+        let pipeline = match entry.plan() {
+            Plan::Good(pipeline) => pipeline,
+            Plan::Invalid(what) | Plan::Incomplete(what) => return Err(ControlError::Invalid { id, what }),
+            Plan::Loading => return Err(ControlError::Loading(id)),
+        };
+        let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
+        log.mask(pipeline.compiled.secrets.iter().cloned());
+        // A pipeline must not start after the order to stop all of them.
+        let roster = locked(&self.inner.roster);
+        if roster.phase == Phase::Stopping {
+            return Err(ControlError::ServiceStopping);
+        }
+        if !roster.has(entry) {
+            return Err(ControlError::NotFound(id));
+        }
+        if entry.is_live() {
+            return Err(ControlError::Running(id));
+        }
+        entry.orders.send_replace(Order::Run);
+        entry.set_live(true);
+        let life = Life {
+            id: id.clone(),
+            plan: pipeline.compiled.stages.clone(),
+            options: RunOptions {
+                once: *once,
+                mask: pipeline.compiled.secrets.clone().into(),
+                taps: entry.taps.clone(),
+                traces: traces.as_ref().map(|traces| traces.tracing()),
+            },
+            store: store.clone(),
+            schemas: schemas.clone(),
+            log: log.clone(),
+            executor: executor.clone(),
+            opening: opening.clone(),
+            recovery: *recovery,
+            renewal: self.renewal(entry),
+            was_open: false,
+            orders: entry.orders.subscribe(),
+            seen: entry.seen.clone(),
+        };
+        let mut orders = entry.orders.subscribe();
+        let entry = entry.clone();
+        let begin = move || {
+            tracing::info!(pipeline = %life.id, "starting");
+            life.live()
+        };
+        // One that waits for nothing is shown as starting at once.
+        let life = if others.is_empty() { Either::Left(begin()) } else { Either::Right(begin) };
+        self.see_to(Task::Life(id.clone()), async move {
+            let outcome = match life {
+                Either::Left(life) => life.await,
+                Either::Right(begin) => {
+                    let ended = async {
+                        for other in &others {
+                            other.stands().await;
+                        }
+                    };
+                    let stop = async { orders.wait_for(|order| *order != Order::Run).await.is_ok() };
+                    let is_its_turn = tokio::select! {
+                        biased;
+                        _ = stop => false,
+                        () = ended => true,
+                    };
+                    if is_its_turn { begin().await } else { Outcome::Stopped }
+                }
+            };
+            entry.set_live(false);
+            // The outcome of a trial start is not an outcome of the service.
+            if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }
+        });
+        Ok(())
+    }
+
+    /// Returns the function that reloads the credentials of a pipeline from their files. If they changed, the pipeline
+    /// runs with the new ones from then on.
+    fn renewal(&self, entry: &Arc<Entry>) -> Renewal {
+        let (control, entry) = (self.clone(), entry.clone());
+        Arc::new(move || {
+            let (control, entry) = (control.clone(), entry.clone());
+            Box::pin(async move {
+                let renewed = control.renewed(&entry).await?.map(Arc::new);
+                if let Some(pipeline) = &renewed {
+                    control.shared().log.mask(pipeline.compiled.secrets.iter().cloned());
+                    entry.set_plan(Plan::Good(pipeline.clone()));
+                    tracing::info!(
+                        pipeline = %entry.id,
+                        "files with values of its settings changed: the pipeline runs with the new values"
+                    );
+                }
+                Ok(renewed)
+            })
+        })
+    }
+
+    /// Returns the pipeline with the current credentials of its files, if they changed.
+    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, NotReadAgain> {
+        let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
+        if !pipeline.config.has_values_of_files() {
+            return Ok(None);
+        }
+        let (registry, options) = (self.shared().registry.clone(), self.shared().compile);
+        // There is no result only if the service ends.
+        TEXTS.run(move || pipeline.read_again(&registry, &options)).await.unwrap_or(Ok(None))
+    }
+
+    /// Reloads all credentials: those of the listener, and those of running pipelines, which are drained and restarted
+    /// if their credentials changed.
+    pub(super) fn reload(&self) {
+        self.inner.reloads.send_modify(|reloads| *reloads += 1);
+        let live: Vec<Arc<Entry>> = {
+            let roster = locked(&self.inner.roster);
+            roster.entries.values().filter(|entry| entry.is_live()).cloned().collect()
+        };
+        for entry in live {
+            let control = self.clone();
+            self.see_to(Task::Errand("reading the credentials", entry.id.clone()), async move {
+                let renewed = match control.renewed(&entry).await {
+                    Ok(Some(_)) => control.held(&entry.id, async {}).await.map_err(|error| error.to_string()),
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error.to_string()),
+                };
+                if let Err(error) = renewed {
+                    tracing::error!(
+                        pipeline = %entry.id, error,
+                        "the pipeline continues with its previous credentials"
+                    );
+                }
+                Done::Errand
+            });
+        }
+    }
+
+    /// Runs a task to completion in the loop of the service, even if its requester is gone.
+    pub(super) fn see_to(&self, task: Task, work: impl Future<Output = Done> + Send + 'static) {
+        // This fails only after the loop has ended, when the task is not needed.
+        let _ = self.inner.jobs.send(Job { task, work: Box::pin(work) });
+    }
+
+    pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, ControlError> {
+        let roster = locked(&self.inner.roster);
+        roster.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
+    }
+
+    /// Returns a pipeline and its gate: the permission to start, stop, change or delete it.
+    pub(super) async fn gate(&self, id: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ControlError> {
+        let passed = timeout(BUSY, async {
+            loop {
+                let entry = self.entry(id)?;
+                let gate = entry.gate.clone().lock_owned().await;
+                // While this waited, the pipeline may have been deleted and another one created with the same id.
+                if locked(&self.inner.roster).has(&entry) {
+                    return Ok::<_, ControlError>((entry, gate));
+                }
+            }
+        });
+        passed.await.unwrap_or_else(|_| Err(ControlError::Busy(id.into())))
+    }
+
+    /// Returns the permission to create pipelines.
+    pub(super) async fn making(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.making.lock().await
+    }
+
+    /// Returns the permission to add a pipeline to the others.
+    pub(super) async fn placing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.placing.lock().await
+    }
+
+    /// Returns the pipelines that can run.
+    pub(super) fn good(&self) -> Vec<Arc<Pipeline>> {
+        let roster = locked(&self.inner.roster);
+        let good = roster.entries.values().filter_map(|entry| match entry.plan() {
+            Plan::Good(pipeline) => Some(pipeline),
+            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        });
+        good.collect()
+    }
+
+    /// Returns the pipelines that can run, except the one with `id`.
+    pub(super) fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
+        self.good().into_iter().filter(|pipeline| *pipeline.config.id.value != *id).collect()
+    }
+
+    /// Removes a pipeline that has stopped. The caller holds its gate.
+    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+        let mut roster = locked(&self.inner.roster);
+        if roster.has(entry) {
+            roster.entries.remove(&entry.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Pipelines that are held still for an operation, and resume after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_store::{Status, StopReason};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+
+use crate::control::{Control, ControlError};
+use crate::lifecycle::Order;
+use crate::roster::Entry;
+use crate::tasks::{Done, Task};
+
+/// How long a hold waits for the pipeline to drain; records left then are read again when it resumes.
+const DRAIN: Duration = Duration::from_secs(15);
+
+impl Control {
+    /// Holds a pipeline still until the hold is dropped.
+    pub(super) async fn hold(&self, id: &str) -> Result<Hold, ControlError> {
+        let (entry, gate) = self.gate(id).await?;
+        Ok(self.hold_with(entry, gate).await)
+    }
+
+    /// Holds a pipeline for a caller that has its gate.
+    pub(super) async fn hold_with(&self, entry: Arc<Entry>, gate: OwnedMutexGuard<()>) -> Hold {
+        let (held, released) = oneshot::channel::<()>();
+        // This task keeps the service from ending while the hold exists.
+        self.see_to(Task::Errand("the hold on a run", entry.id.clone()), async move {
+            let _ = released.await;
+            Done::Errand
+        });
+        let resumes = entry.is_live() && *entry.orders.borrow() == Order::Run;
+        let hold = Hold { control: self.clone(), entry, gate: Some(gate), resumes, _held: held };
+        if hold.entry.is_live() {
+            hold.entry.stop(Order::Stop { budget: Some(DRAIN), by: StopReason::System });
+            hold.entry.stands().await;
+        }
+        hold
+    }
+}
+
+/// Exclusive access to a pipeline that stands still. If the pipeline ran before, it resumes on drop.
+pub(super) struct Hold {
+    control: Control,
+    pub(super) entry: Arc<Entry>,
+    gate: Option<OwnedMutexGuard<()>>,
+    /// True if the pipeline ran and resumes on drop.
+    pub(super) resumes: bool,
+    _held: oneshot::Sender<()>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.resumes {
+            return;
+        }
+        let (control, entry, gate) = (self.control.clone(), self.entry.clone(), self.gate.take());
+        let go_on = move || {
+            // A pipeline that degraded or finished before it could be stopped is left as it is.
+            if matches!(entry.seen.borrow().status, Status::Degraded { .. } | Status::Finished) {
+                return;
+            }
+            match control.begin(&entry) {
+                Ok(()) | Err(ControlError::ServiceStopping) => {}
+                Err(error) => tracing::error!(pipeline = %entry.id, %error, "the pipeline does not resume"),
+            }
+        };
+        if !self.entry.is_live() {
+            go_on();
+            return;
+        }
+        // The caller of the drain is gone.
+        let entry = self.entry.clone();
+        self.control.see_to(Task::Errand("the drain", entry.id.clone()), async move {
+            entry.stands().await;
+            go_on();
+            drop(gate);
+            Done::Errand
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! The pipelines of a service, with the state and the orders of each.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use anabranch_graph::exec::Taps;
+use anabranch_record::text::Str;
+use anabranch_store::{Status, StopReason};
+use tokio::sync::{Mutex as Gate, watch};
+
+use crate::lifecycle::{Order, Seen};
+use crate::pipeline::Pipeline;
+
+/// What the next start of a pipeline would run.
+#[derive(Clone)]
+pub(super) enum Plan {
+    /// This compiled pipeline.
+    Good(Arc<Pipeline>),
+    /// Nothing: the pipeline has this error.
+    Invalid(Str),
+    /// Nothing: the pipeline is being created and lacks this.
+    Incomplete(Str),
+    /// Nothing yet: its plugins are being loaded, and then it is started.
+    Loading,
+}
+
+/// One pipeline.
+pub(super) struct Entry {
+    pub(super) id: Str,
+    /// Held by the request that starts, stops, changes or deletes the pipeline.
+    pub(super) gate: Arc<Gate<()>>,
+    pub(super) orders: watch::Sender<Order>,
+    pub(super) seen: watch::Sender<Seen>,
+    /// The taps for inspecting its records, shared by all of its runs.
+    pub(super) taps: Arc<Taps>,
+    /// True while the pipeline is live. The status may show the end earlier.
+    live: watch::Sender<bool>,
+    /// True during a trial start: its outcome concerns the request and not the service.
+    on_trial: AtomicBool,
+    plan: Mutex<Plan>,
+}
+
+impl Entry {
+    pub(super) fn new(id: Str, plan: Plan, status: Status) -> Arc<Entry> {
+        let status = match &plan {
+            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => status,
+            Plan::Invalid(_) => Status::Invalid,
+        };
+        Arc::new(Entry {
+            id,
+            gate: Arc::default(),
+            orders: watch::Sender::new(Order::Run),
+            seen: watch::Sender::new(Seen::new(status)),
+            taps: Arc::default(),
+            live: watch::Sender::new(false),
+            on_trial: AtomicBool::new(false),
+            plan: Mutex::new(plan),
+        })
+    }
+
+    pub(super) fn plan(&self) -> Plan {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the plan that the next start runs.
+    pub(super) fn set_plan(&self, plan: Plan) {
+        if let Plan::Invalid(_) = plan {
+            self.show(Status::Invalid);
+        } else if self.seen.borrow().status == Status::Invalid {
+            self.show(Status::Stopped { reason: StopReason::User });
+        }
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    /// Shows a status while the pipeline is not live.
+    pub(super) fn show(&self, status: Status) {
+        self.seen.send_modify(|seen| {
+            *seen = Seen { status, since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
+        });
+    }
+
+    pub(super) fn is_on_trial(&self) -> bool {
+        self.on_trial.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_on_trial(&self, on_trial: bool) {
+        self.on_trial.store(on_trial, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        *self.live.borrow()
+    }
+
+    pub(super) fn set_live(&self, live: bool) {
+        self.live.send_replace(live);
+    }
+
+    /// Waits until the pipeline is not live.
+    pub(super) async fn stands(&self) {
+        // The sender is in `self`, so the channel cannot close.
+        let _ = self.live.subscribe().wait_for(|live| !live).await;
+    }
+
+    /// Orders the pipeline to stop, unless an earlier order stops it at least as soon. The origin of the first order
+    /// stays.
+    pub(super) fn stop(&self, order: Order) {
+        self.orders.send_if_modified(|before| {
+            let after = before.hastened(order);
+            std::mem::replace(before, after) != after
+        });
+    }
+}
+
+/// Phase of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Some pipelines that start with the service were not started yet.
+    Starting,
+    Serving,
+    Stopping,
+}
+
+/// All pipelines by id.
+pub(super) struct Roster {
+    pub(super) entries: BTreeMap<Str, Arc<Entry>>,
+    pub(super) phase: Phase,
+}
+
+impl Roster {
+    /// Returns `true` if this entry is current: the pipeline was not deleted or replaced.
+    pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
+        self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
+    }
+
+    pub(super) fn empty() -> Mutex<Roster> {
+        Mutex::new(Roster { entries: BTreeMap::new(), phase: Phase::Starting })
+    }
+}
+
+/// Locks the roster. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
+pub(super) fn locked(roster: &Mutex<Roster>) -> MutexGuard<'_, Roster> {
+    roster.lock().unwrap_or_else(PoisonError::into_inner)
+}

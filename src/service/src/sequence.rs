@@ -1,0 +1,35 @@
+//! The order in which `run --once` starts pipelines that feed each other.
+
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::outputs;
+use crate::roster::{Entry, Plan};
+
+/// Starts pipelines, each one when those of them have ended that write what it reads: a source that caught up before would
+/// leave unread what they write after that. A look-up per file connector.
+pub(super) fn begin_in_turn(starting: &[Arc<Entry>], control: &Control) {
+    let plans = starting.iter().map(|entry| match entry.plan() {
+        Plan::Good(pipeline) => Some((entry, pipeline)),
+        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+    });
+    let (entries, pipelines): (Vec<_>, Vec<_>) = plans.flatten().unzip();
+    let feeders = outputs::feeders(&pipelines.iter().map(Arc::as_ref).collect::<Vec<_>>());
+    let mut begun = vec![false; entries.len()];
+    // Only one that has begun can be waited for. No circle: each round finds one.
+    while let Some(at) = (0..entries.len()).find(|at| !begun[*at] && feeders[*at].iter().all(|other| begun[*other])) {
+        begun[at] = true;
+        let entry = entries[at];
+        let others: Vec<Arc<Entry>> = feeders[at].iter().map(|other| entries[*other].clone()).collect();
+        if !others.is_empty() {
+            let ids: Vec<&str> = others.iter().map(|other| other.id.as_str()).collect();
+            tracing::info!(
+                pipeline = %entry.id,
+                "starts after the end of {}, whose output it reads", ids.join(" and ")
+            );
+        }
+        if let Err(error) = control.begin_after(entry, others) {
+            tracing::error!(pipeline = %entry.id, %error, "not started");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The store in one `redb` file used by one process, or in memory. Every access to the file runs in `spawn_blocking`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anabranch_plugin::state::{Epoch, Receipt, StoreError};
+use anabranch_process::panics::caught;
+use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
+use tokio::sync::{oneshot, watch};
+
+use crate::failure::Failure;
+use crate::file::Site;
+use crate::letters::{Change, Which};
+use crate::owner::Holding;
+use crate::request::{Found, Read, Write, Written, fence, unavailable};
+use crate::tables::Failed;
+use crate::{compare, tables};
+use held::{CONTRADICTION, Held, Open};
+
+mod held;
+mod letters;
+mod memo;
+mod schemas;
+
+/// A handle; clones share it.
+#[derive(Clone)]
+pub(super) struct Embedded {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    held: Held,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Pending>,
+    /// True while a writer is active; it takes the writes that are added meanwhile.
+    busy: bool,
+}
+
+struct Pending {
+    write: Write,
+    done: oneshot::Sender<Result<Written, StoreError>>,
+}
+
+impl Embedded {
+    /// `site` says where to open the file again after an error; `None` for a store in memory.
+    pub(super) fn new(database: Database, site: Option<Site>) -> Self {
+        Embedded { shared: Arc::new(Shared { held: Held::new(database, site), queue: Mutex::default() }) }
+    }
+
+    /// Returns a receiver of whether the file is the one that was opened.
+    pub(super) fn holding(&self) -> watch::Receiver<Holding> {
+        self.shared.held.holding()
+    }
+
+    /// Checks whether the file is the one that was opened.
+    pub(super) async fn look(&self) {
+        let shared = self.shared.clone();
+        // A disk may take long.
+        let _ = tokio::task::spawn_blocking(move || shared.held.look()).await;
+    }
+
+    /// Copies the file while no transaction commits. Returns the reason if that fails.
+    pub(super) fn copy_to(&self, draft: &Path) -> Result<(), String> {
+        self.shared.held.copy_to(draft).map_err(|failure| failure.error().to_string())
+    }
+
+    pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
+        let shared = self.shared.clone();
+        let damaged = || StoreError::Damaged(CONTRADICTION.to_owned());
+        tokio::task::spawn_blocking(move || caught(|| shared.read(&read)).unwrap_or_else(|| Err(damaged())))
+            .await
+            .map_err(unavailable)?
+    }
+
+    pub(super) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+        let (done, outcome) = oneshot::channel();
+        let idle = {
+            let mut queue = self.shared.queue();
+            queue.waiting.push(Pending { write, done });
+            !std::mem::replace(&mut queue.busy, true)
+        };
+        if idle {
+            let shared = self.shared.clone();
+            tokio::task::spawn_blocking(move || shared.drain());
+        }
+        outcome.await.map_err(|_| StoreError::Unavailable("the writer of the state store failed".into()))?
+    }
+}
+
+impl Shared {
+    fn read(&self, read: &Read) -> Result<Found, StoreError> {
+        for _ in 0..READS {
+            let (found, repeat) = self
+                .held
+                .with(|open| {
+                    let found = find(open, read);
+                    let repeat = found.as_ref().is_err_and(|error| open.failed_read(error));
+                    (found, repeat)
+                })
+                .map_err(|failure| failure.error())?;
+            if !repeat {
+                return found;
+            }
+        }
+        Err(held::earlier())
+    }
+
+    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+        // The queue is a list and a flag: a panic elsewhere leaves both usable.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes everything that waits or arrives meanwhile, one transaction per round.
+    fn drain(self: Arc<Self>) {
+        let mut round = std::mem::take(&mut self.queue().waiting);
+        loop {
+            let (writes, done): (Vec<_>, Vec<_>) = round.into_iter().map(|p| (p.write, p.done)).unzip();
+            let outcomes = self.commit(writes);
+            let answer = || match outcomes {
+                Ok(outcomes) => done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome))),
+                Err(failure) => done.into_iter().for_each(|done| drop(done.send(Err(failure.error())))),
+            };
+            round = {
+                let mut queue = self.queue();
+                queue.busy = !queue.waiting.is_empty();
+                std::mem::take(&mut queue.waiting)
+            };
+            if round.is_empty() {
+                // Released before the last answer: a caller that drops the store after its answer has closed the file.
+                drop(self);
+                answer();
+                return;
+            }
+            answer();
+        }
+    }
+
+    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+        // A write to a file without a name would be lost, and another service may begin with another file.
+        self.held.look()?;
+        self.held.with(|open| {
+            self.held.write(open, || {
+                // A panic here means a damaged page; it must not leave other requests waiting forever.
+                match caught(|| commit(open.database(), writes)) {
+                    Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
+                    None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
+                }
+            })
+        })?
+    }
+}
+
+/// Maximum number of attempts of a read if the database fails for another operation meanwhile.
+const READS: u32 = 3;
+
+fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
+    let transaction = open.database().begin_read().map_err(unavailable)?;
+    match read {
+        Read::Pipelines => tables::pipelines(&transaction).map(Found::Pipelines),
+        Read::Marks(epoch) => {
+            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
+            tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
+        }
+        Read::Receipts(epoch) => {
+            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
+            tables::receipts(&transaction, &epoch.pipeline).map(Found::Receipts)
+        }
+        Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(Found::Marks),
+        Read::DetachedMarks(pipeline) => {
+            tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(Found::Marks)
+        }
+        Read::Recall { space, keys } => memo::recall(&transaction, space, keys).map(Found::Recalled),
+        Read::Active { pipeline, connector } => {
+            tables::active(&transaction, pipeline, connector).map(|found| Found::Recalled(vec![found]))
+        }
+        Read::Letters { pipeline, question } => letters::answer(&transaction, pipeline, question).map(Found::Letters),
+        Read::Schemas(question) => schemas::answer(&transaction, question).map(Found::Schemas),
+    }
+}
+
+/// Runs several writes in one transaction. A fenced write changes nothing and does not affect the others.
+fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    // Cached results may be lost, so they do not have to wait for the disk.
+    if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
+        transaction.set_durability(Durability::None)?;
+    }
+    let is_trial = writes.iter().any(|write| matches!(write, Write::Trial(_)));
+    let mut outcomes = Vec::with_capacity(writes.len());
+    for write in writes {
+        match apply(&transaction, write) {
+            Ok(written) => outcomes.push(Ok(written)),
+            Err(Failed::Alone(error)) => outcomes.push(Err(error)),
+            Err(Failed::Storage(error)) => {
+                // The abort may fail for the same reason, and its error says less.
+                let _ = transaction.abort();
+                return Err(error);
+            }
+        }
+    }
+    transaction.commit()?;
+    if is_trial {
+        // The trial has served its purpose; if this fails, the next trial replaces its data.
+        let transaction = database.begin_write()?;
+        transaction.delete_table(tables::TRIAL)?;
+        transaction.commit()?;
+    }
+    Ok(outcomes)
+}
+
+fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed> {
+    match write {
+        Write::Claim(pipeline) => {
+            let mut epochs = transaction.open_table(tables::EPOCHS)?;
+            let number = epochs.get(pipeline.as_str())?.map_or(0, |e| e.value()) + 1;
+            epochs.insert(pipeline.as_str(), number)?;
+            Ok(Written::Epoch(Epoch { pipeline, number }))
+        }
+        Write::Marks { epoch, moves, receipts } => {
+            {
+                let epochs = transaction.open_table(tables::EPOCHS)?;
+                let theirs = epochs.get(epoch.pipeline.as_str())?.map_or(0, |e| e.value());
+                fence(&epoch, theirs).map_err(Failed::Alone)?;
+            }
+            let mut marks = transaction.open_table(tables::MARKS)?;
+            for (lane, mark) in &moves {
+                let key = (epoch.pipeline.as_str(), lane.connector.as_str(), lane.partition.0.as_str());
+                marks.insert(key, tables::encode(mark).as_slice())?;
+            }
+            if !receipts.is_empty() {
+                let mut table = transaction.open_table(tables::RECEIPTS)?;
+                for Receipt { destination, lane, mark } in &receipts {
+                    let lane = (lane.connector.as_str(), lane.partition.0.as_str());
+                    let key = (epoch.pipeline.as_str(), destination.as_str(), lane.0, lane.1);
+                    table.insert(key, tables::encode(mark).as_slice())?;
+                }
+            }
+            Ok(Written::Nothing)
+        }
+        Write::Status { pipeline, status } => {
+            tables::set_status(transaction, &pipeline, status)?;
+            Ok(Written::Nothing)
+        }
+        Write::Provision(provision) => {
+            let found = compare::provision(tables::take_pipelines(transaction)?, &provision);
+            tables::apply(transaction, found).map(Written::Changes)
+        }
+        Write::Replace { pipeline, at } => {
+            let stored = tables::take_pipelines(transaction)?;
+            let found = compare::replace(stored.get(&pipeline.id), &pipeline, at);
+            tables::apply(transaction, found).map(Written::Changes)
+        }
+        Write::Delete { pipeline } => {
+            tables::delete(transaction, &pipeline)?;
+            letters::change(transaction, &pipeline, Change::Remove(Which::All))?;
+            Ok(Written::Nothing)
+        }
+        Write::Keep { space, entries } => {
+            memo::keep(transaction, &space, &entries, memo::BOUND)?;
+            Ok(Written::Nothing)
+        }
+        Write::Active { pipeline, connector, settings } => {
+            let mut active = transaction.open_table(tables::ACTIVE)?;
+            active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
+            Ok(Written::Nothing)
+        }
+        Write::Forget { pipeline, connector } => {
+            tables::forget(transaction, &pipeline, &connector)?;
+            Ok(Written::Nothing)
+        }
+        Write::Letters { pipeline, change } => letters::change(transaction, &pipeline, change).map(Written::Letters),
+        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
+        Write::DeleteSchemas { subject, versions, how } => {
+            schemas::delete(transaction, &subject, &versions, how)?;
+            Ok(Written::Nothing)
+        }
+        Write::Level { subject, level } => {
+            schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
+            Ok(Written::Nothing)
+        }
+        Write::Trial(bytes) => {
+            // Replaces the data of an earlier trial, so that there is at most one. Zeros would take no space on some
+            // file systems.
+            let mut trial = transaction.open_table(tables::TRIAL)?;
+            trial.insert_reserve((), bytes)?.as_mut().fill(0xa5);
+            Ok(Written::Nothing)
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! The tables: the state table with one row per mark, pipeline and claim, and the table of cached results.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+use bytes::Bytes;
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::Refused;
+use super::session::{Client, Failure as Error, Timed, Transaction};
+use crate::compare;
+use crate::entity::StoredPipeline;
+use crate::letters::{Change, Which};
+use crate::request::{Found, Read, Write, Written, fence};
+use crate::tables::{SCHEMA, decode, encode, understand};
+
+/// Kinds of rows.
+const VERSION: &str = "schema";
+const EPOCH: &str = "epoch";
+const PIPELINE: &str = "pipeline";
+const MARK: &str = "mark";
+const DETACHED: &str = "detached";
+/// Confirmed mark of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
+const RECEIPT: &str = "receipt";
+const ACTIVE: &str = "active";
+const TRIAL: &str = "trial";
+
+/// Maximum bytes of cached results.
+const MEMO_BOUND: i64 = 256 << 20;
+
+/// What exists under the name of the store.
+pub(super) enum Prepared {
+    /// The store.
+    Ready,
+    /// Another table.
+    Foreign,
+    /// A store of this later version.
+    Newer(i64),
+}
+
+/// Names of the tables, quoted for SQL.
+pub(super) struct Table {
+    pub(super) name: String,
+    pub(super) state: String,
+    memo: String,
+    pub(super) letters: String,
+    /// Bytes of results that were stored since the oldest were last removed.
+    remembered: Cell<i64>,
+}
+
+impl Table {
+    /// Parses the name of the table, with an optional schema.
+    pub(super) fn parse(name: &str) -> Result<Table, Refused> {
+        let refuse = |what: &str| Refused::Setting { key: "db.postgres.table", what: format!("{name:?} {what}") };
+        let parts: Vec<&str> = name.split('.').collect();
+        if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) || name.contains('\0') {
+            return Err(refuse("is not the name of a table (table or schema.table)"));
+        }
+        // The server truncates longer names, so that both tables would have the same name.
+        if parts.iter().any(|part| part.len() > 58) {
+            return Err(refuse("is longer than 58 bytes"));
+        }
+        let quoted = |suffix: &str| {
+            let mut parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+            if let Some(last) = parts.last_mut() {
+                last.push_str(suffix);
+            }
+            parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
+        };
+        let (state, memo, letters) = (quoted(""), quoted("_memo"), quoted("_dlq"));
+        Ok(Table { name: name.to_owned(), state, memo, letters, remembered: Cell::new(MEMO_BOUND) })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Creates the tables if they do not exist; otherwise only examines them.
+    pub(super) async fn prepare(&self, client: &mut Client) -> Result<Prepared, Error> {
+        let transaction = client.transaction().await?;
+        // If two processes start at the same time, one of them creates the tables.
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.name]).await?;
+        let row = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.state]).await?;
+        if !row.get::<_, bool>(0) {
+            let Table { state, memo, .. } = self;
+            let make = format!(
+                "CREATE TABLE {state} (kind text NOT NULL, pipeline text NOT NULL, connector text NOT NULL, \
+                 partition text NOT NULL, number bigint NOT NULL, value bytea NOT NULL, \
+                 PRIMARY KEY (kind, pipeline, connector, partition));\
+                 CREATE TABLE {memo} (space text NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
+                 kept timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (space, key));\
+                 INSERT INTO {state} VALUES ('{VERSION}', '', '', '', {SCHEMA}, '')"
+            );
+            transaction.batch_execute(&make).await?;
+            transaction.commit().await?;
+            return Ok(Prepared::Ready);
+        }
+        let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND NOT attisdropped \
+                       AND (attname, atttypid::regtype::text) IN (('kind', 'text'), ('pipeline', 'text'), \
+                       ('connector', 'text'), ('partition', 'text'), ('number', 'bigint'), ('value', 'bytea'))";
+        if transaction.query_one(columns, &[&self.state]).await?.get::<_, i64>(0) != 6 {
+            return Ok(Prepared::Foreign);
+        }
+        let version = format!("SELECT number FROM {} WHERE kind = '{VERSION}'", self.state);
+        let found = transaction.query_opt(&version, &[]).await?.map(|row| row.get::<_, i64>(0));
+        transaction.commit().await?;
+        Ok(match found {
+            None => Prepared::Foreign,
+            Some(found) if u64::try_from(found).is_ok_and(|found| (1..=SCHEMA).contains(&found)) => Prepared::Ready,
+            Some(found) => Prepared::Newer(found),
+        })
+    }
+
+    /// Applies several writes in one transaction. A write that is fenced or finds damaged data changes nothing and does
+    /// not affect the others.
+    pub(super) async fn apply(
+        &self,
+        transaction: &Transaction<'_>,
+        writes: &[Write],
+    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+        let mut outcomes = Vec::with_capacity(writes.len());
+        let mut rest = writes;
+        while let Some(first) = rest.first() {
+            let marks = rest.iter().take_while(|write| matches!(write, Write::Marks { .. })).count();
+            if marks > 0 {
+                let (group, after) = rest.split_at(marks);
+                outcomes.extend(self.put_marks(transaction, group).await?);
+                rest = after;
+                continue;
+            }
+            rest = &rest[1..];
+            outcomes.push(match first {
+                Write::Claim(pipeline) => Ok(Written::Epoch(self.claim(transaction, pipeline).await?)),
+                Write::Status { pipeline, status } => {
+                    let change = |stored: &mut StoredPipeline| stored.status = status.clone();
+                    self.change_pipeline(transaction, pipeline, change).await?
+                }
+                Write::Provision(provision) => {
+                    let found = |stored| compare::provision(stored, provision);
+                    self.bring_in_line(transaction, found).await?
+                }
+                Write::Replace { pipeline, at } => {
+                    let found = |stored: BTreeMap<Str, StoredPipeline>| {
+                        compare::replace(stored.get(&pipeline.id), pipeline, *at)
+                    };
+                    self.bring_in_line(transaction, found).await?
+                }
+                Write::Delete { pipeline } => {
+                    // The number of the latest claim stays: a run that hangs must not own the marks of a pipeline that
+                    // is created with the same id. Marks of a beginning stay: a destination may have marks of the
+                    // generation before. Such a mark is the generation and a number that is 0, see `encode`.
+                    let sql = format!(
+                        "DELETE FROM {} WHERE pipeline = $1 \
+                         AND (kind IN ('{PIPELINE}', '{DETACHED}', '{RECEIPT}', '{ACTIVE}') \
+                         OR kind = '{MARK}' AND substring(value from 9) <> '\\x0000000000000000')",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&&**pipeline]).await?;
+                    self.change_letters(transaction, pipeline, &Change::Remove(Which::All))
+                        .await?
+                        .map(|_| Written::Nothing)
+                }
+                Write::Keep { space, entries } => {
+                    self.keep(transaction, space, entries).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Active { pipeline, connector, settings } => {
+                    let sql = format!(
+                        "INSERT INTO {} VALUES ('{ACTIVE}', $1, $2, '', 0, $3) \
+                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Forget { pipeline, connector } => {
+                    let change = |stored: &mut StoredPipeline| stored.forget(connector);
+                    let changed = self.change_pipeline(transaction, pipeline, change).await?;
+                    if changed.is_ok() {
+                        let sql = format!(
+                            "DELETE FROM {} WHERE kind IN ('{DETACHED}', '{ACTIVE}') AND pipeline = $1 \
+                             AND connector = $2",
+                            self.state
+                        );
+                        transaction.execute(&sql, &[&&**pipeline, &&**connector]).await?;
+                        let sql = format!(
+                            "DELETE FROM {} WHERE kind = '{RECEIPT}' AND pipeline = $1 \
+                             AND (connector = $2 OR CASE kind WHEN '{RECEIPT}' THEN partition::json ->> 0 END = $2)",
+                            self.state
+                        );
+                        transaction.execute(&sql, &[&&**pipeline, &&**connector]).await?;
+                    }
+                    changed
+                }
+                Write::Letters { pipeline, change } => self.change_letters(transaction, pipeline, change).await?,
+                Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
+                Write::DeleteSchemas { subject, versions, how } => {
+                    self.delete_schemas(transaction, subject, versions, *how).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Level { subject, level } => {
+                    self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Trial(bytes) => {
+                    // Written to the write-ahead log and the pages of the table, so that both need space for it.
+                    let sql = format!(
+                        "INSERT INTO {0} VALUES ('{TRIAL}', '', '', '', 0, $1) \
+                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                        self.state
+                    );
+                    transaction.execute(&sql, &[&incompressible(*bytes)]).await?;
+                    let sql = format!("DELETE FROM {} WHERE kind = '{TRIAL}'", self.state);
+                    transaction.execute(&sql, &[]).await?;
+                    Ok(Written::Nothing)
+                }
+                Write::Marks { .. } => unreachable!("taken as a group above"),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn claim(&self, transaction: &Transaction<'_>, pipeline: &Str) -> Result<Epoch, Error> {
+        let sql = format!(
+            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', 1, '') \
+             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number + 1 RETURNING number",
+            self.state
+        );
+        let row = transaction.query_one(&sql, &[&&**pipeline]).await?;
+        Ok(Epoch { pipeline: pipeline.clone(), number: number(row.get(0)) })
+    }
+
+    /// Returns the numbers of the latest claims and locks them until the transaction ends.
+    async fn epochs(
+        &self,
+        transaction: &Transaction<'_>,
+        pipelines: &BTreeSet<&str>,
+    ) -> Result<BTreeMap<String, u64>, Error> {
+        let sql = format!(
+            "SELECT pipeline, number FROM {} WHERE kind = '{EPOCH}' AND pipeline = ANY($1) ORDER BY pipeline FOR SHARE",
+            self.state
+        );
+        let pipelines: Vec<&str> = pipelines.iter().copied().collect();
+        let rows = transaction.query(&sql, &[&pipelines]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), number(row.get(1)))).collect())
+    }
+
+    /// Stores the marks of several pipelines in two statements.
+    async fn put_marks(
+        &self,
+        transaction: &Transaction<'_>,
+        writes: &[Write],
+    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+        let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &*epoch.pipeline).collect();
+        let epochs = self.epochs(transaction, &pipelines).await?;
+        let mut outcomes = Vec::with_capacity(writes.len());
+        // The last of several marks of a lane.
+        let mut latest: BTreeMap<(&str, &str, &str, Str), &Mark> = BTreeMap::new();
+        for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
+            let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
+            if outcome.is_ok() {
+                let pipeline = epoch.pipeline.as_str();
+                for (lane, mark) in moves {
+                    latest.insert((MARK, pipeline, lane.connector.as_str(), lane.partition.0.clone()), mark);
+                }
+                for Receipt { destination, lane, mark } in receipts {
+                    latest.insert((RECEIPT, pipeline, destination.as_str(), lane_text(lane)), mark);
+                }
+            }
+            outcomes.push(outcome.map(|()| Written::Nothing));
+        }
+        let column =
+            |of: fn(&(&'static str, &str, &str, Str)) -> String| latest.keys().map(of).collect::<Vec<String>>();
+        let values: Vec<Vec<u8>> = latest.values().map(|mark| encode(mark)).collect();
+        if !values.is_empty() {
+            let sql = format!(
+                "INSERT INTO {} SELECT kind, pipeline, connector, partition, 0, value \
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]) \
+                 AS moved (kind, pipeline, connector, partition, value) \
+                 ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                self.state
+            );
+            let kinds = column(|key| key.0.to_owned());
+            let pipelines = column(|key| key.1.to_owned());
+            let connectors = column(|key| key.2.to_owned());
+            let partitions = column(|key| key.3.to_string());
+            transaction.execute(&sql, &[&kinds, &pipelines, &connectors, &partitions, &values]).await?;
+        }
+        Ok(outcomes)
+    }
+
+    /// Compares the stored pipelines and applies the differences.
+    async fn bring_in_line(
+        &self,
+        transaction: &Transaction<'_>,
+        compared: impl FnOnce(BTreeMap<Str, StoredPipeline>) -> compare::Differences,
+    ) -> Result<Result<Written, StoreError>, Error> {
+        let stored = match self.pipelines(transaction, "FOR UPDATE").await? {
+            Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = compared(stored);
+        // Serialized before anything is changed.
+        let puts = found.puts.iter().map(|pipeline| Ok((&pipeline.id, json(pipeline)?)));
+        let puts = match puts.collect::<Result<Vec<_>, StoreError>>() {
+            Ok(puts) => puts,
+            Err(error) => return Ok(Err(error)),
+        };
+        for (moved, from, to) in [(&found.detached, MARK, DETACHED), (&found.attached, DETACHED, MARK)] {
+            for (pipeline, connector) in moved {
+                let Table { state, .. } = self;
+                let remove = format!(
+                    "DELETE FROM {state} t USING {state} f WHERE f.kind = '{from}' AND f.pipeline = $1 \
+                     AND f.connector = $2 AND t.kind = '{to}' AND t.pipeline = $1 AND t.connector = $2 \
+                     AND t.partition = f.partition"
+                );
+                transaction.execute(&remove, &[&&**pipeline, &&**connector]).await?;
+                let rename = format!(
+                    "UPDATE {state} SET kind = '{to}' WHERE kind = '{from}' AND pipeline = $1 AND connector = $2"
+                );
+                transaction.execute(&rename, &[&&**pipeline, &&**connector]).await?;
+            }
+        }
+        for (id, json) in puts {
+            self.put_pipeline(transaction, id, &json).await?;
+        }
+        Ok(Ok(Written::Changes(found.changes)))
+    }
+
+    /// Changes a stored pipeline, if it exists.
+    async fn change_pipeline(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &str,
+        change: impl FnOnce(&mut StoredPipeline),
+    ) -> Result<Result<Written, StoreError>, Error> {
+        let sql = format!("SELECT value FROM {} WHERE kind = '{PIPELINE}' AND pipeline = $1 FOR UPDATE", self.state);
+        let Some(row) = transaction.query_opt(&sql, &[&pipeline]).await? else { return Ok(Ok(Written::Nothing)) };
+        match understand(pipeline, row.get(0)) {
+            Err(error) => Ok(Err(error)),
+            Ok(mut stored) => {
+                change(&mut stored);
+                match json(&stored) {
+                    Ok(json) => self.put_pipeline(transaction, &stored.id, &json).await?,
+                    Err(error) => return Ok(Err(error)),
+                }
+                Ok(Ok(Written::Nothing))
+            }
+        }
+    }
+
+    async fn put_pipeline(&self, transaction: &Transaction<'_>, id: &str, json: &[u8]) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {} VALUES ('{PIPELINE}', $1, '', '', 0, $2) \
+             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+            self.state
+        );
+        transaction.execute(&sql, &[&id, &json]).await?;
+        Ok(())
+    }
+
+    /// Stores results, and occasionally removes the oldest beyond the limit.
+    async fn keep(
+        &self,
+        transaction: &Transaction<'_>,
+        space: &Str,
+        entries: &[(MemoKey, Bytes)],
+    ) -> Result<(), Error> {
+        let Table { memo, .. } = self;
+        // The last of several results for a key.
+        let latest: BTreeMap<&[u8], &[u8]> = entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        let (keys, values): (Vec<&[u8]>, Vec<&[u8]>) = latest.into_iter().unzip();
+        let sql = format!(
+            "INSERT INTO {memo} (space, key, value) SELECT $1, key, value FROM unnest($2::bytea[], $3::bytea[]) \
+             AS kept (key, value) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value, kept = EXCLUDED.kept"
+        );
+        transaction.execute(&sql, &[&&**space, &keys, &values]).await?;
+        let bytes: usize = values.iter().map(|value| value.len() + size_of::<MemoKey>()).sum();
+        self.remembered.set(self.remembered.get() + bytes as i64);
+        // The scan of all results is expensive, so it is rare; a new process does it at its first write.
+        if self.remembered.get() >= MEMO_BOUND / 8 {
+            self.forget(transaction, MEMO_BOUND).await?;
+            self.remembered.set(0);
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest results, so that the remaining ones have at most `bound` bytes. O(all).
+    pub(super) async fn forget(&self, transaction: &Transaction<'_>, bound: i64) -> Result<(), Error> {
+        let sql = format!(
+            "DELETE FROM {0} USING (SELECT space, key, sum(octet_length(value) + octet_length(key) + \
+             octet_length(space)) OVER (ORDER BY kept DESC, space, key) AS bytes FROM {0}) AS aged \
+             WHERE aged.bytes > $1 AND {0}.space = aged.space AND {0}.key = aged.key",
+            self.memo
+        );
+        transaction.execute_typed(&sql, &[(&bound as &(dyn ToSql + Sync), Type::INT8)]).await?;
+        Ok(())
+    }
+
+    /// Runs a read. Damaged data is an error of the store, not of the connection.
+    pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<Found, StoreError>, Error> {
+        let Table { state, memo, .. } = self;
+        match read {
+            Read::Pipelines => Ok(self.pipelines(client, "").await?.map(Found::Pipelines)),
+            Read::Marks(epoch) => {
+                // One statement sees one snapshot.
+                let sql = format!(
+                    "SELECT kind, connector, partition, number, value FROM {state} \
+                     WHERE kind IN ('{EPOCH}', '{MARK}') AND pipeline = $1"
+                );
+                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
+                let (claims, marks): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
+                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+                let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
+                Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
+            }
+            Read::Receipts(epoch) => {
+                let sql = format!(
+                    "SELECT kind, connector, partition, number, value FROM {state} \
+                     WHERE kind IN ('{EPOCH}', '{RECEIPT}') AND pipeline = $1"
+                );
+                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
+                let (claims, receipts): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
+                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+                let receipts = receipts.iter().map(|row| receipt(row.get(1), row.get(2), row.get(4)));
+                Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(Found::Receipts))
+            }
+            Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
+            Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
+            Read::Recall { space, keys } => {
+                let sql = format!("SELECT key, value FROM {memo} WHERE space = $1 AND key = ANY($2)");
+                let wanted: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+                let rows = client.query(&sql, &[&&**space, &wanted]).await?;
+                let found: BTreeMap<&[u8], &[u8]> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let recalled = keys.iter().map(|key| found.get(&key[..]).map(|value| Bytes::copy_from_slice(value)));
+                Ok(Ok(Found::Recalled(recalled.collect())))
+            }
+            Read::Active { pipeline, connector } => {
+                let sql =
+                    format!("SELECT value FROM {state} WHERE kind = '{ACTIVE}' AND pipeline = $1 AND connector = $2");
+                let row = client.query_opt(&sql, &[&&**pipeline, &&**connector]).await?;
+                let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
+                Ok(Ok(Found::Recalled(vec![value])))
+            }
+            Read::Letters { pipeline, question } => self.answer_letters(client, pipeline, question).await,
+            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
+        }
+    }
+
+    async fn marks(&self, client: &Client, pipeline: &Str, kind: &str) -> Result<Result<Found, StoreError>, Error> {
+        let state = &self.state;
+        let sql = format!("SELECT connector, partition, value FROM {state} WHERE kind = '{kind}' AND pipeline = $1");
+        let rows = client.query(&sql, &[&&**pipeline]).await?;
+        let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
+        Ok(understood(pipeline, marks).map(Found::Marks))
+    }
+
+    async fn pipelines(
+        &self,
+        client: &Timed<impl GenericClient>,
+        lock: &str,
+    ) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
+        let sql = format!(
+            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" {lock}",
+            self.state
+        );
+        let rows = client.query(&sql, &[]).await?;
+        Ok(rows.iter().map(|row| understand(row.get(0), row.get(1))).collect())
+    }
+}
+
+/// Serializes a pipeline; the error keeps an invalid one from being stored.
+fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(pipeline)
+        .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
+}
+
+/// Encodes a lane as text for the column `partition`.
+fn lane_text(lane: &LaneId) -> Str {
+    serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
+}
+
+fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
+    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
+    let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
+    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+    Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
+}
+
+/// The epoch of a commit, the marks of its lanes, and the receipts of destinations.
+type Commit<'a> = (&'a Epoch, &'a [(LaneId, Mark)], &'a [Receipt]);
+
+fn marks_of(write: &Write) -> Option<Commit<'_>> {
+    match write {
+        Write::Marks { epoch, moves, receipts } => Some((epoch, moves, receipts)),
+        _ => None,
+    }
+}
+
+/// Returns bytes that the server cannot compress.
+fn incompressible(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+fn number(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+fn understood<'a>(
+    pipeline: &str,
+    marks: impl Iterator<Item = (&'a str, &'a str, &'a [u8])>,
+) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+    marks
+        .map(|(connector, partition, value)| {
+            let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is truncated"));
+            let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+            Ok((lane, decode(value).ok_or_else(cut_off)?))
+        })
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! Reads and writes as values, which each back end answers.
+
+use std::collections::BTreeMap;
+
+use anabranch_plugin::schema::{Schema, SchemaVersion};
+use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
+use bytes::Bytes;
+
+use crate::compare::{Change, Provision};
+use crate::entity::{Moment, Status, StoredPipeline};
+use crate::schemas::Deletion;
+use crate::{letters, schemas};
+
+/// A write, which is applied entirely or not at all. A trial has no lasting effect, but is written as durably as other
+/// writes.
+#[derive(Debug)]
+pub(crate) enum Write {
+    Claim(Str),
+    Marks {
+        epoch: Epoch,
+        moves: Vec<(LaneId, Mark)>,
+        receipts: Vec<Receipt>,
+    },
+    Status {
+        pipeline: Str,
+        status: Status,
+    },
+    Provision(Provision),
+    Replace {
+        pipeline: Box<StoredPipeline>,
+        at: Moment,
+    },
+    Delete {
+        pipeline: Str,
+    },
+    Keep {
+        space: Str,
+        entries: Vec<(MemoKey, Bytes)>,
+    },
+    Active {
+        pipeline: Str,
+        connector: Str,
+        settings: Bytes,
+    },
+    Forget {
+        pipeline: Str,
+        connector: Str,
+    },
+    Schema {
+        subject: Str,
+        text: Str,
+    },
+    DeleteSchemas {
+        subject: Str,
+        versions: Vec<SchemaVersion>,
+        how: Deletion,
+    },
+    Level {
+        subject: Option<Str>,
+        level: Option<Str>,
+    },
+    Letters {
+        pipeline: Str,
+        change: letters::Change,
+    },
+    /// Writes this number of bytes and removes them again.
+    Trial(usize),
+}
+
+impl Write {
+    /// Returns the approximate number of bytes written.
+    pub(crate) fn weight(&self) -> usize {
+        /// Approximate size of a mark, a status or a claim.
+        const SMALL: usize = 128;
+        match self {
+            Write::Marks { moves, .. } => moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum(),
+            Write::Provision(provision) => provision.good.len() * 8 * SMALL,
+            Write::Replace { .. } => 8 * SMALL,
+            Write::Keep { entries, .. } => entries.iter().map(|(_, value)| SMALL + value.len()).sum(),
+            Write::Active { settings, .. } => SMALL + settings.len(),
+            Write::Schema { text, .. } => SMALL + text.len(),
+            Write::Letters { change, .. } => SMALL + change.weight(),
+            Write::Trial(bytes) => *bytes,
+            Write::Claim(_)
+            | Write::Status { .. }
+            | Write::Delete { .. }
+            | Write::Forget { .. }
+            | Write::DeleteSchemas { .. }
+            | Write::Level { .. } => SMALL,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Written {
+    Nothing,
+    Epoch(Epoch),
+    Changes(Vec<Change>),
+    Schema(Schema),
+    Letters(letters::Changed),
+}
+
+/// A read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Pipelines,
+    Marks(Epoch),
+    Receipts(Epoch),
+    /// The current positions, regardless of which run has the latest claim.
+    Positions(Str),
+    DetachedMarks(Str),
+    Recall {
+        space: Str,
+        keys: Vec<MemoKey>,
+    },
+    Active {
+        pipeline: Str,
+        connector: Str,
+    },
+    Schemas(schemas::Question),
+    Letters {
+        pipeline: Str,
+        question: letters::Question,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum Found {
+    Pipelines(Vec<StoredPipeline>),
+    Marks(BTreeMap<LaneId, Mark>),
+    Receipts(Vec<Receipt>),
+    Recalled(Vec<Option<Bytes>>),
+    Schemas(schemas::Answer),
+    Letters(letters::Answer),
+}
+
+pub(crate) fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {
+    if epoch.number == theirs {
+        return Ok(());
+    }
+    Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs })
+}
+
+/// Returns the error for an answer that does not match the question. Any default in its place could be wrong: without
+/// marks, for example, every source would start from its beginning.
+pub(crate) fn contradiction(answer: &dyn std::fmt::Debug) -> StoreError {
+    // The content of an answer may hold secrets; its kind does not.
+    let kind: String = format!("{answer:?}").chars().take_while(|c| c.is_alphanumeric()).collect();
+    StoreError::Damaged(format!("the response `{kind}` does not match the request"))
+}
+
+pub(crate) fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Unavailable(Box::new(error))
+}

@@ -1,0 +1,341 @@
+//! The handle of the store.
+
+mod backup;
+mod letters;
+mod open;
+mod schemas;
+
+use std::collections::BTreeMap;
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
+
+use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
+use anabranch_plugin::state::{ActiveSettings, Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use backup::{Backup, BackupError, path_of};
+
+use self::letters::Evictions;
+use crate::compare::{Change, Provision};
+use crate::embedded::Embedded;
+use crate::entity::{Moment, Status, StoredPipeline};
+use crate::failure::{Known, LastWrite};
+use crate::form;
+use crate::meter::{Meter, StoreNumbers};
+use crate::owner::Holding;
+#[cfg(feature = "postgres")]
+use crate::postgres::{Ownership, Postgres};
+use crate::request::{Found, Read, Write, Written, contradiction};
+
+/// A handle of the store; clones share it.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) place: Place,
+    last_write: LastWrite,
+    meter: Meter,
+    evictions: Evictions,
+    holding: watch::Receiver<Holding>,
+    /// The session that proves that this process owns a store in PostgreSQL.
+    #[cfg(feature = "postgres")]
+    ownership: Option<Arc<Ownership>>,
+}
+
+/// The storage back end.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Embedded(Embedded),
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
+}
+
+impl Store {
+    /// Compares the files with the stored configuration and stores what the files say, in one transaction. Settings,
+    /// plugins, conditions, processors, their order and workers change in place and keep the position. A connector
+    /// whose type or id changed starts from its beginning, and its old state is kept as detached. A pipeline that is
+    /// missing in the files is detached. A pipeline that ran when the process ended becomes stopped by the system.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn provision(&self, provision: Provision) -> Result<Vec<Change>, StoreError> {
+        match self.write(Write::Provision(provision)).await? {
+            Written::Changes(changes) => Ok(changes),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Replaces a stored pipeline in one transaction and returns the differences. Its status stays. Connectors that are
+    /// missing are set aside with their marks, and get them back if they return.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
+        match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
+            Written::Changes(changes) => Ok(changes),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Deletes everything that is stored of a pipeline, including its marks. The pipeline must not run. If a
+    /// transactional destination has a position of a source, that source starts from its beginning if the pipeline is
+    /// created again: see [`Store::start_anew`].
+    ///
+    /// # Errors
+    /// The store cannot be written; the pipeline still exists.
+    pub async fn delete(&self, pipeline: &Str) -> Result<(), StoreError> {
+        self.start_anew(pipeline, |_| true).await?;
+        self.write(Write::Delete { pipeline: pipeline.clone() }).await.map(drop)
+    }
+
+    /// Removes a connector that is set aside: its marks and its last active settings.
+    ///
+    /// # Errors
+    /// The store cannot be written; the connector still exists.
+    pub async fn forget(&self, pipeline: &Str, connector: &Str) -> Result<(), StoreError> {
+        self.start_anew(pipeline, |lane| lane.connector == *connector).await?;
+        let write = Write::Forget { pipeline: pipeline.clone(), connector: connector.clone() };
+        self.write(write).await.map(drop)
+    }
+
+    /// Begins a generation of each lane for which a transactional destination has confirmed a mark. Otherwise the mark
+    /// of the destination would outlive the mark of the store, and a source with the same id would resume from it.
+    async fn start_anew(&self, pipeline: &Str, concerned: impl Fn(&LaneId) -> bool) -> Result<(), StoreError> {
+        let epoch = self.claim(pipeline).await?;
+        let confirmed = self.receipts(&epoch).await?;
+        if !confirmed.iter().any(|receipt| concerned(&receipt.lane)) {
+            return Ok(());
+        }
+        let (stored, set_aside) = (self.positions(pipeline).await?, self.detached_marks(pipeline).await?);
+        let mut anew: BTreeMap<LaneId, Mark> = BTreeMap::new();
+        for Receipt { lane, mark, .. } in confirmed.iter().filter(|receipt| concerned(&receipt.lane)) {
+            let marks = [Some(mark), stored.get(lane), set_aside.get(lane)];
+            let latest = marks.into_iter().flatten().map(|mark| mark.generation).max().unwrap_or_default();
+            let begun = anew.entry(lane.clone()).or_insert_with(|| Mark::beginning(0));
+            begun.generation = begun.generation.max(latest + 1);
+        }
+        self.commit(&epoch, &anew.into_iter().collect::<Vec<_>>()).await
+    }
+
+    /// Returns one stored pipeline.
+    ///
+    /// # Errors
+    /// The errors of [`Store::pipelines`].
+    pub async fn pipeline(&self, id: &str) -> Result<Option<StoredPipeline>, StoreError> {
+        Ok(self.pipelines().await?.into_iter().find(|pipeline| *pipeline.id == *id))
+    }
+
+    /// Stores the status of a pipeline; does nothing if the pipeline does not exist.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn set_status(&self, pipeline: &Str, status: Status) -> Result<(), StoreError> {
+        self.write(Write::Status { pipeline: pipeline.clone(), status }).await.map(drop)
+    }
+
+    /// Returns all stored pipelines in the order of their ids, including detached ones.
+    ///
+    /// # Errors
+    /// The store cannot be read or is damaged.
+    pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
+        match self.read(Read::Pipelines).await? {
+            Found::Pipelines(pipelines) => Ok(pipelines),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Checks the health of the store: reads it and, if the last write failed, tries a write.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the last attempt to write failed.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        match self.last_write.known() {
+            Known::Works => {}
+            Known::Fails(failure) => return Err(failure.error()),
+            Known::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
+        }
+        self.look().await;
+        if let Some(why) = self.holding.borrow().refusal() {
+            return Err(StoreError::Unavailable(why.into()));
+        }
+        // The cost of this read does not depend on the number of pipelines.
+        self.positions(&Str::default()).await.map(drop)
+    }
+
+    /// Returns the marks of the lanes of a pipeline, for display: nothing is claimed, so a run of the pipeline may move
+    /// them at any time.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.marks(Read::Positions(pipeline.clone())).await
+    }
+
+    /// Returns the marks of detached connectors.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn detached_marks(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.marks(Read::DetachedMarks(pipeline.clone())).await
+    }
+
+    async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        match self.read(read).await? {
+            Found::Marks(marks) => Ok(marks),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Returns durations, errors and health of the store.
+    pub async fn numbers(&self) -> Option<StoreNumbers> {
+        let meter = self.meter.clone();
+        tokio::task::spawn_blocking(move || meter.numbers()).await.ok()
+    }
+
+    async fn read(&self, read: Read) -> Result<Found, StoreError> {
+        let since = Instant::now();
+        let found = match &self.place {
+            Place::Embedded(embedded) => embedded.read(read).await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => postgres.read(read).await,
+        };
+        self.meter.note_read(since, &found);
+        found
+    }
+
+    /// Returns a receiver of whether this process may run pipelines with the store.
+    pub fn holding(&self) -> watch::Receiver<Holding> {
+        self.holding.clone()
+    }
+
+    /// Checks whether the file of an embedded store still exists; [`Store::holding`] changes if it does not.
+    pub async fn look(&self) {
+        match &self.place {
+            Place::Embedded(embedded) => embedded.look().await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(_) => {}
+        }
+    }
+
+    /// Releases the store, so that the next owner can begin immediately. This process must not run pipelines after
+    /// this.
+    pub async fn release(&self) {
+        #[cfg(feature = "postgres")]
+        if let Some(ownership) = &self.ownership {
+            ownership.release().await;
+        }
+    }
+
+    /// Returns the same store with a given holding, for tests.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
+        #[cfg(feature = "postgres")]
+        if let Place::Postgres(postgres) = &self.place {
+            postgres.held(holding.clone());
+        }
+        Store { holding, ..self }
+    }
+
+    async fn write(&self, write: Write) -> Result<Written, StoreError> {
+        if let Holding::Paused(why) | Holding::Taken(why) = &*self.holding.borrow() {
+            return Err(StoreError::Unavailable(why.clone().into()));
+        }
+        // A write that does not have to be durable may succeed even if others fail.
+        let tells = !matches!(write, Write::Keep { .. });
+        let bytes = write.weight();
+        let since = Instant::now();
+        let written = match &self.place {
+            Place::Embedded(embedded) => embedded.write(write).await,
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => postgres.write(write).await,
+        };
+        self.meter.note_write(since, &written);
+        match &written {
+            Ok(_) if tells => self.last_write.succeeded(bytes),
+            Ok(_) => {}
+            Err(error) => self.last_write.failed(error, bytes),
+        }
+        written
+    }
+}
+
+#[async_trait]
+impl StateStore for Store {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        match self.write(Write::Claim(pipeline.clone())).await? {
+            Written::Epoch(epoch) => Ok(epoch),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.marks(Read::Marks(epoch.clone())).await
+    }
+
+    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        match self.read(Read::Receipts(epoch.clone())).await? {
+            Found::Receipts(receipts) => Ok(receipts),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    async fn commit_with_receipts(
+        &self,
+        epoch: &Epoch,
+        moves: &[(LaneId, Mark)],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
+        let (moves, receipts) = (moves.to_vec(), receipts.to_vec());
+        self.write(Write::Marks { epoch: epoch.clone(), moves, receipts }).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl LetterStore for Store {
+    async fn keep_letters(
+        &self,
+        pipeline: &Str,
+        letters: Vec<Letter>,
+        bounds: &LetterBounds,
+    ) -> Result<KeptLetters, StoreError> {
+        let letters = letters.iter().map(form::stored).collect::<Result<_, _>>()?;
+        self.put_letters(pipeline, letters, bounds).await
+    }
+}
+
+#[async_trait]
+impl Memo for Store {
+    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
+            Found::Recalled(found) => Ok(found),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+        self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl ActiveSettings for Store {
+    async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError> {
+        let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
+        match self.read(read).await? {
+            Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    async fn set_active(&self, pipeline: &Str, connector: &Str, settings: Bytes) -> Result<(), StoreError> {
+        let write = Write::Active { pipeline: pipeline.clone(), connector: connector.clone(), settings };
+        self.write(write).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests;

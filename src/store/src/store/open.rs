@@ -1,0 +1,132 @@
+//! Opening the store, and owning it.
+
+use std::path::{Path, PathBuf};
+#[cfg(feature = "postgres")]
+use std::sync::Arc;
+
+use anabranch_process::files::parent_directory;
+use redb::Database;
+use redb::backends::InMemoryBackend;
+#[cfg(feature = "postgres")]
+use tokio::sync::watch;
+
+use super::letters::Evictions;
+use super::{Place, Store};
+use crate::embedded::Embedded;
+use crate::error::OpenError;
+use crate::failure::LastWrite;
+use crate::file::{Site, builder, create, head, initialized, io, open_existing, refused};
+use crate::meter::Meter;
+#[cfg(feature = "postgres")]
+use crate::owner::{Holding, Owner};
+#[cfg(feature = "postgres")]
+use crate::postgres;
+
+impl Store {
+    pub(crate) fn at(place: Place) -> Store {
+        let holding = match &place {
+            Place::Embedded(embedded) => embedded.holding(),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(_) => watch::channel(Holding::Held).1,
+        };
+        Store {
+            place,
+            last_write: LastWrite::default(),
+            meter: Meter::default(),
+            evictions: Evictions::default(),
+            holding,
+            #[cfg(feature = "postgres")]
+            ownership: None,
+        }
+    }
+
+    /// Opens the store for a service that runs pipelines with it, or for a command that changes it. No other process
+    /// can own it meanwhile. For a store in PostgreSQL this waits up to 10 s for the lease of an owner that did not
+    /// release it.
+    ///
+    /// # Errors
+    /// The errors of [`Store::open`], or another process owns the store.
+    pub fn own(database: &anabranch_settings::Database) -> Result<Store, OpenError> {
+        let store = Store::open(database)?;
+        #[cfg(feature = "postgres")]
+        if let anabranch_settings::Database::Postgres(address) = database {
+            let owned = postgres::own(address, &Owner::here());
+            let ownership = owned.map_err(|error| match error {
+                postgres::Taking::Refused(refused) => OpenError::Postgres(refused),
+                postgres::Taking::InUse(owner) => {
+                    OpenError::InUse { place: postgres::place(address), owner, is_file: false }
+                }
+            })?;
+            let holding = ownership.holding();
+            if let Place::Postgres(postgres) = &store.place {
+                postgres.held(holding.clone());
+            }
+            return Ok(Store { holding, ownership: Some(Arc::new(ownership)), ..store });
+        }
+        Ok(store)
+    }
+
+    /// Opens the store that the settings name, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// The store is in use, foreign, newer or damaged, or a system call failed.
+    pub fn open(database: &anabranch_settings::Database) -> Result<Store, OpenError> {
+        match database {
+            anabranch_settings::Database::InMemory => {
+                let path = PathBuf::from("(in memory)");
+                let database =
+                    builder().create_with_backend(InMemoryBackend::new()).map_err(|error| refused(&path, error))?;
+                Ok(embedded(initialized(database, &path)?, None))
+            }
+            anabranch_settings::Database::Embedded(path) => open_file(path),
+            #[cfg(feature = "postgres")]
+            anabranch_settings::Database::Postgres(address) => {
+                let place = Place::Postgres(postgres::Postgres::open(address)?);
+                Ok(Store::at(place))
+            }
+            #[cfg(not(feature = "postgres"))]
+            anabranch_settings::Database::Postgres(_) => Err(OpenError::LeftOut),
+        }
+    }
+
+    /// Opens a store for commands that only read. Does not create a file.
+    ///
+    /// # Errors
+    /// The errors of [`Store::open`]. A missing file is not an error: it returns `Ok(None)`.
+    pub fn open_existing(database: &anabranch_settings::Database) -> Result<Option<Store>, OpenError> {
+        match database {
+            anabranch_settings::Database::Embedded(path) if !path.exists() => Ok(None),
+            other => Store::open(other).map(Some),
+        }
+    }
+}
+
+fn embedded(database: Database, site: Option<Site>) -> Store {
+    Store::at(Place::Embedded(Embedded::new(database, site)))
+}
+
+pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
+    let database = match head(path) {
+        Ok(Some(head)) => open_existing(path, &head)?,
+        Ok(None) => match create(path)? {
+            Some(database) => database,
+            None => return open_file(path),
+        },
+        Err(error) => return Err(io(path, &error)),
+    };
+    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(Site::of(path)?)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_store_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let Err(error) = open_file(&path) else { panic!("a store was opened") };
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
+}

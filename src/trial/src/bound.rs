@@ -1,0 +1,88 @@
+//! The real sources of a trial, with a limit of records and without acknowledgements.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anabranch_plugin::host::Host;
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
+use anabranch_record::Position;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+
+use crate::trace::Trace;
+
+/// A source that ends after a number of records.
+pub(super) struct Bound {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) connector: Str,
+    pub(super) records: usize,
+    pub(super) trace: Arc<Trace>,
+}
+
+#[async_trait]
+impl Source for Bound {
+    fn catches_up(&self) -> bool {
+        self.source.catches_up()
+    }
+
+    async fn open(
+        &self,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        let (reader, acker) = self.source.open(resume, host).await?;
+        let (connector, trace) = (self.connector.clone(), self.trace.clone());
+        Ok((Box::new(BoundReader { reader, connector, left: self.records, trace }), Box::new(Deaf(acker))))
+    }
+}
+
+struct BoundReader {
+    reader: Box<dyn Reader>,
+    connector: Str,
+    left: usize,
+    trace: Arc<Trace>,
+}
+
+#[async_trait]
+impl Reader for BoundReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if self.left == 0 {
+            return Ok(Read::End);
+        }
+        let read = self.reader.read(Room { rows: room.rows.min(self.left), ..room }).await?;
+        let Read::Rows { partition, mut records } = read else { return Ok(read) };
+        records.truncate(self.left);
+        self.left -= records.len();
+        for record in &mut records {
+            // A copy of the bytes, whose address identifies the record from here on.
+            let position = Position::copy_from(&record.position().0);
+            *record = std::mem::take(record).with_position(position);
+            self.trace.read(&self.connector, record);
+        }
+        Ok(Read::Rows { partition, records })
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        self.reader.backlog().await
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.reader.stop().await
+    }
+}
+
+/// Ignores acknowledgements: the source would discard the records.
+struct Deaf(Box<dyn Acker>);
+
+#[async_trait]
+impl Acker for Deaf {
+    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.0.close().await
+    }
+}

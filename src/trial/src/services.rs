@@ -1,0 +1,110 @@
+//! What a trial is given: ends that exist already, a store that keeps nothing, and standard error for log lines.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use anabranch_graph::exec::Services;
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::destination::{Destination, DestinationKind};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::{Source, SourceKind};
+use anabranch_plugin::specification::Specification;
+use anabranch_plugin::state::{Epoch, Oblivion, Receipt, StateStore, StoreError};
+use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+
+use anabranch_process::terminal::{Stream, data};
+
+/// An existing source or destination, wrapped for the registry.
+pub struct Given<T: ?Sized> {
+    specification: Specification,
+    end: Arc<T>,
+}
+
+impl<T: ?Sized> Given<T> {
+    /// Wraps the source or destination under a plugin name.
+    pub fn new(name: &'static str, summary: &'static str, end: Arc<T>) -> Arc<Self> {
+        Arc::new(Given { specification: Specification::builtin(name, summary), end })
+    }
+}
+
+impl SourceKind for Given<dyn Source> {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
+        Ok(self.end.clone())
+    }
+}
+
+impl DestinationKind for Given<dyn Destination> {
+    fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    fn configure(&self, _: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+        Ok(self.end.clone())
+    }
+}
+
+/// Returns the services of a trial: a store that keeps nothing, schemas, and standard error for lines of processors.
+pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
+    Services {
+        store: Arc::new(Forgetful),
+        letters: None,
+        log: Arc::new(Notes),
+        memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        schemas,
+    }
+}
+
+/// A store that accepts everything and keeps nothing.
+pub(crate) struct Forgetful;
+
+#[async_trait]
+impl StateStore for Forgetful {
+    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    }
+
+    async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn receipts(&self, _: &Epoch) -> Result<Vec<Receipt>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn commit_with_receipts(&self, _: &Epoch, _: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Writes the log lines of processors to standard error.
+pub struct Notes;
+
+impl LogSink for Notes {
+    fn enabled(&self, level: LogLevel) -> bool {
+        level >= LogLevel::Info
+    }
+
+    fn write_records(&self, line: &LogLine<'_>, records: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        if !self.enabled(line.level) {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        for record in records {
+            text.extend_from_slice(line.message.as_bytes());
+            text.push(b' ');
+            text.extend_from_slice(record);
+            text.push(b'\n');
+        }
+        data(Stream::Err).write_all(&text)
+    }
+}

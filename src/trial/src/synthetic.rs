@@ -1,0 +1,211 @@
+//! Trials of pipelines with synthetic records: before there are real ones, they show steps on which every record fails.
+//!
+//! A pipeline that compiles is run over records of very different data, made of the names that the pipeline mentions.
+//! A place where all of them fail for the same reason is reported. Nothing is opened: the ends are replaced, and a step
+//! that needs the outside world lets no record pass, so that nothing behind it is judged.
+
+mod judge;
+mod names;
+mod origins;
+mod patterns;
+mod records;
+mod script;
+mod taps;
+mod values;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anabranch_graph::exec::{Ending, RunOptions, Services, start};
+use anabranch_graph::plan::Compiled;
+use anabranch_graph::plan::graph::NodeKind;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::secret::mask;
+use anabranch_plugin::state::Oblivion;
+use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
+use anabranch_record::{Record, clock};
+use anabranch_service::pipelines::{Pipeline, Pipelines};
+
+use crate::services::Forgetful;
+use judge::judge;
+use records::{Synthetic, names, of_source};
+use taps::{Sights, tapped};
+
+/// Code of a step on which every synthetic record fails.
+pub const ALWAYS_FAILS: &str = "trial.always_fails";
+
+/// How long trials may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest trial of a pipeline: of one that takes longer nothing is said.
+    pub one: Duration,
+    /// Longest trial of all pipelines of a call: those after it are not tried.
+    pub all: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { one: Duration::from_secs(5), all: Duration::from_secs(10) }
+    }
+}
+
+/// The time of day of every trial.
+const NOW: Duration = Duration::from_secs(1_714_979_289);
+
+/// The result of trials.
+#[derive(Debug, Default)]
+pub struct Tried {
+    /// A warning for each place where every record fails.
+    pub findings: Diagnostics,
+    /// Pipelines for which there was no time.
+    pub untried: usize,
+}
+
+/// Tries compiled pipelines one after the other. Opens nothing; ends when time is up, however many they are.
+pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience: Patience) -> Tried {
+    let begin = Instant::now();
+    let mut tried = Tried::default();
+    for compiled in pipelines {
+        let left = patience.all.saturating_sub(begin.elapsed()).min(patience.one);
+        if left.is_zero() {
+            tried.untried += 1;
+            continue;
+        }
+        tried.findings.extend(within(compiled.clone(), left));
+    }
+    tried
+}
+
+/// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
+/// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
+/// Returns the number of pipelines for which there was no time.
+pub fn try_pipelines(pipelines: &mut Pipelines, patience: Patience) -> usize {
+    try_some(pipelines, patience, |_| true)
+}
+
+/// Tries some of the pipelines, as [`try_pipelines`] does.
+pub fn try_some(pipelines: &mut Pipelines, patience: Patience, is_wanted: impl Fn(&Pipeline) -> bool) -> usize {
+    let wanted = pipelines.good.iter().filter(|pipeline| is_wanted(pipeline));
+    let tried = findings(wanted.map(|pipeline| &pipeline.compiled), patience);
+    pipelines.add(tried.findings);
+    tried.untried
+}
+
+/// Tries a pipeline on a thread of its own, which is left behind when time is up.
+fn within(compiled: Compiled, time: Duration) -> Diagnostics {
+    let (done, ended) = mpsc::channel();
+    let trying = std::thread::Builder::new().name("trial".into()).spawn(move || {
+        // The receiver may have stopped waiting.
+        let _ = done.send(tried(&compiled, time));
+    });
+    match trying {
+        Ok(_) => ended.recv_timeout(time).unwrap_or_default(),
+        Err(_) => Diagnostics::new(),
+    }
+}
+
+fn tried(compiled: &Compiled, time: Duration) -> Diagnostics {
+    let Ok(runtime) = anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) else {
+        return Diagnostics::new();
+    };
+    clock::hold(Some(UNIX_EPOCH + NOW));
+    let found = runtime.block_on(run(compiled, time));
+    runtime.shutdown_background();
+    found
+}
+
+async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
+    let plan = &compiled.rewritten;
+    let names = names(plan);
+    let unwraps = |kind: &NodeKind| kind.operator().is_some_and(|step| step.plugin.starts_with("unwrap."));
+    let envelopes = plan.node_weights().any(|node| unwraps(&node.kind));
+    let mut given: BTreeMap<Str, Vec<Record>> = BTreeMap::new();
+    let mut all: HashMap<usize, Synthetic> = HashMap::new();
+    for node in plan.node_weights() {
+        if let NodeKind::Source(read) = &node.kind {
+            let made = of_source(&read.source.shape(), &names, envelopes, all.len());
+            given.insert(read.connector.clone(), made.iter().map(|one| one.record.clone()).collect());
+            let first = all.len();
+            all.extend(made.into_iter().enumerate().map(|(number, one)| (first + number, one)));
+        }
+    }
+    let sights = Arc::new(Sights::default());
+    let (plan, left_out) = tapped(&compiled.stages, &given, &sights);
+    let services = Services {
+        store: Arc::new(Forgetful),
+        log: Arc::new(Silence),
+        memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        letters: None,
+        schemas: Arc::new(MemoryRegistry::new()),
+    };
+    let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
+    let mut running = start(Arc::new(plan), services, options);
+    match tokio::time::timeout(time, running.wait()).await {
+        Ok(Ending::Faulted(fault)) => return Diagnostics(unloaded(compiled, &fault).into_iter().collect()),
+        Ok(_) => {}
+        Err(_) => {
+            running.kill();
+            return Diagnostics::new();
+        }
+    }
+    let seen = sights.take();
+    let judged = seen.iter().filter(|(spot, _)| !left_out.contains(spot));
+    let failing = judged.filter_map(|(spot, sights)| judge(compiled, *spot, sights, &all));
+    Diagnostics(failing.filter(|failing| !is_said(compiled, failing)).map(|one| finding(compiled, one)).collect())
+}
+
+/// A script that cannot be loaded: its first lines fail before any record is there.
+fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
+    if fault.code() != "script_failed" {
+        return None;
+    }
+    let node = compiled.rewritten.node_weights().find(|node| fault.node() == Some(&node.id))?;
+    let script = node.settings.iter().find(|given| given.name.starts_with("script"));
+    let span = script.map_or(node.span, |given| given.value.span());
+    let message = mask(&fault.message(), &compiled.secrets);
+    let finding = Diagnostic::warning(ALWAYS_FAILS, format!("{}: the script cannot be loaded: {message}", node.id));
+    let hint = "what stands outside of `process` runs once, before the first record: correct it";
+    Some(finding.with_span(span).with_path(node.path.to_string()).with_hint(hint))
+}
+
+/// Whether the compiler warns of something at the node: that may well be the cause.
+fn is_said(compiled: &Compiled, failing: &judge::Failing<'_>) -> bool {
+    let is_below = |path: &str| {
+        path.strip_prefix(&*failing.node.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    compiled.warnings.iter().any(|finding| finding.path.as_deref().is_some_and(is_below))
+}
+
+fn finding(compiled: &Compiled, failing: judge::Failing<'_>) -> Diagnostic {
+    let judge::Failing { node, fault, records } = failing;
+    let located = compiled.stages.located.as_ref();
+    let span = located.and_then(|located| located.span(&fault.clone().at(&node.id))).unwrap_or(node.span);
+    let message = mask(&fault.message(), &compiled.secrets);
+    let hint = format!(
+        "all {records} made-up records of different data fail here, so it is not the data; `pipelines dry-run` tries \
+         real records"
+    );
+    Diagnostic::warning(ALWAYS_FAILS, format!("{}: every record fails: {message}", node.id))
+        .with_span(span)
+        .with_path(node.path.to_string())
+        .with_hint(hint)
+}
+
+/// Nobody reads the log of a trial.
+struct Silence;
+
+impl LogSink for Silence {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,351 @@
+//! The plan that synthetic records go through: its steps note what they make of each record, its sources give the
+//! synthetic records, its destinations write nothing, and steps that need the outside world are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+use async_trait::async_trait;
+
+/// A place where a record can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Spot {
+    /// The stage.
+    pub(super) stage: StageId,
+    /// Which of its steps; 0 for a destination.
+    pub(super) step: usize,
+    /// Whether it is the condition of the step.
+    pub(super) is_condition: bool,
+}
+
+/// What became of a record at a place.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    /// The record as it came there.
+    pub(super) before: Record,
+    /// Why it failed, if it did.
+    pub(super) fault: Option<Fault>,
+}
+
+/// What became of all records.
+#[derive(Debug, Default)]
+pub(super) struct Sights {
+    by_spot: Mutex<BTreeMap<Spot, Vec<Sight>>>,
+}
+
+impl Sights {
+    fn note(&self, spot: Spot, before: Record, fault: Option<Fault>) {
+        let mut by_spot = self.by_spot.lock().unwrap_or_else(PoisonError::into_inner);
+        by_spot.entry(spot).or_default().push(Sight { before, fault });
+    }
+
+    /// What was seen, place by place.
+    pub(super) fn take(&self) -> BTreeMap<Spot, Vec<Sight>> {
+        std::mem::take(&mut *self.by_spot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Processors that compute with nothing but the record. Others are not tried, and nothing behind them is judged.
+const TRIED: [&str; 17] = [
+    "ai.chunk",
+    "base64.decode",
+    "base64.encode",
+    "clone",
+    "custom.javascript",
+    "error",
+    "field.convert",
+    "field.exclude",
+    "field.rename",
+    "field.set",
+    "filter",
+    "json.decode",
+    "json.encode",
+    "split",
+    "unwrap.debezium",
+    "unwrap.kafkaconnect",
+    "unwrap.opencdc",
+];
+
+fn is_tried(step: &StepSpec) -> bool {
+    TRIED.contains(&step.plugin.as_str()) && step.operator.signature().class != Class::Async
+}
+
+/// The plan with taps, and the places that are not judged.
+pub(super) fn tapped(
+    plan: &StagePlan,
+    records: &BTreeMap<Str, Vec<Record>>,
+    sights: &Arc<Sights>,
+) -> (StagePlan, BTreeSet<Spot>) {
+    let mut tapped = plan.clone();
+    let mut left_out = BTreeSet::new();
+    for (index, stage) in tapped.stages.iter_mut().enumerate() {
+        let stage_id = StageId(index);
+        let tap = |step| Tap { sights: sights.clone(), spot: Spot { stage: stage_id, step, is_condition: false } };
+        match &mut stage.kind {
+            StageKind::Read(read) => {
+                read.source = Arc::new(Given(records.get(&read.connector).cloned().unwrap_or_default()));
+                read.batch_rows = None;
+            }
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+                let mut after = false;
+                for (at, step) in steps.iter_mut().enumerate() {
+                    after |= !is_tried(step);
+                    if after {
+                        left_out.extend(spots(stage_id, at));
+                    }
+                    instrument(step, tap(at));
+                }
+                if after {
+                    left_out.extend(behind(plan, stage_id));
+                }
+            }
+            StageKind::Async { step, .. } => {
+                left_out.extend(spots(stage_id, 0));
+                left_out.extend(behind(plan, stage_id));
+                instrument(step, tap(0));
+            }
+            StageKind::Write(write) => {
+                write.destination = Arc::new(Noted { destination: write.destination.clone(), tap: tap(0) });
+                (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
+            }
+        }
+    }
+    tapped.dead_letter.destination = Arc::new(Forgotten);
+    (tapped.dead_letter.window_size, tapped.dead_letter.threshold) = (0, 0);
+    (tapped, left_out)
+}
+
+fn spots(stage: StageId, step: usize) -> [Spot; 2] {
+    [false, true].map(|is_condition| Spot { stage, step, is_condition })
+}
+
+/// All places of the stages behind a stage.
+fn behind(plan: &StagePlan, stage: StageId) -> Vec<Spot> {
+    let steps = |stage: StageId| match plan.stages.get(stage.0).map(|stage| &stage.kind) {
+        Some(StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. }) => {
+            steps.len()
+        }
+        _ => 1,
+    };
+    let stages = plan.reachable(stage).into_iter().filter(|other| *other != stage);
+    stages.flat_map(|stage| (0..steps(stage)).flat_map(move |step| spots(stage, step))).collect()
+}
+
+fn instrument(step: &mut StepSpec, tap: Tap) {
+    if let StepCondition::If(condition) = &step.condition {
+        let (tap, decides) = (tap.clone(), condition.clone());
+        let spot = Spot { is_condition: true, ..tap.spot };
+        let note = move |records: &[Record]| {
+            for record in records {
+                tap.sights.note(spot, record.clone(), decides.evaluate(record).err());
+            }
+        };
+        step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(note))));
+    }
+    step.operator = match is_tried(step) {
+        true => Arc::new(Tapped { operator: step.operator.clone(), tap, multiplies: step.multiplies }),
+        false => Arc::new(LeftOut { signature: step.operator.signature() }),
+    };
+}
+
+/// Notes what becomes of records at a place.
+#[derive(Clone)]
+struct Tap {
+    sights: Arc<Sights>,
+    spot: Spot,
+}
+
+struct Tapped {
+    operator: Arc<dyn ConfiguredOperator>,
+    tap: Tap,
+    multiplies: bool,
+}
+
+impl ConfiguredOperator for Tapped {
+    fn signature(&self) -> Signature {
+        self.operator.signature()
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        let (tap, multiplies) = (self.tap.clone(), self.multiplies);
+        Ok(match self.operator.build(worker, host)? {
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Noting { operator, tap, multiplies })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Noting { operator, tap, multiplies })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(operator),
+        })
+    }
+}
+
+struct Noting<O: ?Sized> {
+    operator: Box<O>,
+    tap: Tap,
+    /// Whether the executor lets it make several records of one.
+    multiplies: bool,
+}
+
+impl<O: Operator + ?Sized> Operator for Noting<O> {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        let entering: Vec<(usize, Record)> = rows.iter_mut().map(|(row, record)| (row, record.clone())).collect();
+        let before = rows.decisions_mut().count();
+        self.operator.process(rows);
+        let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
+        for (row, decision) in rows.decisions_mut().skip(before) {
+            match decision {
+                Decision::Fail(fault) => drop(faults.insert(row, fault.clone())),
+                Decision::Split(pieces) if pieces.len() > 1 && !self.multiplies => {
+                    faults.insert(row, multiplied(pieces.len()));
+                }
+                _ => {}
+            }
+        }
+        for (row, record) in entering {
+            self.tap.sights.note(self.tap.spot, record, faults.remove(&row));
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        self.operator.close()
+    }
+}
+
+/// What the executor says of a record of which a step made several that may make only one.
+fn multiplied(records: usize) -> Fault {
+    let text = format!(
+        "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
+         preview.pipeline-arch-v2: true in anabranch.yaml, or --preview.pipeline-arch-v2 on the command line"
+    );
+    Fault::record("needs_arch_v2", text)
+}
+
+/// In the place of a step that needs more than the record: no record passes.
+struct LeftOut {
+    signature: Signature,
+}
+
+impl ConfiguredOperator for LeftOut {
+    fn signature(&self) -> Signature {
+        self.signature.clone()
+    }
+
+    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        Ok(match self.signature.class {
+            Class::Inline => BuiltOperator::Inline(Box::new(Nothing)),
+            Class::Isolate => BuiltOperator::Isolate(Box::new(Nothing)),
+            Class::Async => BuiltOperator::Async(Arc::new(Nothing)),
+        })
+    }
+}
+
+struct Nothing;
+
+impl Operator for Nothing {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        rows.for_each(|_| Ok(Decision::Filter));
+    }
+}
+
+#[async_trait]
+impl AsyncOperator for Nothing {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        rows.iter().map(|_| Verdict::Filter).collect()
+    }
+}
+
+/// A source of records that are there already.
+struct Given(Vec<Record>);
+
+#[async_trait]
+impl Source for Given {
+    fn catches_up(&self) -> bool {
+        true
+    }
+
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+        Ok((Box::new(GivenReader(self.0.clone())), Box::new(crate::lines::Unacknowledged)))
+    }
+}
+
+struct GivenReader(Vec<Record>);
+
+#[async_trait]
+impl Reader for GivenReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if self.0.is_empty() {
+            return Ok(Read::End);
+        }
+        let records = self.0.drain(..room.rows.min(self.0.len()).max(1)).collect();
+        Ok(Read::Rows { partition: Partition::ONLY, records })
+    }
+}
+
+/// In the place of a destination.
+#[derive(Clone)]
+struct Noted {
+    destination: Arc<dyn Destination>,
+    tap: Tap,
+}
+
+#[async_trait]
+impl Destination for Noted {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        POLICY
+    }
+}
+
+const POLICY: WritePolicy =
+    WritePolicy { rows: 1000, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::AtMostOnce };
+
+#[async_trait]
+impl Writer for Noted {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        for row in rows {
+            let fault = self.destination.written(row).and_then(Result::err);
+            self.tap.sights.note(self.tap.spot, row.clone(), fault);
+        }
+        Ok(Verdicts::All(Delivered::Durable))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// In the place of the dead-letter queue.
+struct Forgotten;
+
+#[async_trait]
+impl Destination for Forgotten {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(Forgotten))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        POLICY
+    }
+}
+
+#[async_trait]
+impl Writer for Forgotten {
+    async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        Ok(Verdicts::All(Delivered::Durable))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}

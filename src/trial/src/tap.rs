@@ -1,0 +1,197 @@
+//! Taps: a plan whose processors record what they do with each record, and whose sources and destinations are replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::operator::{
+    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+};
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{LaneId, Mark};
+use async_trait::async_trait;
+
+use crate::bound::Bound;
+use crate::trace::{Outcome, Place, Step, Trace, steps};
+
+/// Returns the plan with taps: each source gives at most `records` and receives no acknowledgements, nothing reaches
+/// its destinations, and failures never stop it. Everything else runs as in the pipeline.
+pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan {
+    let noted: Arc<[Step]> = steps(plan).into();
+    let mut plan = plan.clone();
+    for (index, stage) in plan.stages.iter_mut().enumerate() {
+        let place = |step| Place { stage: StageId(index), step };
+        match &mut stage.kind {
+            StageKind::Read(read) => {
+                let (source, connector) = (read.source.clone(), read.connector.clone());
+                read.source = Arc::new(Bound { source, connector, records, trace: trace.clone() });
+            }
+            StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
+                steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, place(at), trace));
+            }
+            StageKind::Async { step, .. } => tap(step, place(0), trace),
+            StageKind::Write(write) => {
+                let destination = Some(write.destination.clone());
+                write.destination =
+                    Arc::new(Noted { place: Some(place(0)), destination, steps: noted.clone(), trace: trace.clone() });
+                (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
+            }
+        }
+    }
+    plan.dead_letter.destination =
+        Arc::new(Noted { place: None, destination: None, steps: noted, trace: trace.clone() });
+    (plan.dead_letter.window_size, plan.dead_letter.threshold) = (0, 0);
+    plan
+}
+
+fn tap(step: &mut StepSpec, place: Place, trace: &Arc<Trace>) {
+    step.operator = Arc::new(Tap { operator: step.operator.clone(), spot: Spot { place, trace: trace.clone() } });
+}
+
+/// The place of a tap, and the trace that it writes to.
+#[derive(Clone)]
+struct Spot {
+    place: Place,
+    trace: Arc<Trace>,
+}
+
+/// An operator before it is opened.
+struct Tap {
+    operator: Arc<dyn ConfiguredOperator>,
+    spot: Spot,
+}
+
+impl ConfiguredOperator for Tap {
+    fn signature(&self) -> Signature {
+        self.operator.signature()
+    }
+
+    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+        let spot = self.spot.clone();
+        Ok(match self.operator.build(worker, host)? {
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Tapped { operator, spot })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Tapped { operator, spot })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TappedAsync { operator, spot })),
+        })
+    }
+}
+
+struct Tapped<O: ?Sized> {
+    operator: Box<O>,
+    spot: Spot,
+}
+
+impl<O: Operator + ?Sized> Operator for Tapped<O> {
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        let (numbers, before): (Vec<usize>, Vec<Record>) =
+            rows.iter_mut().map(|(number, record)| (number, record.clone())).unzip();
+        // On copies: if the operator panics, the rows are unchanged.
+        let mut records = before.clone();
+        let mut decisions = Vec::new();
+        self.operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+        let mut outcomes: Vec<Option<Outcome>> =
+            records.iter().map(|record| Some(Outcome::Kept(record.clone()))).collect();
+        for ((_, row), record) in rows.iter_mut().zip(records) {
+            *row = record;
+        }
+        for (at, decision) in decisions {
+            let (Some(number), Some(outcome)) = (numbers.get(at), outcomes.get_mut(at)) else { continue };
+            match &decision {
+                Decision::Keep => {}
+                Decision::Split(pieces) if pieces.is_empty() => *outcome = Some(Outcome::Dropped),
+                Decision::Split(pieces) => *outcome = Some(Outcome::Split(pieces.clone())),
+                Decision::Pieces(pieces) => *outcome = Some(Outcome::Split(pieces.iter().collect())),
+                Decision::Filter => *outcome = Some(Outcome::Dropped),
+                // Recorded with its dead letter.
+                Decision::Fail(_) => *outcome = None,
+            }
+            rows.decide(*number, decision);
+        }
+        for (before, outcome) in before.into_iter().zip(outcomes) {
+            if let Some(outcome) = outcome {
+                self.spot.trace.note(self.spot.place, before, outcome);
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Fault> {
+        self.operator.close()
+    }
+}
+
+struct TappedAsync {
+    operator: Arc<dyn AsyncOperator>,
+    spot: Spot,
+}
+
+#[async_trait]
+impl AsyncOperator for TappedAsync {
+    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+        let before = rows.clone();
+        let verdicts = self.operator.call(rows).await;
+        for (before, verdict) in before.into_iter().zip(&verdicts) {
+            let outcome = match verdict {
+                Verdict::Keep(record) => Outcome::Kept(record.clone()),
+                Verdict::Split(pieces) if pieces.is_empty() => Outcome::Dropped,
+                Verdict::Split(pieces) => Outcome::Split(pieces.clone()),
+                Verdict::Filter => Outcome::Dropped,
+                Verdict::Fail(_) => continue,
+            };
+            self.spot.trace.note(self.spot.place, before, outcome);
+        }
+        verdicts
+    }
+
+    async fn close(&self) -> Result<(), Fault> {
+        self.operator.close().await
+    }
+}
+
+/// Replaces a destination or the dead-letter queue.
+#[derive(Clone)]
+struct Noted {
+    /// `None` for the dead-letter queue.
+    place: Option<Place>,
+    /// The destination, which returns what it would write.
+    destination: Option<Arc<dyn Destination>>,
+    steps: Arc<[Step]>,
+    trace: Arc<Trace>,
+}
+
+#[async_trait]
+impl Destination for Noted {
+    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn policy(&self) -> WritePolicy {
+        WritePolicy { rows: 1000, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::AtMostOnce }
+    }
+}
+
+#[async_trait]
+impl Writer for Noted {
+    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+        let mut verdicts = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Some(place) = self.place else {
+                self.trace.failed(row, &self.steps);
+                verdicts.push(Ok(Delivered::Durable));
+                continue;
+            };
+            let written = self.destination.as_ref().and_then(|destination| destination.written(row)).transpose();
+            verdicts.push(written.map(|written| {
+                self.trace.note(place, row.clone(), Outcome::Delivered(written));
+                Delivered::Durable
+            }));
+        }
+        Ok(Verdicts::Each(verdicts))
+    }
+
+    async fn flush(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
