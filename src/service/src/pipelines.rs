@@ -9,10 +9,10 @@ use anabranch_plugin::registry::Registry;
 use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
 use anabranch_record::text::Str;
 
-use crate::addresses;
 pub use crate::pipeline::{NotReadAgain, Pipeline};
 pub use crate::variables::{Script, read_script, script_path, value_of};
 
+use crate::addresses;
 use crate::outputs::{self, OwnFiles};
 use crate::variables::Environment;
 
