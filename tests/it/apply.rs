@@ -201,7 +201,7 @@ fn a_source_of_another_path_is_told_what_becomes_of_its_position() {
     let checked = apply(&workspace, &["a.yaml", "--check"], 4).stdout;
     assert!(checked.contains("source a:in has a position in the file of its former path"), "{checked}");
     let planned = apply(&workspace, &["a.yaml", "--yes"], 0).stdout;
-    assert!(planned.contains("otherwise it reads other.txt from its start"), "{planned}");
+    assert!(planned.contains("otherwise, it reads other.txt from the beginning"), "{planned}");
     service.process.wait_until("the other file", || workspace.lines("a.ndjson").len() == 4);
     service.process.signal("TERM");
     let log = service.process.finish().expect_code(0).both();

@@ -221,7 +221,7 @@ fn misses_one(workspace: &Workspace, expected: &[&str]) {
     process.signal("TERM");
     let output = process.finish().expect_code(0);
     let log = output.both();
-    let lost = log.lines().filter(|line| line.contains("what it held is lost"));
+    let lost = log.lines().filter(|line| line.contains("its data is lost"));
     assert_eq!(lost.count(), 1, "{log}");
 }
 
