@@ -3,33 +3,20 @@
 pub mod decode;
 pub mod encode;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Since, Type};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::parameters::Argument;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference, Target};
 
-/// Returns the parameter `field`, shared by both processors.
-fn field_parameter(description: &'static str) -> Parameter {
-    Parameter::new("field", ParameterKind::Reference, description).required().validate(Validation::Within(vec![
-        ".Metadata".into(),
-        ".Key".into(),
-        ".Payload".into(),
-    ]))
-}
-
-/// Returns the `field` argument, which must refer to a single value.
-fn field(arguments: &Arguments) -> Result<Reference, Diagnostics> {
-    match arguments.reference("field") {
-        Some(field) if *field.target() == Target::Metadata => {
-            Err(Diagnostic::error("settings.invalid", "field: .Metadata is a map of texts")
-                .with_span(arguments.span("field"))
-                .with_path("/field")
-                .with_hint("name one entry, for example .Metadata.title")
-                .into())
-        }
-        _ => crate::field::one_side(arguments),
+/// Returns the field, which must refer to a single value.
+fn one_value(field: &Argument<Reference>) -> Result<Reference, Diagnostics> {
+    match field.target() {
+        Target::Metadata => Err(field
+            .invalid(".Metadata is a map of texts")
+            .with_hint("name one entry, for example .Metadata.title")
+            .into()),
+        _ => field.one_side(),
     }
 }
 

@@ -2,50 +2,29 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Texts};
-use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
 use crate::ordinal::ordinal;
-use crate::prototype::Prototype;
 
 /// Returns the `clone` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("clone", "Duplicates records.")
-        .describe(
-            "Adds `count` copies of every record. The metadata `clone.index` is `0` in the original and `1` to \
-             `count` in the copies. The source gets an acknowledgement when the original and all copies are \
-             acknowledged.\n\n\
-             Needs `--preview.pipeline-arch-v2`.",
-        )
-        .with(
-            Parameter::new("count", ParameterKind::Int, "Number of copies added to the original, 1 to 10000.")
-                .required()
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan(10_001.0)),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Copies>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Copies), Diagnostics> {
-    let Some(count) = arguments.size("count") else {
-        return Err(Diagnostic::error("settings.required", "count is required").into());
-    };
-    let signature = Signature {
-        fan: u32::try_from(count + 1).map_or(Fan::Many, Fan::Copies),
-        reads: Access::NOTHING,
-        writes: Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]),
-        needs_arch_v2: true,
-        ..Signature::inline()
-    };
-    Ok((signature, Copies { count, always: arguments.is_constant("count") }))
+#[derive(Parameters)]
+struct Settings {
+    /// Number of copies added to the original, 1 to 10000.
+    #[parameter(greater_than = 0, less_than = 10001)]
+    count: Argument<usize>,
 }
 
 #[derive(Clone)]
@@ -55,7 +34,39 @@ struct Copies {
     always: bool,
 }
 
-impl Operator for Copies {
+impl InlineOperator for Copies {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("clone", "Duplicates records.")
+            .describe(
+                "Adds `count` copies of every record. The metadata `clone.index` is `0` in the original and `1` to \
+                 `count` in the copies. The source gets an acknowledgement when the original and all copies are \
+                 acknowledged.\n\n\
+                 Needs `--preview.pipeline-arch-v2`.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(Settings { count }: Settings) -> Result<Self, Diagnostics> {
+        Ok(Copies { count: *count, always: count.is_constant() })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature {
+            fan: u32::try_from(self.count + 1).map_or(Fan::Many, Fan::Copies),
+            reads: Access::NOTHING,
+            writes: Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]),
+            needs_arch_v2: true,
+            ..Signature::inline()
+        }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        let most = if self.always { self.count as u64 } else { u64::MAX };
+        flow.record.metadata.insert_one_of(key::CLONE_INDEX, Texts::UpTo(most));
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             let copies = self.count + 1;
@@ -72,13 +83,6 @@ fn copy(record: &Record, i: usize) -> Record {
     let mut copy = record.clone();
     copy.metadata.insert(key::CLONE_INDEX, ordinal(i));
     copy
-}
-
-impl Prototype for Copies {
-    fn flow(&self, flow: &mut Flow) {
-        let most = if self.always { self.count as u64 } else { u64::MAX };
-        flow.record.metadata.insert_one_of(key::CLONE_INDEX, Texts::UpTo(most));
-    }
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::format::{self, RecordFormat};
+use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
@@ -24,18 +24,21 @@ pub fn kind() -> Arc<dyn DestinationKind> {
             "Discards records and counts them, which shows the cost of a pipeline without its destination. The count \
              is logged when the pipeline stops.",
         )
-        .with(
-            Parameter::new("encode", ParameterKind::Bool, "Whether to format each record before it is discarded.")
-                .default_value("false"),
-        )
-        .with_all(format::parameters())
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-    let format = RecordFormat::from_arguments(arguments)?;
-    let encode = arguments.bool("encode").unwrap_or_default();
+#[derive(Parameters)]
+struct Settings {
+    /// Whether to format each record before it is discarded.
+    #[parameter(default = false)]
+    encode: bool,
+    #[parameter(flatten)]
+    format: FormatSettings,
+}
+
+fn configure(Settings { encode, format }: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let format = RecordFormat::new(&format)?;
     Ok(Arc::new(ConfiguredDrop { format: encode.then(|| Arc::new(format)) }))
 }
 

@@ -2,43 +2,26 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::operator::{Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Fan, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_template::Template;
 
-use crate::prototype::Prototype;
-
 /// Returns the `error` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("error", "Fails records with a custom error.")
-        .describe(
-            "Fails every record, so that it goes to the dead-letter queue. Set a `condition` to fail only some of the \
-             records.",
-        )
-        .with(
-            Parameter::new(
-                "message",
-                ParameterKind::Template,
-                "The error message. If it contains {{, it is a template over the record.",
-            )
-            .default_value("error processor triggered"),
-        )
-        .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Failing>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Failing), Diagnostics> {
-    let Some(message) = arguments.template("message") else {
-        return Err(Diagnostic::error("settings.required", "message is required").into());
-    };
-    let reads = if message.literal().is_some() { Access::NOTHING } else { message.reads() };
-    let signature = Signature { fan: Fan::Never, reads, writes: Access::NOTHING, ..Signature::inline() };
-    Ok((signature, Failing { message: message.clone() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The error message. If it contains {{, it is a template over the record.
+    #[parameter(default = "error processor triggered")]
+    message: Template,
 }
 
 #[derive(Clone)]
@@ -46,7 +29,32 @@ struct Failing {
     message: Template,
 }
 
-impl Operator for Failing {
+impl InlineOperator for Failing {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("error", "Fails records with a custom error.")
+        .describe(
+            "Fails every record, so that it goes to the dead-letter queue. Set a `condition` to fail only some of the \
+             records.",
+        )
+        .with_all(shared::processor_without_data())
+    }
+
+    fn configure(Settings { message }: Settings) -> Result<Self, Diagnostics> {
+        Ok(Failing { message })
+    }
+
+    fn signature(&self) -> Signature {
+        let reads = if self.message.literal().is_some() { Access::NOTHING } else { self.message.reads() };
+        Signature { fan: Fan::Never, reads, writes: Access::NOTHING, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.optional_template("message", &self.message);
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             let mut message = String::new();
@@ -56,13 +64,6 @@ impl Operator for Failing {
             }
             Err(Fault::record("error_triggered", message))
         });
-    }
-}
-
-impl Prototype for Failing {
-    fn flow(&self, flow: &mut Flow) {
-        flow.may_fail();
-        flow.optional_template("message", &self.message);
     }
 }
 

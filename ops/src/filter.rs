@@ -2,39 +2,47 @@
 
 use std::sync::Arc;
 
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::shared;
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
-
-use crate::prototype::Prototype;
 
 /// Returns the `filter` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("filter", "Drops records.")
-        .describe(
-            "Drops every record and acknowledges it to the source. Set a `condition` to drop only some of the \
-             records.",
-        )
-        .with_all(shared::processor().into_iter().map(|parameter| parameter.default_value("false")).collect());
-    crate::prototype::kind(specification, |_| {
-        let signature =
-            Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() };
-        Ok((signature, Filter))
-    })
+    kind::inline::<Filter>()
 }
 
 #[derive(Clone)]
 struct Filter;
 
-impl Operator for Filter {
+impl InlineOperator for Filter {
+    type Parameters = ();
+
+    fn specification() -> Specification {
+        Specification::builtin("filter", "Drops records.")
+            .describe(
+                "Drops every record and acknowledges it to the source. Set a `condition` to drop only some of the \
+                 records.",
+            )
+            .with_all(shared::processor_without_data())
+    }
+
+    fn configure((): ()) -> Result<Self, Diagnostics> {
+        Ok(Filter)
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() }
+    }
+
+    fn flow(&self, _: &mut Flow) {}
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|_| Ok(Decision::Filter));
     }
-}
-
-impl Prototype for Filter {
-    fn flow(&self, _: &mut Flow) {}
 }
 
 #[cfg(test)]

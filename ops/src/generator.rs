@@ -16,7 +16,6 @@ use fastrand::Rng;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until};
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape};
 use anabranch_plugin::host::Host;
@@ -33,18 +32,18 @@ use anabranch_record::{Change, Data, Operation, Position, Record};
 use crate::arena::Arena;
 use field::{Field, pick};
 use pace::{Due, Pace};
-use settings::{Format, Settings};
+use settings::{Format, Options, Settings};
 
 /// Maximum number of records per read, so that the reader does not occupy its thread for long.
 const LONGEST_READ: usize = 1024;
 
 /// Returns the `generator` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
-    kind::source(settings::specification(), configure)
+    kind::source(settings::specification(), |options: Options| configure(&options))
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-    Ok(Arc::new(ConfiguredGenerator { settings: Settings::new(arguments)? }))
+fn configure(options: &Options) -> Result<Arc<dyn Source>, Diagnostics> {
+    Ok(Arc::new(ConfiguredGenerator { settings: Settings::new(options)? }))
 }
 
 struct ConfiguredGenerator {

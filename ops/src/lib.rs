@@ -13,7 +13,6 @@ pub mod json;
 pub mod log;
 mod offload;
 mod ordinal;
-mod prototype;
 mod scalar;
 pub mod split;
 pub mod store;

@@ -6,28 +6,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::format::{self, Encoder, RecordFormat};
+use anabranch_plugin::format::{Encoder, FormatSettings, RecordFormat};
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::kind;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
 use crate::offload::Offload;
-
-const LEVELS: [(&str, LogLevel); 5] = [
-    ("trace", LogLevel::Trace),
-    ("debug", LogLevel::Debug),
-    ("info", LogLevel::Info),
-    ("warn", LogLevel::Warn),
-    ("error", LogLevel::Error),
-];
 
 /// Returns the `log` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
@@ -37,25 +29,24 @@ pub fn kind() -> Arc<dyn DestinationKind> {
              name and the record. If the output of a template is not JSON, it is written as a JSON string. If the \
              service does not log the level, records are not formatted and count as delivered.",
         )
-        .with(
-            Parameter::new("level", ParameterKind::Text, "Level of the lines.")
-                .default_value("info")
-                .one_of(&LEVELS.map(|(name, _)| name)),
-        )
-        .with(Parameter::new("message", ParameterKind::Text, "Text before each record."))
-        .with_all(format::parameters())
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-    let wanted = arguments.text("level").map(|text| text.trim()).unwrap_or_default();
-    let level = LEVELS.iter().find(|(name, _)| *name == wanted).map_or(LogLevel::Info, |(_, level)| *level);
-    Ok(Arc::new(ConfiguredLog {
-        level,
-        message: arguments.text("message").cloned().unwrap_or_default(),
-        format: Arc::new(RecordFormat::from_arguments(arguments)?),
-    }))
+#[derive(Parameters)]
+struct Settings {
+    /// Level of the lines.
+    #[parameter(default = "info")]
+    level: LogLevel,
+    /// Text before each record.
+    message: Option<Str>,
+    #[parameter(flatten)]
+    format: FormatSettings,
+}
+
+fn configure(Settings { level, message, format }: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let format = Arc::new(RecordFormat::new(&format)?);
+    Ok(Arc::new(ConfiguredLog { level, message: message.unwrap_or_default(), format }))
 }
 
 struct ConfiguredLog {

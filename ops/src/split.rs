@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
-use anabranch_plugin::operator::{Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -16,55 +17,17 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 
 use crate::ordinal::ordinal;
-use crate::prototype::Prototype;
 
 /// Returns the `split` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("split", "Splits a list into one record per element.")
-        .describe(
-            "Replaces a record with one record for every element of the list in a field. Each is a copy of the \
-             original, with the element in the field and its index, from 0, in the metadata `split.index`. An \
-             empty list drops the record. The source gets an acknowledgement when all pieces are acknowledged.\n\n\
-             Needs `--preview.pipeline-arch-v2`.",
-        )
-        .with(
-            Parameter::new(
-                "field",
-                ParameterKind::Reference,
-                "The field with the list, within .Key or a side of the payload: .Payload.After.items.",
-            )
-            .required()
-            .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Split>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Split), Diagnostics> {
-    let Some(field) = arguments.reference("field") else {
-        return Err(Diagnostic::error("settings.required", "field is required").into());
-    };
-    if !matches!(field.target(), Target::Field(..)) {
-        return Err(Diagnostic::error(
-            "settings.invalid",
-            format!("field: {field} is raw data or a map, not a list that can be split"),
-        )
-        .with_span(arguments.span("field"))
-        .with_path("/field")
-        .with_hint("name the field that contains the list, for example .Payload.After.items")
-        .into());
-    }
-    let index = vec![Str::from_static("Metadata"), key::SPLIT_INDEX];
-    let writes = match field.access() {
-        Access::These(mut paths) => {
-            paths.push(index);
-            Access::These(paths)
-        }
-        Access::Everything => Access::Everything,
-    };
-    let signature =
-        Signature { fan: Fan::Many, reads: field.access(), writes, needs_arch_v2: true, ..Signature::inline() };
-    Ok((signature, Split { field: field.clone() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the list, within .Key or a side of the payload: .Payload.After.items.
+    #[parameter(within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -72,7 +35,50 @@ struct Split {
     field: Reference,
 }
 
-impl Operator for Split {
+impl InlineOperator for Split {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("split", "Splits a list into one record per element.")
+            .describe(
+                "Replaces a record with one record for every element of the list in a field. Each is a copy of the \
+                 original, with the element in the field and its index, from 0, in the metadata `split.index`. An \
+                 empty list drops the record. The source gets an acknowledgement when all pieces are acknowledged.\n\n\
+                 Needs `--preview.pipeline-arch-v2`.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(Settings { field }: Settings) -> Result<Self, Diagnostics> {
+        if !matches!(field.target(), Target::Field(..)) {
+            return Err(field
+                .invalid(format_args!("{} is raw data or a map, not a list that can be split", *field))
+                .with_hint("name the field that contains the list, for example .Payload.After.items")
+                .into());
+        }
+        Ok(Split { field: field.into_value() })
+    }
+
+    fn signature(&self) -> Signature {
+        let index = vec![Str::from_static("Metadata"), key::SPLIT_INDEX];
+        let writes = match self.field.access() {
+            Access::These(mut paths) => {
+                paths.push(index);
+                Access::These(paths)
+            }
+            Access::Everything => Access::Everything,
+        };
+        Signature { fan: Fan::Many, reads: self.field.access(), writes, needs_arch_v2: true, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        // An empty list drops the record.
+        flow.may_fail();
+        flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
+        flow.set("field", &self.field, Type::any());
+        flow.record.metadata.insert_one_of(key::SPLIT_INDEX, Texts::UpTo(u64::MAX));
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| self.split(record));
     }
@@ -115,16 +121,6 @@ fn piece(field: &Reference, rest: &Record, item: &Value, i: usize) -> Record {
     debug_assert!(set.is_ok(), "{set:?}");
     piece.metadata.insert(key::SPLIT_INDEX, ordinal(i));
     piece
-}
-
-impl Prototype for Split {
-    fn flow(&self, flow: &mut Flow) {
-        // An empty list drops the record.
-        flow.may_fail();
-        flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
-        flow.set("field", &self.field, Type::any());
-        flow.record.metadata.insert_one_of(key::SPLIT_INDEX, Texts::UpTo(u64::MAX));
-    }
 }
 
 #[cfg(test)]

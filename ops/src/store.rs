@@ -8,84 +8,54 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
 use anabranch_plugin::letter::{LetterBounds, WhenFull};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
+use anabranch_plugin::parameters::{ByteSize, Parameters};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
-use anabranch_record::text::Str;
-
-const COUNT: u64 = 10_000;
-const BYTES: u64 = 64 << 20;
 
 /// Returns the `store` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("store", "Keeps dead letters in the state store.")
-        .describe(
-            "A dead-letter queue that keeps failed records in the state store of the service, as they were when they \
-             failed. `anabranch dlq` and the API list them, and replay them from the processor or destination that \
-             failed them. When a limit is reached, the pipeline stops, so that no dead letter is lost. With \
-             `when-full: drop-oldest`, the oldest dead letters are removed instead, which is counted and logged. Use \
-             it with `window-size: 0`: otherwise the first failure stops the pipeline.",
-        )
-        .with(
-            Parameter::new("max-count", ParameterKind::Int, "Maximum number of dead letters of the pipeline.")
-                .default_value("10000")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(
-            Parameter::new("max-bytes", ParameterKind::Bytes, "Maximum size of all its dead letters.")
-                .default_value("64MiB"),
-        )
-        .with(
-            Parameter::new(
-                "when-full",
-                ParameterKind::Text,
-                "Action when `max-count` or `max-bytes` is reached: `stop` stops the pipeline and loses nothing; \
-                 `drop-oldest` removes the oldest dead letters.",
-            )
-            .default_value("stop")
-            .one_of(&["stop", "drop-oldest"]),
-        )
-        .with(
-            Parameter::new(
-                "max-age",
-                ParameterKind::Duration,
-                "Maximum age of a dead letter; 0 = unlimited. Older ones are removed when a dead letter is added and \
-                 when the pipeline starts, even if no newer ones are left.",
-            )
-            .default_value("0s"),
-        );
-    Arc::new(Kind { specification })
+    let specification = Specification::builtin("store", "Keeps dead letters in the state store.").describe(
+        "A dead-letter queue that keeps failed records in the state store of the service, as they were when they \
+         failed. `anabranch dlq` and the API list them, and replay them from the processor or destination that failed \
+         them. When a limit is reached, the pipeline stops, so that no dead letter is lost. With `when-full: \
+         drop-oldest`, the oldest dead letters are removed instead, which is counted and logged. Use it with \
+         `window-size: 0`: otherwise the first failure stops the pipeline.",
+    );
+    kind::dead_letter_queue(specification, configure)
 }
 
-struct Kind {
-    specification: Specification,
+#[derive(Parameters)]
+#[parameter(rename_all = "kebab-case")]
+struct Settings {
+    /// Maximum number of dead letters of the pipeline.
+    #[parameter(default = 10000, greater_than = 0)]
+    max_count: u64,
+    /// Maximum size of all its dead letters.
+    #[parameter(default = "64MiB")]
+    max_bytes: ByteSize,
+    /// Action when `max-count` or `max-bytes` is reached: `stop` stops the pipeline and loses nothing; `drop-oldest`
+    /// removes the oldest dead letters.
+    #[parameter(default = "stop")]
+    when_full: WhenFull,
+    /// Maximum age of a dead letter; 0 = unlimited. Older ones are removed when a dead letter is added and when the
+    /// pipeline starts, even if no newer ones are left.
+    #[parameter(default = "0s")]
+    max_age: Duration,
 }
 
-impl DestinationKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let count = arguments.int("max-count").and_then(|count| u64::try_from(count).ok());
-        Ok(Arc::new(Kept(LetterBounds {
-            count: count.unwrap_or(COUNT).max(1),
-            bytes: arguments.bytes("max-bytes").unwrap_or(BYTES),
-            age: arguments.duration("max-age").filter(|age| !age.is_zero()),
-            full: match arguments.text("when-full").map(Str::as_str) {
-                Some("drop-oldest") => WhenFull::DropOldest,
-                _ => WhenFull::Stop,
-            },
-        })))
-    }
-
-    fn takes_only_letters(&self) -> bool {
-        true
-    }
+fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let Settings { max_count, max_bytes, when_full, max_age } = settings;
+    Ok(Arc::new(Kept(LetterBounds {
+        count: max_count,
+        bytes: max_bytes.0,
+        age: Some(max_age).filter(|age| !age.is_zero()),
+        full: when_full,
+    })))
 }
 
 struct Kept(LetterBounds);

@@ -7,7 +7,6 @@ pub mod opencdc;
 use std::sync::Arc;
 
 use anabranch_plugin::flow::{Flow, Kinds};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{parse_value, write_value};
@@ -16,12 +15,6 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
-
-fn field_parameter(description: &'static str, roots: &[&'static str]) -> Parameter {
-    Parameter::new("field", ParameterKind::Reference, description)
-        .default_value(".Payload.After")
-        .validate(Validation::Within(roots.iter().map(|root| Str::from_static(root)).collect()))
-}
 
 /// Reports a field that can never hold an envelope, because it has none of the fields `needs`.
 fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {

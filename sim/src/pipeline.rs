@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 use anabranch_graph::plan::{CompileOptions, Limits, StagePlan, compile};
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Destination, DestinationKind};
-use anabranch_plugin::diagnostic::{Diagnostics, Span, Spanned};
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::diagnostic::{Span, Spanned};
+use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::registry::{Registry, Role};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::source::{Source, SourceKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 
 use crate::ends::{MARK, SimDestination, SimSource};
@@ -22,48 +20,12 @@ use crate::world::World;
 /// The setting that selects the source, destination or processor of the scenario.
 const NUMBER: &str = "number";
 
-/// A plugin of the simulation: sources, destinations and processors by number.
-struct Sim {
-    specification: Specification,
-    world: Arc<World>,
-    steps: Vec<Step>,
-}
-
-impl Sim {
-    fn number(arguments: &Arguments) -> usize {
-        arguments.size(NUMBER).unwrap_or_default()
-    }
-}
-
-impl SourceKind for Sim {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        Ok(Arc::new(SimSource { world: self.world.clone(), index: Sim::number(arguments) }))
-    }
-}
-
-impl DestinationKind for Sim {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(SimDestination { world: self.world.clone(), index: Sim::number(arguments) }))
-    }
-}
-
-impl OperatorKind for Sim {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let step = self.steps[Sim::number(arguments)].clone();
-        Ok(Arc::new(SimStep { world: self.world.clone(), step }))
-    }
+/// Parameters of the plugins of the simulation.
+#[derive(Parameters)]
+struct Selected {
+    /// Which one.
+    #[parameter(name = NUMBER)]
+    number: usize,
 }
 
 fn at<T>(value: T) -> Spanned<T> {
@@ -143,15 +105,21 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         },
         span: Span::default(),
     };
-    let kind = |parameters| {
-        let number = Parameter::new(NUMBER, ParameterKind::Int, "Which one.");
-        let specification = Specification::builtin("sim", "Simulated.").with(number).with_all(parameters);
-        Arc::new(Sim { specification, world: world.clone(), steps: steps.clone() })
-    };
+    let specification = |parameters| Specification::builtin("sim", "Simulated.").with_all(parameters);
     let mut registry = Registry::new();
-    registry.add_source(kind(shared::source()));
-    registry.add_destination(kind(shared::destination()));
-    registry.add_operator(kind(shared::processor()));
+    let of_source = world.clone();
+    registry.add_source(kind::source(specification(shared::source()), move |Selected { number: index }| {
+        Ok(Arc::new(SimSource { world: of_source.clone(), index }))
+    }));
+    let of_destination = world.clone();
+    registry
+        .add_destination(kind::destination(specification(shared::destination()), move |Selected { number: index }| {
+            Ok(Arc::new(SimDestination { world: of_destination.clone(), index }))
+        }));
+    let (of_operator, steps) = (world.clone(), steps.clone());
+    registry.add_operator(kind::operator(specification(shared::processor()), move |Selected { number }| {
+        Ok(Arc::new(SimStep { world: of_operator.clone(), step: steps[number].clone() }))
+    }));
     let limits = Limits {
         replay_rows: scenario.replay_rows,
         held_bytes: scenario.held_bytes,

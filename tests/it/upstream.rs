@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anabranch_api::Api;
 use anabranch_graph::plan::CompileOptions;
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source, SourceKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::specification::Specification;
 use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
@@ -36,20 +36,16 @@ const ROWS: u64 = 60_000;
 const REPLAY: usize = 1000;
 
 /// Rows are files named by their number; an acknowledgement deletes them.
-struct DirectoryKind(Specification);
 struct Directory(PathBuf);
 struct DirectoryReader {
     rows: std::vec::IntoIter<u64>,
 }
 struct DirectoryAcker(PathBuf);
 
-impl SourceKind for DirectoryKind {
-    fn specification(&self) -> &Specification {
-        &self.0
-    }
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        Ok(Arc::new(Directory(arguments.text("path").unwrap().as_str().into())))
-    }
+#[derive(Parameters)]
+struct Place {
+    /// The directory.
+    path: PathBuf,
 }
 
 fn rows(directory: &Path) -> BTreeSet<u64> {
@@ -130,10 +126,8 @@ fn serve(directory: &str) -> ! {
     std::env::set_current_dir(directory).unwrap();
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
-    let specification = Specification::builtin("directory", "Files named by numbers.")
-        .with(Parameter::new("path", ParameterKind::File, "The directory.").required())
-        .with_all(shared::source());
-    registry.add_source(Arc::new(DirectoryKind(specification)));
+    let specification = Specification::builtin("directory", "Files named by numbers.").with_all(shared::source());
+    registry.add_source(kind::source(specification, |Place { path }| Ok(Arc::new(Directory(path)))));
     let settings: Settings =
         (Layers { flags: &[("engine.replay-rows", REPLAY.to_string())], environment: &[] }).resolve().unwrap().0;
     let options = CompileOptions { once: true, limits: settings.limits, ..CompileOptions::default() };

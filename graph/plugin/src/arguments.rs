@@ -14,37 +14,53 @@ use crate::secret::MASKED_FROM;
 use crate::secret::expressions;
 use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
 use crate::settings::Settings;
-use crate::specification::{Parameter, ParameterKind, Specification, Validation, matches_pattern};
-use crate::written::{Content, Written};
+use crate::specification::{Parameter, ParameterKind, Specification, Validation};
+use crate::written::Written;
 
 /// The values of a plugin's parameters. Only [`Arguments::parse`] creates it, so every value has passed the
 /// type check and the validations of its parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
-    values: BTreeMap<Str, Argument>,
+    values: BTreeMap<Str, Checked>,
     /// Names of settings with a blank value; `values` may contain their defaults.
     blank: BTreeSet<Str>,
     span: Span,
 }
 
 #[derive(Clone, Debug)]
-struct Argument {
+pub(crate) struct Checked {
     written: Written,
     secret: bool,
     is_default: bool,
     typed: Typed,
 }
 
+impl Checked {
+    pub(crate) fn into_value(self) -> Typed {
+        self.typed
+    }
+}
+
+/// A value of the kind of its parameter.
 #[derive(Clone, Debug)]
-enum Typed {
+pub enum Typed {
+    /// Of [`ParameterKind::Text`] or [`ParameterKind::File`]: the text itself.
     Text,
+    /// Of [`ParameterKind::Int`].
     Int(i64),
+    /// Of [`ParameterKind::Float`], finite.
     Float(f64),
+    /// Of [`ParameterKind::Bool`].
     Bool(bool),
+    /// Of [`ParameterKind::Duration`].
     Duration(Duration),
+    /// Of [`ParameterKind::Bytes`].
     Bytes(u64),
+    /// Of [`ParameterKind::List`], without white space around the items.
     List(Vec<Str>),
+    /// Of [`ParameterKind::Reference`].
     Reference(Reference),
+    /// Of [`ParameterKind::Template`].
     Template(Template),
 }
 
@@ -111,7 +127,7 @@ impl Arguments {
                 let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
                 match type_check(parameter, &parameter.name, default) {
                     Ok(argument) => {
-                        arguments.values.insert(parameter.name.clone(), Argument { is_default: true, ..argument });
+                        arguments.values.insert(parameter.name.clone(), Checked { is_default: true, ..argument });
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
@@ -146,6 +162,29 @@ impl Arguments {
         self.values.get(name).map(|a| &a.typed)
     }
 
+    /// Returns the value of a parameter and its text.
+    pub(crate) fn typed_text(&self, name: &str) -> Option<(&Typed, &Str)> {
+        self.values.get(name).map(|a| (&a.typed, a.written.value()))
+    }
+
+    /// Returns the names of all values, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Str> {
+        self.values.keys()
+    }
+
+    /// Returns the text of a parameter in the file, or `default`, and whether it is a credential. An absent setting has
+    /// the place of the settings.
+    pub(crate) fn origin(&self, name: &str, default: Option<&'static str>) -> (Written, bool) {
+        let text = Str::from_static(default.unwrap_or_default());
+        let absent = || (Written::new(text.clone(), text, self.span), false);
+        self.values.get(name).map_or_else(absent, |a| (a.written.clone(), a.secret))
+    }
+
+    /// Returns `true` if the file contains the setting, even if its value is blank.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.blank.contains(name) || self.values.get(name).is_some_and(|a| !a.is_default)
+    }
+
     /// Returns `true` if the parameter has a value, set or by default.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
@@ -161,26 +200,9 @@ impl Arguments {
         }
     }
 
-    /// Returns `true` if the setting has a blank value, for parameters where that differs from an absent setting. The
-    /// value is then the default.
-    pub fn is_blank(&self, name: &str) -> bool {
-        self.blank.contains(name)
-    }
-
     /// Returns the text of a parameter of any kind.
     pub fn text(&self, name: &str) -> Option<&Str> {
         self.values.get(name).map(|a| a.written.value())
-    }
-
-    /// Returns the file that a parameter names, if it was read together with the pipeline file.
-    pub fn content(&self, name: &str) -> Option<&Content> {
-        self.values.get(name).and_then(|argument| argument.written.content())
-    }
-
-    /// Returns `true` if the value of a parameter does not depend on variables, so that it is the same wherever the
-    /// pipeline runs.
-    pub fn is_constant(&self, name: &str) -> bool {
-        self.values.get(name).is_none_or(|argument| argument.written.is_verbatim())
     }
 
     /// Returns the values in the file, without defaults, in name order: for plugins that apply defaults themselves. A
@@ -216,117 +238,26 @@ impl Arguments {
     /// Returns the texts of at least [`MASKED_FROM`] bytes that must be masked in logs, faults and dead letters: values
     /// of variables, complete credentials, passwords in URLs.
     pub fn secrets(&self) -> impl Iterator<Item = Str> {
-        let of = |a: &Argument| {
-            let whole = a.secret.then(|| a.written.value().clone());
-            let password = password(a.written.value()).map(Str::from);
-            let defaults = literal_defaults(a.written.written(), a.secret).map(Str::from);
-            a.written.substituted().cloned().chain(whole).chain(password).chain(defaults).collect::<Vec<_>>()
-        };
-        self.values.values().flat_map(of).filter(|text| text.len() >= MASKED_FROM)
+        self.values.values().flat_map(|a| secrets_of(&a.written, a.secret))
     }
 
     /// Returns the place of the value; for a default the place of the settings.
-    pub fn span(&self, name: &str) -> Span {
+    pub(crate) fn span(&self, name: &str) -> Span {
         self.values.get(name).map_or(self.span, |a| a.written.span())
-    }
-
-    /// Returns the place of `len` bytes at `offset` of the value; see [`Written::place`].
-    pub fn place(&self, name: &str, offset: usize, len: usize) -> Span {
-        self.values.get(name).map_or(self.span, |a| a.written.place(offset, len))
-    }
-
-    /// Returns the value of an [`ParameterKind::Int`].
-    pub fn int(&self, name: &str) -> Option<i64> {
-        match self.typed(name)? {
-            Typed::Int(v) => Some(*v),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of an [`ParameterKind::Int`] whose validations exclude negative numbers.
-    pub fn size(&self, name: &str) -> Option<usize> {
-        self.int(name).and_then(|v| usize::try_from(v).ok())
-    }
-
-    /// Returns the value of a [`ParameterKind::Float`].
-    pub fn float(&self, name: &str) -> Option<f64> {
-        match self.typed(name)? {
-            Typed::Float(v) => Some(*v),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of a [`ParameterKind::Bool`].
-    pub fn bool(&self, name: &str) -> Option<bool> {
-        match self.typed(name)? {
-            Typed::Bool(v) => Some(*v),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of a [`ParameterKind::Duration`].
-    pub fn duration(&self, name: &str) -> Option<Duration> {
-        match self.typed(name)? {
-            Typed::Duration(v) => Some(*v),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of a [`ParameterKind::Bytes`].
-    pub fn bytes(&self, name: &str) -> Option<u64> {
-        match self.typed(name)? {
-            Typed::Bytes(v) => Some(*v),
-            _ => None,
-        }
-    }
-
-    /// Returns the items of a [`ParameterKind::List`]; empty if it has no value.
-    pub fn list(&self, name: &str) -> &[Str] {
-        match self.typed(name) {
-            Some(Typed::List(items)) => items,
-            _ => &[],
-        }
-    }
-
-    /// Returns the value of a [`ParameterKind::Reference`].
-    pub fn reference(&self, name: &str) -> Option<&Reference> {
-        match self.typed(name)? {
-            Typed::Reference(v) => Some(v),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of a [`ParameterKind::Template`].
-    pub fn template(&self, name: &str) -> Option<&Template> {
-        match self.typed(name)? {
-            Typed::Template(v) => Some(v),
-            _ => None,
-        }
-    }
-
-    /// Compiles the text of a parameter that is a template only if another setting says so; an absent one is empty.
-    ///
-    /// # Errors
-    /// The compile error, with its place and without the values of variables.
-    pub fn compile_template(&self, name: &str, missing: MissingKey) -> Result<Template, Diagnostics> {
-        let text = self.text(name).map_or("", Str::as_str);
-        Template::parse(text, missing).map_err(|error| {
-            let finding = match self.values.get_key_value(name) {
-                Some((name, argument)) => invalid_template(name, &argument.written, error),
-                None => Diagnostic::error("settings.invalid_template", error.message).with_span(self.span),
-            };
-            finding.with_path(format!("/{name}")).into()
-        })
-    }
-
-    /// Returns the names of the values that match a pattern with `*`, in name order: `collections.*.operations`.
-    pub fn matching<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Str> {
-        self.values.keys().filter(move |name| matches_pattern(pattern, name))
     }
 }
 
+/// Returns the texts of a value of at least [`MASKED_FROM`] bytes that must be masked.
+pub(crate) fn secrets_of(written: &Written, is_secret: bool) -> Vec<Str> {
+    let whole = is_secret.then(|| written.value().clone());
+    let password = password(written.value()).map(Str::from);
+    let defaults = literal_defaults(written.written(), is_secret).map(Str::from);
+    let all = written.substituted().cloned().chain(whole).chain(password).chain(defaults);
+    all.filter(|text| text.len() >= MASKED_FROM).collect()
+}
+
 /// Returns the JSON pointer of a setting, relative to the settings.
-fn pointer(name: &str) -> String {
+pub(crate) fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
@@ -397,7 +328,7 @@ fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic 
     }
 }
 
-fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Argument, Diagnostics> {
+pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Checked, Diagnostics> {
     let span = written.span();
     // The text in the file, never the value of a variable.
     let shown = || {
@@ -517,7 +448,7 @@ fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Arg
         }
     }
     let secret = parameter.is_secret(name);
-    Ok(Argument { written, secret, is_default: false, typed })
+    Ok(Checked { written, secret, is_default: false, typed })
 }
 
 /// The message quotes the text, so it is replaced by a general one if the text contains substituted values.
@@ -539,7 +470,7 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
     }
 }
 
-fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
+pub(crate) fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
     let again = |text: &str| Template::parse(text, MissingKey::NoValue).err();
     not_compiled("settings.invalid_template", written, error, again, |error| match error {
         Some(message) => format!("{name}: {message}"),
@@ -692,8 +623,9 @@ mod tests {
             &Settings::from_pairs([("count", " 3 "), ("mode", " "), ("options.id", "int")]),
         )
         .unwrap();
-        assert_eq!((arguments.int("count"), arguments.text("mode").unwrap().as_str()), (Some(3), "fast"));
-        assert_eq!(arguments.matching("options.*").map(Str::as_str).collect::<Vec<_>>(), ["options.id"]);
+        assert!(matches!(arguments.typed("count"), Some(Typed::Int(3))));
+        assert_eq!(arguments.text("mode").unwrap(), &"fast");
+        assert_eq!(arguments.names().map(Str::as_str).collect::<Vec<_>>(), ["count", "mode", "options.id"]);
         assert!(!arguments.has("token"));
     }
 

@@ -9,10 +9,9 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Record};
 use anabranch_template::{MissingKey, Template};
 
-use crate::arguments::Arguments;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::flow::Flow;
-use crate::specification::{Parameter, ParameterKind};
+use crate::parameters::{Argument, Choice, Parameters};
 
 use debezium::Envelope;
 
@@ -23,27 +22,38 @@ pub const OPTIONS: &str = "sdk.record.format.options";
 const SCHEMA_NAME: &str = "debezium.schema.name";
 const RAW_DATA_KEY: &str = "debezium.rawData.key";
 
-/// Returns the parameters that select a record format, for the specifications of destinations that support them.
-pub fn parameters() -> Vec<Parameter> {
-    vec![
-        Parameter::new(
-            FORMAT,
-            ParameterKind::Text,
-            "Format of written records: recfmt/json (the whole record as JSON; opencdc/json is an alias), \
-             debezium/json (the change in a Debezium envelope), recfmt/raw (only the payload: raw data unchanged, \
-             structured data as JSON) or template (the output of the template in sdk.record.format.options).",
-        )
-        .default_value("recfmt/json")
-        .one_of(&["recfmt/json", "opencdc/json", "debezium/json", "recfmt/raw", "template"]),
-        Parameter::new(
-            OPTIONS,
-            ParameterKind::Text,
-            "For the format template: the template; a missing key in a map fails the record. For the format \
-             debezium/json: options as name=value, separated by commas: debezium.schema.name (name of the envelope's \
-             schema; default: none), debezium.rawData.key (field for raw data that is not a JSON object; default: \
-             recfmt.rawData).",
-        ),
-    ]
+/// The parameters that select a record format, for destinations that support them.
+#[derive(Clone, Debug, Parameters)]
+pub struct FormatSettings {
+    /// Format of written records: recfmt/json (the whole record as JSON; opencdc/json is an alias), debezium/json (the
+    /// change in a Debezium envelope), recfmt/raw (only the payload: raw data unchanged, structured data as JSON) or
+    /// template (the output of the template in sdk.record.format.options).
+    #[parameter(name = FORMAT, default = "recfmt/json")]
+    format: Argument<Name>,
+    /// For the format template: the template; a missing key in a map fails the record. For the format debezium/json:
+    /// options as name=value, separated by commas: debezium.schema.name (name of the envelope's schema; default: none),
+    /// debezium.rawData.key (field for raw data that is not a JSON object; default: recfmt.rawData).
+    #[parameter(name = OPTIONS)]
+    options: Argument<Option<Str>>,
+}
+
+/// Names of record formats.
+#[derive(Clone, Copy, Debug)]
+enum Name {
+    Json,
+    Debezium,
+    Raw,
+    Template,
+}
+
+impl Choice for Name {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("recfmt/json", Name::Json),
+        ("opencdc/json", Name::Json),
+        ("debezium/json", Name::Debezium),
+        ("recfmt/raw", Name::Raw),
+        ("template", Name::Template),
+    ];
 }
 
 /// The format of a record in the output.
@@ -60,15 +70,16 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// Returns the format that the arguments select. Their specification must contain [`parameters`].
+    /// Returns the format that the settings select.
     ///
     /// # Errors
     /// The template is missing or does not compile, an option is unknown, or the format does not use the given options.
-    pub fn from_arguments(arguments: &Arguments) -> Result<RecordFormat, Diagnostics> {
-        match (arguments.text(FORMAT).map_or("", |format| format.trim()), arguments.text(OPTIONS)) {
-            ("template", None) => {
+    pub fn new(settings: &FormatSettings) -> Result<RecordFormat, Diagnostics> {
+        let FormatSettings { format, options } = settings;
+        match (**format, options.as_ref()) {
+            (Name::Template, None) => {
                 Err(Diagnostic::error("settings.required", format!("{OPTIONS:?} is required if {FORMAT} is template"))
-                    .with_span(arguments.span(FORMAT))
+                    .with_span(format.span())
                     .with_path(format!("/{OPTIONS}"))
                     .with_hint(format!(
                         "set {OPTIONS} to the template, for example '{{{{ toJson .Payload.After }}}}', or \
@@ -76,22 +87,14 @@ impl RecordFormat {
                     ))
                     .into())
             }
-            ("template", Some(_)) => {
-                Ok(RecordFormat::Template(arguments.compile_template(OPTIONS, MissingKey::Error)?))
-            }
-            ("debezium/json", options) => {
-                envelope(options.map_or("", Str::as_str), arguments).map(RecordFormat::Debezium)
-            }
-            ("recfmt/raw", None) => Ok(RecordFormat::Raw),
-            (_, None) => Ok(RecordFormat::Json),
-            (_, Some(_)) => Err(Diagnostic::error(
-                "settings.unused",
-                format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"),
-            )
-            .with_span(arguments.span(OPTIONS))
-            .with_path(format!("/{OPTIONS}"))
-            .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
-            .into()),
+            (Name::Template, Some(_)) => Ok(RecordFormat::Template(options.compile_template(MissingKey::Error)?)),
+            (Name::Debezium, _) => envelope(options).map(RecordFormat::Debezium),
+            (Name::Raw, None) => Ok(RecordFormat::Raw),
+            (Name::Json, None) => Ok(RecordFormat::Json),
+            (Name::Json | Name::Raw, Some(_)) => Err(options
+                .finding("settings.unused", format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"))
+                .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
+                .into()),
         }
     }
 
@@ -180,7 +183,8 @@ impl<'a> Encoder<'a> {
 }
 
 /// Parses the options `name=value,name=value`.
-fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostics> {
+fn envelope(settings: &Argument<Option<Str>>) -> Result<Envelope, Diagnostics> {
+    let options = settings.as_ref().map_or("", Str::as_str);
     let (mut envelope, mut findings) = (Envelope::default(), Diagnostics::new());
     let mut offset = 0;
     for item in options.split(',') {
@@ -191,12 +195,7 @@ fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostic
             Some((name, value)) => (name.trim_end(), Some(value.trim_start())),
             None => (item, None),
         };
-        let place = || arguments.place(OPTIONS, start, item.len());
-        let wrong = |what: &str| {
-            Diagnostic::error("settings.invalid", format!("{OPTIONS}: {what}"))
-                .with_span(place())
-                .with_path(format!("/{OPTIONS}"))
-        };
+        let wrong = |what: &str| settings.invalid(what).with_span(settings.place(start, item.len()));
         match (name, value) {
             ("", None) => {}
             (SCHEMA_NAME, Some(value)) => envelope.schema_name = value.into(),
@@ -220,13 +219,15 @@ fn envelope(options: &str, arguments: &Arguments) -> Result<Envelope, Diagnostic
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::Arguments;
+    use crate::parameters::declared;
     use crate::settings::Settings;
     use crate::specification::Specification;
 
     fn format(pairs: &[(&str, &str)]) -> Result<RecordFormat, Vec<(String, Option<String>)>> {
-        let specification = Specification::builtin("demo", "For tests.").with_all(parameters());
+        let specification = Specification::builtin("demo", "For tests.").with_all(declared::<FormatSettings>());
         Arguments::parse(&specification, &Settings::from_pairs(pairs.iter().copied()))
-            .and_then(|arguments| RecordFormat::from_arguments(&arguments))
+            .and_then(|arguments| RecordFormat::new(&arguments.read()?))
             .map_err(|findings| findings.into_iter().map(|d| (d.message, d.hint)).collect())
     }
 

@@ -1,8 +1,8 @@
 //! The plugin interface of Anabranch: the contracts that plugins implement, and their environment.
 //!
 //! A plugin is a kind ([`source::SourceKind`], [`operator::OperatorKind`], [`destination::DestinationKind`]) with a
-//! [`specification::Specification`] of its parameters. The compiler checks the settings of a pipeline file against it
-//! and passes them to the plugin as [`arguments::Arguments`]. A [`host::Host`] contains the other resources that a
+//! [`specification::Specification`]. It declares its [`parameters`] as a struct. The compiler checks the settings of a
+//! pipeline file against the declarations, and the plugin receives the struct. A [`host::Host`] contains the other resources that a
 //! plugin may use. With [`flow`], a plugin declares its effect on the shape of records, so that mistakes are found
 //! before the first record. A [`registry::Registry`] finds plugins by their names. This crate does no I/O, and knows
 //! neither the compiler nor the executor.
@@ -12,44 +12,49 @@
 //! A processor that filters records without a key:
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use anabranch_plugin::arguments::Arguments;
 //! use anabranch_plugin::diagnostic::Diagnostics;
-//! use anabranch_plugin::host::Host;
-//! use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, Rows, Signature};
+//! use anabranch_plugin::kind;
+//! use anabranch_plugin::operator::{Decision, Fan, InlineOperator, Rows, Signature};
+//! use anabranch_plugin::parameters::{Parameters, shared};
 //! use anabranch_plugin::registry::Registry;
-//! use anabranch_plugin::specification::{Specification, shared};
+//! use anabranch_plugin::specification::Specification;
 //! use anabranch_record::Data;
-//! use anabranch_record::fault::Fault;
 //!
-//! struct Keyed;
+//! #[derive(Clone, Parameters)]
+//! struct Settings {
+//!     /// Whether records without a key are dropped, and not those with one.
+//!     #[parameter(default = true)]
+//!     missing: bool,
+//! }
 //!
-//! impl ConfiguredOperator for Keyed {
+//! #[derive(Clone)]
+//! struct Keyed(Settings);
+//!
+//! impl InlineOperator for Keyed {
+//!     type Parameters = Settings;
+//!
+//!     fn specification() -> Specification {
+//!         Specification::builtin("keyed", "Drops records without a key.").with_all(shared::processor())
+//!     }
+//!
+//!     fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+//!         Ok(Keyed(settings))
+//!     }
+//!
 //!     fn signature(&self) -> Signature {
 //!         Signature { fan: Fan::AtMostOne, ..Signature::inline() }
 //!     }
 //!
-//!     fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
-//!         Ok(BuiltOperator::Inline(Box::new(Keyed)))
-//!     }
-//! }
-//!
-//! impl Operator for Keyed {
 //!     fn process(&mut self, rows: &mut Rows<'_>) {
 //!         rows.for_each(|record| {
-//!             Ok(if record.key == Data::Absent { Decision::Filter } else { Decision::Keep })
+//!             let is_missing = record.key == Data::Absent;
+//!             Ok(if is_missing == self.0.missing { Decision::Filter } else { Decision::Keep })
 //!         });
 //!     }
 //! }
 //!
-//! fn configure(_: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-//!     Ok(Arc::new(Keyed))
-//! }
-//!
-//! let specification = Specification::builtin("keyed", "Drops records without a key.").with_all(shared::processor());
 //! let mut registry = Registry::new();
-//! registry.add_operator(anabranch_plugin::kind::operator(specification, configure));
+//! registry.add_operator(kind::inline::<Keyed>());
 //! assert!(registry.operator("keyed").is_ok());
 //! ```
 
@@ -63,6 +68,7 @@ pub mod host;
 pub mod kind;
 pub mod letter;
 pub mod operator;
+pub mod parameters;
 pub mod registry;
 pub mod schema;
 pub mod secret;
@@ -74,3 +80,6 @@ pub mod state;
 pub mod testing;
 pub mod trace;
 pub mod written;
+
+// The derive macro names this crate, in this crate too.
+extern crate self as anabranch_plugin;

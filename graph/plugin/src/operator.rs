@@ -2,6 +2,7 @@
 //!
 //! An operator receives rows and returns verdicts. It never sees credit, channels or the runtime.
 
+mod inline;
 mod pieces;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use inline::InlineOperator;
 pub use pieces::Pieces;
 
 use anabranch_record::Record;

@@ -1,8 +1,6 @@
 //! Specifications of connectors and processors: name, documentation and parameters. Declared once per kind, they drive
 //! parsing, error messages, listings, generated files and documentation.
 
-pub mod shared;
-
 use anabranch_record::text::Str;
 
 /// Name, documentation and parameters of a plugin in one role.
@@ -49,7 +47,7 @@ impl Specification {
         self
     }
 
-    /// Adds several parameters, for example those of [`shared`].
+    /// Adds several parameters, for example those of [`shared`](crate::parameters::shared).
     #[must_use]
     pub fn with_all(mut self, parameters: Vec<Parameter>) -> Self {
         self.parameters.extend(parameters);
@@ -181,10 +179,40 @@ impl Parameter {
         self
     }
 
+    /// Restricts a number to values greater than `bound`.
+    #[must_use]
+    pub fn greater_than(self, bound: f64) -> Self {
+        self.validate(Validation::GreaterThan(bound))
+    }
+
+    /// Restricts a number to values less than `bound`.
+    #[must_use]
+    pub fn less_than(self, bound: f64) -> Self {
+        self.validate(Validation::LessThan(bound))
+    }
+
     /// Restricts the value to the given texts.
     #[must_use]
     pub fn one_of(self, texts: &[&'static str]) -> Self {
-        self.validate(Validation::OneOf(texts.iter().map(|t| Str::from_static(t)).collect()))
+        self.validate(Validation::OneOf(statics(texts)))
+    }
+
+    /// Forbids the given texts.
+    #[must_use]
+    pub fn none_of(self, texts: &[&'static str]) -> Self {
+        self.validate(Validation::NotOneOf(statics(texts)))
+    }
+
+    /// Restricts a reference to parts of a record.
+    #[must_use]
+    pub fn within(self, roots: &[&'static str]) -> Self {
+        self.validate(Validation::Within(statics(roots)))
+    }
+
+    /// Restricts the value to texts with a match of a regular expression.
+    #[must_use]
+    pub fn regex(self, pattern: &'static str) -> Self {
+        self.validate(Validation::Matches(Str::from_static(pattern)))
     }
 
     /// Marks the value as a credential.
@@ -194,10 +222,10 @@ impl Parameter {
         self
     }
 
-    /// Adds an alternative name.
+    /// Adds alternative names.
     #[must_use]
-    pub fn alias(mut self, alias: &'static str) -> Self {
-        self.aliases.push(Str::from_static(alias));
+    pub fn aliases(mut self, aliases: &[&'static str]) -> Self {
+        self.aliases.extend(statics(aliases));
         self
     }
 
@@ -205,6 +233,10 @@ impl Parameter {
     pub fn is_required(&self) -> bool {
         self.validations.contains(&Validation::Required)
     }
+}
+
+fn statics(texts: &[&'static str]) -> Vec<Str> {
+    texts.iter().map(|text| Str::from_static(text)).collect()
 }
 
 /// The type of a parameter's value.

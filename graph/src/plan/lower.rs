@@ -15,6 +15,7 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use anabranch_plugin::operator::Fan;
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::registry::{Registry, ResolveError, Role};
 use anabranch_plugin::secret::{self, MASKED_FROM};
 use anabranch_plugin::settings::Settings;
@@ -128,6 +129,7 @@ impl Resolver<'_> {
         })?;
         let (arguments, settings) = self.arguments(path, kind.specification(), &config.settings)?;
         let source = self.configured(path, &config.settings, kind.configure(&arguments))?;
+        let batches: shared::Reading = self.configured(path, &config.settings, arguments.read())?;
         let plugin = kind.specification().name.clone();
         if self.options.once && !source.catches_up() {
             self.findings.push(
@@ -145,8 +147,8 @@ impl Resolver<'_> {
             connector: config.id.value.clone(),
             plugin,
             source,
-            batch_rows: arguments.size("sdk.batch.size").filter(|rows| *rows > 0),
-            batch_delay: arguments.duration("sdk.batch.delay").unwrap_or_default(),
+            batch_rows: Some(batches.size).filter(|rows| *rows > 0),
+            batch_delay: batches.delay,
         };
         Some((NodeKind::Source(spec), settings))
     }
@@ -154,16 +156,17 @@ impl Resolver<'_> {
     fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
         let Writing { plugin, destination, arguments, settings } =
             self.writer(path, &config.plugin, &config.settings, false)?;
-        let rate = arguments.float("sdk.rate.perSecond").filter(|rate| *rate > 0.0);
+        let batches: shared::Writing = self.configured(path, &config.settings, arguments.read())?;
+        let rate = Some(batches.rate).filter(|rate| *rate > 0.0);
         let second = rate.map_or(1, |rate| rate.ceil().max(1.0) as usize);
         let spec = WriteSpec {
             connector: config.id.value.clone(),
             plugin,
             destination,
-            batch_rows: arguments.size("sdk.batch.size").filter(|rows| *rows > 0),
-            batch_delay: arguments.duration("sdk.batch.delay").filter(|delay| *delay > Duration::ZERO),
+            batch_rows: Some(batches.size).filter(|rows| *rows > 0),
+            batch_delay: Some(batches.delay).filter(|delay| *delay > Duration::ZERO),
             rate,
-            burst: arguments.size("sdk.rate.burst").filter(|burst| *burst > 0).unwrap_or(second),
+            burst: if batches.burst > 0 { batches.burst } else { second },
         };
         Some((NodeKind::Destination(spec), settings))
     }

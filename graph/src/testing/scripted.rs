@@ -14,9 +14,10 @@ use anabranch_plugin::operator::{
     AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Rows, Signature,
     Verdict,
 };
+use anabranch_plugin::parameters::{Argument, Parameters, declared, shared};
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -32,8 +33,7 @@ pub fn registry() -> Registry {
     }
     for (name, retry) in [("out", Retry::Idempotent), ("once", Retry::AtMostOnce), ("tx", Retry::Transactional)] {
         let specification = Specification::builtin(name, "Writes nothing.")
-            .with(Parameter::new("path", ParameterKind::Text, "Where to."))
-            .with(Parameter::new("token", ParameterKind::Text, "Who.").secret())
+            .with_all(declared::<Target>())
             .with_all(shared::destination());
         registry.add_destination(Arc::new(ScriptedDestination { specification, retry }));
     }
@@ -42,6 +42,30 @@ pub fn registry() -> Registry {
     }
     registry.leave_out("custom.javascript", "js");
     registry
+}
+
+#[derive(Parameters)]
+struct Target {
+    /// Where to.
+    #[parameter(name = "path")]
+    _path: Option<Str>,
+    /// Who.
+    #[parameter(name = "token", secret)]
+    _token: Option<Str>,
+}
+
+/// Parameters of the steps that use texts; the others have none of them.
+#[derive(Parameters)]
+struct Texts {
+    /// A metadata key.
+    #[parameter(required)]
+    key: Option<Str>,
+    /// A text.
+    #[parameter(default = "x")]
+    value: Argument<Option<Str>>,
+    /// How often.
+    #[parameter(name = "times", default = 1)]
+    _times: Option<i64>,
 }
 
 struct ScriptedSource {
@@ -148,10 +172,7 @@ impl Behaviour {
         };
         let specification = Specification::builtin(name, "A step.").with_all(shared::processor());
         match self {
-            Behaviour::Set | Behaviour::Script | Behaviour::Picky => specification
-                .with(Parameter::new("key", ParameterKind::Text, "A metadata key.").required())
-                .with(Parameter::new("value", ParameterKind::Text, "A text.").default_value("x"))
-                .with(Parameter::new("times", ParameterKind::Int, "How often.").default_value("1")),
+            Behaviour::Set | Behaviour::Script | Behaviour::Picky => specification.with_all(declared::<Texts>()),
             _ => specification,
         }
     }
@@ -168,12 +189,13 @@ impl OperatorKind for ScriptedOperator {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let text = |name| arguments.text(name).cloned().unwrap_or_default();
-        if text("value") == "refused" {
+        let Texts { key, value, .. } = arguments.read()?;
+        if value.as_deref() == Some("refused") {
             let finding = Diagnostic::error("settings.refused", "value: \"refused\" is refused");
-            return Err(finding.with_span(arguments.span("value")).into());
+            return Err(finding.with_span(value.span()).into());
         }
-        Ok(Arc::new(ScriptedStep { step: self.step, key: text("key"), value: text("value") }))
+        let value = value.into_value().unwrap_or_default();
+        Ok(Arc::new(ScriptedStep { step: self.step, key: key.unwrap_or_default(), value }))
     }
 }
 

@@ -5,14 +5,14 @@ mod pack;
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Flow, Kinds, Shape, Type};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature,
 };
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Reference, Side, Target};
@@ -21,8 +21,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
-use crate::finding::finding;
-use crate::question::{input, output};
+use crate::question::output;
 use crate::text::text_at;
 use cut::Cut;
 use pack::pack;
@@ -34,8 +33,6 @@ const COUNT: Str = Str::from_static("ai.chunk.count");
 
 /// Returns the `ai.chunk` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    use ParameterKind::{Int, Reference, Text};
-    let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
     let specification = Specification::builtin("ai.chunk", "Splits a text into chunks.")
         .describe(
             "Splits the text in `inputField` into chunks of at most `chunkSize`. The last `overlap` of a chunk \
@@ -56,65 +53,72 @@ pub fn kind() -> Arc<dyn OperatorKind> {
              The id is a UUID derived from a hash of the source key, the index and the text. Indexing the same \
              document again gives the same ids, so that an upsert replaces its chunks.",
         )
-        .with(Parameter::new("strategy", Text, "How the text is cut.").default_value("recursive").one_of(&[
-            "recursive",
-            "markdown",
-            "sentences",
-            "tokens",
-            "characters",
-        ]))
-        .with(
-            Parameter::new("chunkSize", Int, "Maximum size of a chunk, in the unit of the strategy.")
-                .default_value("1000")
-                .alias("size")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(
-            Parameter::new("overlap", Int, "Maximum size of a chunk's end that is repeated in the next one.")
-                .default_value("0")
-                .validate(Validation::GreaterThan(-1.0)),
-        )
-        .with(Parameter::new("inputField", Reference, "The text.").default_value(".Payload.After").validate(within()))
-        .with(
-            Parameter::new("outputField", Reference, "Field for the text of a chunk, or for the list of chunks.")
-                .default_value(".Payload.After.text")
-                .validate(within()),
-        )
-        .with(Parameter::new("sourceKey", Reference, "Field that identifies the document.").default_value(".Key"))
-        .with(
-            Parameter::new("emit", Text, "Output: a record per chunk, or a list.")
-                .default_value("records")
-                .one_of(&["records", "list"]),
-        )
         .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+#[derive(Parameters)]
+struct Settings {
+    /// How the text is cut.
+    #[parameter(default = "recursive")]
+    strategy: Cut,
+    /// Maximum size of a chunk, in the unit of the strategy.
+    #[parameter(default = 1000, aliases = ["size"], greater_than = 0)]
+    chunk_size: usize,
+    /// Maximum size of a chunk's end that is repeated in the next one.
+    #[parameter(default = 0, greater_than = -1)]
+    overlap: Argument<usize>,
+    /// The text.
+    #[parameter(default = ".Payload.After", within = [".Key", ".Payload"])]
+    input_field: Reference,
+    /// Field for the text of a chunk, or for the list of chunks.
+    #[parameter(default = ".Payload.After.text", within = [".Key", ".Payload"])]
+    output_field: Argument<Reference>,
+    /// Field that identifies the document.
+    #[parameter(default = ".Key")]
+    source_key: Reference,
+    /// Output: a record per chunk, or a list.
+    #[parameter(default = "records")]
+    emit: Emit,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Emit {
+    Records,
+    List,
+}
+
+impl Choice for Emit {
+    const CHOICES: &'static [(&'static str, Self)] = &[("records", Emit::Records), ("list", Emit::List)];
+}
+
+impl Choice for Cut {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("recursive", Cut::Recursive),
+        ("markdown", Cut::Markdown),
+        ("sentences", Cut::Sentences),
+        ("tokens", Cut::Words),
+        ("characters", Cut::Characters),
+    ];
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let chunk = Chunk {
-        input: input(arguments, "inputField")?,
-        output: output(arguments, "outputField")?,
-        source_key: input(arguments, "sourceKey")?,
-        cut: match arguments.text("strategy").map_or("", Str::as_str) {
-            "markdown" => Cut::Markdown,
-            "sentences" => Cut::Sentences,
-            "tokens" => Cut::Words,
-            "characters" => Cut::Characters,
-            _ => Cut::Recursive,
-        },
-        size: arguments.size("chunkSize").unwrap_or(usize::MAX),
-        overlap: arguments.size("overlap").unwrap_or(0),
-        records: arguments.text("emit").is_some_and(|text| *text == "records"),
+        input: settings.input_field,
+        output: output(&settings.output_field)?,
+        source_key: settings.source_key,
+        cut: settings.strategy,
+        size: settings.chunk_size,
+        overlap: *settings.overlap,
+        records: settings.emit == Emit::Records,
     };
     if chunk.overlap >= chunk.size {
-        let what = format!("overlap: {} must be less than chunkSize ({})", chunk.overlap, chunk.size);
-        return Err(finding(arguments, "overlap", what).into());
+        let what = format!("{} must be less than chunkSize ({})", chunk.overlap, chunk.size);
+        return Err(settings.overlap.invalid(what).into());
     }
     if !chunk.records && !matches!(chunk.output.target(), Target::Field(..)) {
-        let what = format!("outputField: {} cannot be a list", chunk.output);
-        return Err(finding(arguments, "outputField", what)
-            .with_hint("name a field, for example .Payload.After.chunks")
-            .into());
+        let finding = settings.output_field.invalid(format_args!("{} cannot be a list", chunk.output));
+        return Err(finding.with_hint("name a field, for example .Payload.After.chunks").into());
     }
     Ok(Arc::new(chunk))
 }

@@ -4,28 +4,31 @@ pub mod command;
 pub mod embed;
 pub mod rerank;
 
-use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::{Argument, Parameters};
 use anabranch_record::text::Str;
 
-use crate::service::{backoff_parameters, request_parameters};
+use crate::service::{Address, Requests, Retries};
 
-/// Returns the parameters for address, key and retries.
-fn parameters() -> Vec<Parameter> {
-    let mut parameters = vec![
-        Parameter::new("apiKey", ParameterKind::Text, "Key of the API.").required().secret(),
-        Parameter::new("baseURL", ParameterKind::Text, "Address of the API, without its version.")
-            .default_value("https://api.cohere.com")
-            .alias("base_url"),
-    ];
-    parameters.extend(backoff_parameters("0"));
-    parameters.extend(request_parameters());
-    parameters
+/// Parameters for address, key and retries.
+#[derive(Parameters)]
+struct Api {
+    /// Key of the API.
+    #[parameter(secret)]
+    api_key: Argument<Str>,
+    /// Address of the API, without its version.
+    #[parameter(name = "baseURL", default = "https://api.cohere.com", aliases = ["base_url"])]
+    base_url: Argument<Str>,
+    #[parameter(flatten)]
+    backoff: Retries,
+    #[parameter(flatten)]
+    requests: Requests,
 }
 
-/// Returns a parameter for a part of the record; the default is the payload.
-fn place(name: &'static str, description: &'static str) -> Parameter {
-    let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
-    Parameter::new(name, ParameterKind::Reference, description)
-        .default_value(".Payload.After")
-        .validate(Validation::Within(roots))
+impl Api {
+    /// Returns the address of the API, with `path` appended.
+    fn address(&self, path: &str) -> Result<Address, Diagnostics> {
+        let base = (&self.base_url, self.base_url.as_str());
+        Address::new(base, path, Some(&self.api_key), self.backoff.retry(), &self.requests)
+    }
 }

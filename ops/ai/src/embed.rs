@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
-use anabranch_record::reference::Target;
+use anabranch_plugin::parameters::{Argument, Choice, Parameter, Parameters, shared};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
-use crate::finding::finding;
-use crate::service::{Address, backoff, backoff_parameters, request_parameters};
+use crate::service::{Address, Requests, Retries};
 
 /// Returns the `ai.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    use ParameterKind::{Bool, Int, Reference, Text};
-    let within = || Validation::Within([".Key", ".Payload"].into_iter().map(Str::from_static).collect());
     let specification = Specification::builtin("ai.embed", "Adds the embedding of a text.")
         .describe(
             "Stores the embedding of the text in `inputField` in `outputField`: a list of floats; for a list of \
@@ -30,97 +27,104 @@ pub fn kind() -> Arc<dyn OperatorKind> {
              `provider` selects the protocol of the service, and `baseURL` its address, so that every server with \
              one of these protocols can be used.",
         )
-        .with(
-            Parameter::new("provider", Text, "Protocol of the service.")
-                .default_value("openai")
-                .one_of(&["openai", "ollama", "voyage", "cohere"]),
-        )
-        .with(Parameter::new("model", Text, "Name of the model, such as text-embedding-3-small.").required())
-        .with(
-            Parameter::new(
-                "baseURL",
-                Text,
-                "Address of the service, such as http://localhost:11434. The default is that of the provider.",
-            )
-            .alias("base_url")
-            .alias("openai.baseURL")
-            .alias("ollama.baseURL")
-            .alias("voyage.baseURL")
-            .alias("cohere.baseURL"),
-        )
-        .with(Parameter::new("apiKey", Text, "Key of the service.").alias("api_key").secret())
-        .with(
-            Parameter::new("dimensions", Int, "Length of the embeddings. The default is that of the model.")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(Parameter::new("inputType", Text, "Purpose of the texts, in the terms of the provider (Cohere, Voyage)."))
-        .with(
-            Parameter::new("inputField", Reference, "The text, or list of texts.")
-                .default_value(".Payload.After.text")
-                .validate(within()),
-        )
-        .with(
-            Parameter::new("outputField", Reference, "Field for the embedding.")
-                .default_value(".Payload.After.vector")
-                .validate(within()),
-        )
-        .with(
-            Parameter::new("maxTextsPerRequest", Int, "Maximum number of texts per request.")
-                .default_value("96")
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan(2049.0)),
-        )
-        .with(Parameter::new("cache", Bool, "Whether embeddings are cached.").default_value("true"))
-        .with_all(backoff_parameters("3").into_iter().chain(request_parameters()).map(aliased).collect())
         .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-/// Adds the aliases of two parameters for this processor.
-fn aliased(parameter: Parameter) -> Parameter {
+#[derive(Parameters)]
+struct Settings {
+    /// Protocol of the service.
+    #[parameter(default = "openai")]
+    provider: Protocol,
+    /// Name of the model, such as text-embedding-3-small.
+    model: Str,
+    /// Address of the service, such as http://localhost:11434. The default is that of the provider.
+    #[parameter(
+        name = "baseURL",
+        aliases = ["base_url", "openai.baseURL", "ollama.baseURL", "voyage.baseURL", "cohere.baseURL"]
+    )]
+    base_url: Argument<Option<Str>>,
+    /// Key of the service.
+    #[parameter(aliases = ["api_key"], secret)]
+    api_key: Option<Argument<Str>>,
+    /// Length of the embeddings. The default is that of the model.
+    #[parameter(greater_than = 0)]
+    dimensions: Option<u32>,
+    /// Purpose of the texts, in the terms of the provider (Cohere, Voyage).
+    input_type: Option<Str>,
+    /// The text, or list of texts.
+    #[parameter(default = ".Payload.After.text", within = [".Key", ".Payload"])]
+    input_field: Reference,
+    /// Field for the embedding.
+    #[parameter(default = ".Payload.After.vector", within = [".Key", ".Payload"])]
+    output_field: Argument<Reference>,
+    /// Maximum number of texts per request.
+    #[parameter(default = 96, greater_than = 0, less_than = 2049)]
+    max_texts_per_request: usize,
+    /// Whether embeddings are cached.
+    #[parameter(default = true)]
+    cache: bool,
+    #[parameter(flatten, adjust = adjusted)]
+    backoff: Retries,
+    #[parameter(flatten, adjust = adjusted)]
+    requests: Requests,
+}
+
+impl Choice for Protocol {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("openai", Protocol::OpenAi),
+        ("ollama", Protocol::Ollama),
+        ("voyage", Protocol::Voyage),
+        ("cohere", Protocol::Cohere),
+    ];
+}
+
+/// Changes the parameters that other processors have too.
+fn adjusted(parameter: Parameter) -> Parameter {
     match parameter.name.as_str() {
-        "backoffRetry.count" => parameter.alias("maxRetries"),
-        "request.timeout" => parameter.alias("requestTimeout"),
+        "backoffRetry.count" => parameter.default_value("3").aliases(&["maxRetries"]),
+        "request.timeout" => parameter.aliases(&["requestTimeout"]),
         _ => parameter,
     }
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let input = crate::question::input(arguments, "inputField")?;
-    let output = crate::question::output(arguments, "outputField")?;
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let output = crate::question::output(&settings.output_field)?;
     if !matches!(output.target(), Target::Field(..)) {
-        let what = format!("outputField: {output} cannot be a list");
-        return Err(finding(arguments, "outputField", what)
+        return Err(settings
+            .output_field
+            .invalid(format_args!("{output} cannot be a list"))
             .with_hint("name a field, for example .Payload.After.vector")
             .into());
     }
-    let (protocol, own) = match arguments.text("provider").map_or("", Str::as_str) {
-        "ollama" => (Protocol::Ollama, "http://localhost:11434"),
-        "voyage" => (Protocol::Voyage, "https://api.voyageai.com/v1"),
-        "cohere" => (Protocol::Cohere, "https://api.cohere.com"),
-        _ => (Protocol::OpenAi, "https://api.openai.com/v1"),
+    let protocol = settings.provider;
+    let own = match protocol {
+        Protocol::OpenAi => "https://api.openai.com/v1",
+        Protocol::Ollama => "http://localhost:11434",
+        Protocol::Voyage => "https://api.voyageai.com/v1",
+        Protocol::Cohere => "https://api.cohere.com",
     };
-    let retry = backoff(arguments);
-    let address = Address::configure_or(arguments, ("baseURL", own), protocol.path(), Some("apiKey"), retry)?;
+    let address = Address::new(
+        (&settings.base_url, settings.base_url.as_deref().unwrap_or(own)),
+        protocol.path(),
+        settings.api_key.as_ref(),
+        settings.backoff.retry(),
+        &settings.requests,
+    )?;
     let mut more = Map::new();
     if protocol == Protocol::Cohere {
         more.insert("embedding_types".into(), json!(["float"]));
     }
-    more.extend(arguments.text("inputType").map(|kind| ("input_type".to_owned(), kind.as_str().into())));
-    let model = Model {
-        protocol,
-        name: arguments.text("model").cloned().unwrap_or_default(),
-        dimensions: arguments.int("dimensions").and_then(|n| u32::try_from(n).ok()),
-        more,
-    };
+    more.extend(settings.input_type.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
+    let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
     Ok(Arc::new(Rows {
         address,
         model,
-        input: ("inputField", input),
+        input: ("inputField", settings.input_field),
         output: ("outputField", output),
         form: Form::List,
-        batch: arguments.size("maxTextsPerRequest").unwrap_or(1),
-        remember: arguments.bool("cache").unwrap_or(true),
+        batch: settings.max_texts_per_request,
+        remember: settings.cache,
         note: None,
     }))
 }

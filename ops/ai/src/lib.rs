@@ -7,7 +7,6 @@ pub mod chunk;
 pub mod cohere;
 pub mod embed;
 mod embedding;
-mod finding;
 mod indexed;
 pub mod ollama;
 pub mod openai;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::parse_value;
@@ -16,54 +16,56 @@ use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
 use crate::question::{Asking, Question, output, text_in};
-use crate::service::{Address, backoff, backoff_parameters, request_parameters};
+use crate::service::{Address, Requests, Retries};
 use crate::text::text_at;
 
 /// Returns the `ollama` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    use ParameterKind::{Int, List, Text};
     let specification = Specification::builtin("ollama", "Transforms data with a model of an Ollama server.")
         .describe(
             "Asks the model to follow `prompt` on the data in `field`, and replaces the data with the JSON object \
              in the answer. Sends one request per record. If the prompt including the data is longer than \
              `maxPromptLength` or contains one of the texts in `refuse` (case-insensitive), the record fails.",
         )
-        .with(
-            Parameter::new("url", Text, "Address of the server, such as http://localhost:11434.")
-                .required()
-                .alias("baseURL"),
-        )
-        .with(Parameter::new("model", Text, "Name of the model.").default_value("llama3.2"))
-        .with(Parameter::new("prompt", Text, "Instructions for the model."))
-        .with(
-            Parameter::new("field", ParameterKind::Reference, "The data, which is replaced with the answer.")
-                .default_value(".Payload.After")
-                .validate(Validation::Within(vec![Str::from_static(".Payload")])),
-        )
-        .with(
-            Parameter::new("maxPromptLength", Int, "Maximum size of a prompt in bytes, including the data.")
-                .default_value("4096")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(
-            Parameter::new("refuse", List, "Texts that a prompt must not contain; `none` = no restriction.")
-                .default_value("rm -rf,drop table,<script>,javascript:,data:text/html"),
-        )
-        .with_all(backoff_parameters("0"))
-        .with_all(request_parameters())
         .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let field = output(arguments, "field")?;
-    let address = Address::configure(arguments, "url", "/api/generate", None, backoff(arguments))?;
-    let refuse = arguments.list("refuse").iter().map(|text| text.to_lowercase());
+#[derive(Parameters)]
+struct Settings {
+    /// Address of the server, such as http://localhost:11434.
+    #[parameter(aliases = ["baseURL"])]
+    url: Argument<Str>,
+    /// Name of the model.
+    #[parameter(default = "llama3.2")]
+    model: Str,
+    /// Instructions for the model.
+    prompt: Option<Str>,
+    /// The data, which is replaced with the answer.
+    #[parameter(default = ".Payload.After", within = [".Payload"])]
+    field: Argument<Reference>,
+    /// Maximum size of a prompt in bytes, including the data.
+    #[parameter(default = 4096, greater_than = 0)]
+    max_prompt_length: usize,
+    /// Texts that a prompt must not contain; `none` = no restriction.
+    #[parameter(default = "rm -rf,drop table,<script>,javascript:,data:text/html")]
+    refuse: Vec<Str>,
+    #[parameter(flatten)]
+    backoff: Retries,
+    #[parameter(flatten)]
+    requests: Requests,
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let field = output(&settings.field)?;
+    let (base, retry) = ((&settings.url, settings.url.as_str()), settings.backoff.retry());
+    let address = Address::new(base, "/api/generate", None, retry, &settings.requests)?;
+    let refuse = settings.refuse.iter().map(|text| text.to_lowercase());
     let question = Transformation {
         field,
-        model: arguments.text("model").cloned().unwrap_or_default(),
-        prompt: arguments.text("prompt").cloned().unwrap_or_default(),
-        longest: arguments.size("maxPromptLength").unwrap_or(usize::MAX),
+        model: settings.model,
+        prompt: settings.prompt.unwrap_or_default(),
+        longest: settings.max_prompt_length,
         refuse: refuse.filter(|text| !text.is_empty() && text != "none").collect(),
     };
     Ok(Arc::new(Asking { address, question: Arc::new(question) }))

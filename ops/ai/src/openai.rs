@@ -6,40 +6,48 @@ pub mod textgen;
 use std::time::Duration;
 
 use anabranch_ops_http::client::Retry;
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::backoff::Backoff;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::{Argument, Parameters};
+use anabranch_record::text::Str;
 
-use crate::service::count;
+use crate::service::{Address, Requests, count};
 
-/// Returns the parameters for address, key and retries.
-fn parameters() -> Vec<Parameter> {
-    use ParameterKind::{Float, Int, Text};
-    let number = |name, description, default| {
-        Parameter::new(name, Int, description).default_value(default).validate(Validation::GreaterThan(-1.0))
-    };
-    vec![
-        Parameter::new("api_key", Text, "Key of the API.").required().secret(),
-        Parameter::new("base_url", Text, "Address of the API, up to the version.")
-            .default_value("https://api.openai.com/v1")
-            .alias("baseURL"),
-        number("max_retries", "Maximum number of retries after 408, 429, 5xx or no answer.", "3"),
-        number("initial_backoff", "Delay before the first retry, in milliseconds.", "1000"),
-        number("max_backoff", "Maximum delay in milliseconds, unless the service asks for more.", "30000"),
-        Parameter::new("backoff_factor", Float, "Growth factor of the delay between attempts.")
-            .default_value("2.0")
-            .validate(Validation::GreaterThan(0.0)),
-    ]
+/// Parameters for address, key and retries.
+#[derive(Parameters)]
+#[parameter(rename_all = "snake_case")]
+struct Api {
+    /// Key of the API.
+    #[parameter(secret)]
+    api_key: Argument<Str>,
+    /// Address of the API, up to the version.
+    #[parameter(default = "https://api.openai.com/v1", aliases = ["baseURL"])]
+    base_url: Argument<Str>,
+    /// Maximum number of retries after 408, 429, 5xx or no answer.
+    #[parameter(default = 3, greater_than = -1)]
+    max_retries: u64,
+    /// Delay before the first retry, in milliseconds.
+    #[parameter(default = 1000, greater_than = -1)]
+    initial_backoff: u64,
+    /// Maximum delay in milliseconds, unless the service asks for more.
+    #[parameter(default = 30000, greater_than = -1)]
+    max_backoff: u64,
+    /// Growth factor of the delay between attempts.
+    #[parameter(default = "2.0", greater_than = 0)]
+    backoff_factor: f64,
 }
 
-fn retry(arguments: &Arguments) -> Retry {
-    let millis = |name| Duration::from_millis(arguments.int(name).and_then(|n| u64::try_from(n).ok()).unwrap_or(0));
-    Retry {
-        count: count(arguments, "max_retries"),
-        delays: Backoff {
-            first: millis("initial_backoff"),
-            longest: millis("max_backoff"),
-            factor: arguments.float("backoff_factor").unwrap_or(1.0),
-        },
+impl Api {
+    /// Returns the address of the API, with `path` appended.
+    fn address(&self, path: &str, requests: &Requests) -> Result<Address, Diagnostics> {
+        let retry = Retry {
+            count: count(self.max_retries),
+            delays: Backoff {
+                first: Duration::from_millis(self.initial_backoff),
+                longest: Duration::from_millis(self.max_backoff),
+                factor: self.backoff_factor,
+            },
+        };
+        Address::new((&self.base_url, &self.base_url), path, Some(&self.api_key), retry, requests)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
+use anabranch_plugin::parameters::Argument;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Reference, Target};
@@ -15,7 +15,6 @@ use futures::future::FutureExt;
 use futures::stream::{self, StreamExt};
 use serde_json::Value as Json;
 
-use crate::finding::finding;
 use crate::service::{Address, Service};
 
 /// A request for a record, and the use of its answer.
@@ -102,23 +101,14 @@ impl<Q: Question> Asked<Q> {
 ///
 /// # Errors
 /// Fails if it refers to several parts.
-pub(crate) fn output(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
-    let reference = input(arguments, name)?;
+pub(crate) fn output(setting: &Argument<Reference>) -> Result<Reference, Diagnostics> {
+    let reference: &Reference = setting;
     let hint = match reference.target() {
         Target::Metadata => "name one entry, for example .Metadata.answer",
         Target::Payload => "did you mean .Payload.After?",
-        _ => return Ok(reference),
+        _ => return Ok(reference.clone()),
     };
-    Err(finding(arguments, name, format!("{name}: {reference} cannot be set as a whole")).with_hint(hint).into())
-}
-
-/// Returns the reference in a setting.
-///
-/// # Errors
-/// Fails if the setting is missing.
-pub(crate) fn input(arguments: &Arguments, name: &'static str) -> Result<Reference, Diagnostics> {
-    let missing = || finding(arguments, name, format!("{name} is required"));
-    Ok(arguments.reference(name).cloned().ok_or_else(missing)?)
+    Err(setting.invalid(format_args!("{reference} cannot be set as a whole")).with_hint(hint).into())
 }
 
 /// Returns the text at a JSON pointer of an answer.

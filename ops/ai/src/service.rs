@@ -4,18 +4,15 @@ use std::time::Duration;
 
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Network;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Validation};
+use anabranch_plugin::parameters::{Argument, ByteSize, Parameters};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-
-use crate::finding::finding;
 
 /// Address of a service, with the settings of its requests. Opens no connection.
 #[derive(Clone, Debug)]
@@ -51,132 +48,93 @@ impl From<Refusal> for Fault {
     }
 }
 
-/// Returns the request parameters that all such processors have.
-pub(crate) fn request_parameters() -> Vec<Parameter> {
-    use ParameterKind::{Duration, Float, Int};
-    vec![
-        Parameter::new("request.timeout", Duration, "Time limit of one attempt, including the answer; 0 = unlimited.")
-            .default_value("120s"),
-        Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
-            .default_value("4")
-            .validate(Validation::GreaterThan(0.0))
-            .validate(Validation::LessThan(10_001.0)),
-        Parameter::new(
-            "request.perMinute",
-            Float,
-            "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
-        )
-        .default_value("0")
-        .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("response.maxBytes", ParameterKind::Bytes, "Maximum size of an answer.")
-            .default_value("64MiB")
-            .validate(Validation::GreaterThan(0.0)),
-    ]
+/// Parameters of requests.
+#[derive(Parameters)]
+pub(crate) struct Requests {
+    /// Time limit of one attempt, including the answer; 0 = unlimited.
+    #[parameter(name = "request.timeout", default = "120s")]
+    timeout: Duration,
+    /// Maximum number of requests in flight.
+    #[parameter(name = "request.concurrency", default = 4, greater_than = 0, less_than = 10001)]
+    concurrency: usize,
+    /// Maximum number of attempts per minute, evenly spaced; 0 = unlimited.
+    #[parameter(name = "request.perMinute", default = 0, greater_than = -1)]
+    per_minute: f64,
+    /// Maximum size of an answer.
+    #[parameter(name = "response.maxBytes", default = "64MiB", greater_than = 0)]
+    max_bytes: ByteSize,
 }
 
-/// Returns the parameters `backoffRetry.*` for retries.
-pub(crate) fn backoff_parameters(count: &'static str) -> Vec<Parameter> {
-    use ParameterKind::{Duration, Float, Int};
-    vec![
-        Parameter::new("backoffRetry.count", Int, "Maximum number of retries after 408, 429, 5xx or no answer.")
-            .default_value(count)
-            .validate(Validation::GreaterThan(-1.0)),
-        Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
-            .default_value("2")
-            .validate(Validation::GreaterThan(0.0))
-            .only_with("backoffRetry.count"),
-        Parameter::new(
-            "backoffRetry.min",
-            Duration,
-            "Delay before the first retry; a random part of up to a quarter is added.",
-        )
-        .default_value("100ms")
-        .only_with("backoffRetry.count"),
-        Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the service asks for more.")
-            .default_value("5s")
-            .only_with("backoffRetry.count"),
-    ]
+/// Parameters of retries.
+#[derive(Parameters)]
+pub(crate) struct Retries {
+    /// Maximum number of retries after 408, 429, 5xx or no answer.
+    #[parameter(name = "backoffRetry.count", default = 0, greater_than = -1)]
+    count: u64,
+    /// Growth factor of the delay between attempts.
+    #[parameter(name = "backoffRetry.factor", default = 2, greater_than = 0, only_with = "backoffRetry.count")]
+    factor: f64,
+    /// Delay before the first retry; a random part of up to a quarter is added.
+    #[parameter(name = "backoffRetry.min", default = "100ms", only_with = "backoffRetry.count")]
+    min: Duration,
+    /// Maximum delay, unless the service asks for more.
+    #[parameter(name = "backoffRetry.max", default = "5s", only_with = "backoffRetry.count")]
+    max: Duration,
 }
 
-/// Reads the settings of [`backoff_parameters`].
-pub(crate) fn backoff(arguments: &Arguments) -> Retry {
-    Retry {
-        count: count(arguments, "backoffRetry.count"),
-        delays: Backoff {
-            first: arguments.duration("backoffRetry.min").unwrap_or_default(),
-            longest: arguments.duration("backoffRetry.max").unwrap_or_default(),
-            factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
-        },
+impl Retries {
+    pub(crate) fn retry(&self) -> Retry {
+        let delays = Backoff { first: self.min, longest: self.max, factor: self.factor };
+        Retry { count: count(self.count), delays }
     }
 }
 
-/// Returns a number of retries.
-pub(crate) fn count(arguments: &Arguments, name: &str) -> u32 {
-    arguments.int(name).and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX)
+/// Returns a number of retries. One that is too large for the client is the largest that it has.
+pub(crate) fn count(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Address {
-    /// Builds the address from the setting `base`, with `path` appended.
+    /// Builds the address from the text of the setting `base`, with `path` appended.
     ///
     /// # Errors
     /// Fails if the address is not a URL, or the key is not a valid header.
-    pub(crate) fn configure(
-        arguments: &Arguments,
-        base: &str,
+    pub(crate) fn new<T>(
+        (base, text): (&Argument<T>, &str),
         path: &str,
-        key: Option<&str>,
+        key: Option<&Argument<Str>>,
         retry: Retry,
-    ) -> Result<Address, Diagnostics> {
-        Self::configure_or(arguments, (base, ""), path, key, retry)
-    }
-
-    /// Like [`Address::configure`], with the default `otherwise` for a missing setting.
-    ///
-    /// # Errors
-    /// As [`Address::configure`].
-    pub(crate) fn configure_or(
-        arguments: &Arguments,
-        (base, otherwise): (&str, &str),
-        path: &str,
-        key: Option<&str>,
-        retry: Retry,
+        requests: &Requests,
     ) -> Result<Address, Diagnostics> {
         let mut findings = Diagnostics::new();
-        let text = arguments.text(base).map_or(otherwise, Str::as_str).trim();
-        let url = match url(text, path) {
+        let url = match url(text.trim(), path) {
             Ok(url) => Some(url),
             Err(what) => {
-                findings.push(
-                    finding(arguments, base, format!("{base}: {what}")).with_hint("for example http://localhost:11434"),
-                );
+                findings.push(base.invalid(what).with_hint("for example http://localhost:11434"));
                 None
             }
         };
         let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        if let Some((key, text)) = key.and_then(|key| Some((key, arguments.text(key)?))) {
-            match HeaderValue::try_from(format!("Bearer {}", text.trim())) {
+        if let Some(key) = key {
+            match HeaderValue::try_from(format!("Bearer {}", key.trim())) {
                 Ok(mut value) => {
                     value.set_sensitive(true);
                     headers.insert(AUTHORIZATION, value);
                 }
-                Err(_) => findings.push(finding(
-                    arguments,
-                    key,
-                    format!("{key}: this is not a valid key: it contains control characters"),
-                )),
+                Err(_) => findings.push(key.invalid("this is not a valid key: it contains control characters")),
             }
         }
         let policy = Policy {
-            concurrency: arguments.size("request.concurrency").unwrap_or(1),
-            per_minute: arguments.float("request.perMinute").filter(|most| *most > 0.0),
-            timeout: arguments.duration("request.timeout").filter(|limit| *limit > Duration::ZERO),
+            concurrency: requests.concurrency,
+            per_minute: Some(requests.per_minute).filter(|most| *most > 0.0),
+            timeout: Some(requests.timeout).filter(|limit| !limit.is_zero()),
             retry,
             accept: Accept::default(),
-            body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
+            body_limit: requests.max_bytes.0,
             disguised: Some(disguised),
         };
         match url {
-            Some(url) if !findings.has_errors() => Ok(Address { setting: Str::from(base), url, headers, policy }),
+            Some(url) if !findings.has_errors() => Ok(Address { setting: base.name().clone(), url, headers, policy }),
             _ => Err(findings),
         }
     }

@@ -32,11 +32,10 @@ use crate::wrapped::wrapped;
 
 /// Wraps a processor with schema handling.
 pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
-    wrapped(kind, |inner, arguments| {
-        let on = |step: &str, part: &str| arguments.bool(&format!("sdk.schema.{step}.{part}.enabled")).unwrap_or(false);
+    wrapped(kind, |inner, recoding| {
         let switches = Switches {
-            decode: [on("decode", "key"), on("decode", "payload")],
-            encode: [on("encode", "key"), on("encode", "payload")],
+            decode: [recoding.decodes_key, recoding.decodes_payload].map(Option::unwrap_or_default),
+            encode: [recoding.encodes_key, recoding.encodes_payload].map(Option::unwrap_or_default),
         };
         if switches.decode.contains(&true) || switches.encode.contains(&true) {
             Arc::new(Configured { inner, switches })

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Shape, Type};
 use anabranch_plugin::host::Host;
@@ -10,14 +9,15 @@ use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
 };
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
 use crate::desk::Desk;
-use crate::{field, wire};
+use crate::wire;
 
 /// Returns the `avro.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -29,13 +29,19 @@ pub fn kind() -> Arc<dyn OperatorKind> {
                  Decimals become text with all digits of their scale, dates and timestamps become times, enums \
                  and uuids text, `bytes` and `fixed` bytes.",
             )
-            .with(field::parameter("The field to decode: .Key, .Payload.After, or a field within them."))
             .with_all(shared::processor());
     kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    Ok(Arc::new(Configured { field: field::of(arguments)? }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to decode: .Key, .Payload.After, or a field within them.
+    #[parameter(default = ".Payload.After", within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
+}
+
+fn configure(Settings { field }: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    Ok(Arc::new(Configured { field: field.one_side()? }))
 }
 
 struct Configured {

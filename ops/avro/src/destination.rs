@@ -12,6 +12,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::letter::{LetterBounds, LetterForm};
+use anabranch_plugin::parameters::shared::Decoding;
 use anabranch_plugin::specification::Specification;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -53,7 +54,11 @@ impl DestinationKind for Kind {
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
         let inner = self.inner.configure(arguments)?;
-        let on = |part: &Part| arguments.bool(&format!("sdk.schema.extract.{}.enabled", part.as_str())) == Some(true);
+        let decoding: Decoding = arguments.read()?;
+        let on = |part: &Part| match part {
+            Part::Key => decoding.key == Some(true),
+            Part::Payload => decoding.payload == Some(true),
+        };
         let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
         Ok(if parts.is_empty() { inner } else { Arc::new(Coding { inner, step: self.step, parts }) })
     }

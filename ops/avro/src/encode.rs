@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
     BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
 };
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::schema::SchemaVersion;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::parse_value;
 use anabranch_record::phrase::with_article;
@@ -24,16 +24,10 @@ use bytes::Bytes;
 
 use crate::desk::Desk;
 use crate::infer::infer;
-use crate::{field, wire};
-
-const STRATEGY: &str = "schema.strategy";
-const SUBJECT: &str = "schema.preRegistered.subject";
-const VERSION: &str = "schema.preRegistered.version";
-const AUTO_SUBJECT: &str = "schema.autoRegister.subject";
+use crate::wire;
 
 /// Returns the `avro.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
     let specification = Specification::builtin("avro.encode", "Encodes a field as Avro in the Confluent wire format.")
         .describe(
             "Replaces the field with its encoded data: a zero byte, the id of the schema in four bytes, and the \
@@ -43,52 +37,74 @@ pub fn kind() -> Arc<dyn OperatorKind> {
              fails; no field is left out. With `autoRegister`, the schema is inferred from each record and \
              registered under the subject. Records with the same shape have the same schema.",
         )
-        .with(field::parameter("The field to encode: .Key, .Payload.After, or a field within them."))
-        .with(text(STRATEGY, "Source of the schema.").required().one_of(&["preRegistered", "autoRegister"]))
-        .with(text(SUBJECT, "Subject of the schema; for preRegistered."))
-        .with(
-            Parameter::new(VERSION, ParameterKind::Int, "Version of the schema; for preRegistered.")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(text(AUTO_SUBJECT, "Subject under which inferred schemas are registered; for autoRegister."))
         .with_all(shared::processor());
-    kind::operator(specification, configure)
+    kind::operator(specification, |settings: Settings| configure(&settings))
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let field = field::of(arguments)?;
-    let strategy = arguments.text(STRATEGY).map_or("", Str::as_str);
-    let missing = |name: &str| {
-        Diagnostic::error("settings.missing", format!("{name:?} is required by {STRATEGY}: {strategy}"))
-            .with_span(arguments.span(STRATEGY))
-            .with_path(format!("/{name}"))
-    };
-    let subject = |name: &str| {
-        let given = arguments.text(name).filter(|subject| !subject.is_empty()).cloned();
-        given.ok_or_else(|| Diagnostics::from(missing(name)))
-    };
-    let strategy = if strategy == "preRegistered" {
-        let version = match arguments.int(VERSION) {
-            None => Err(Diagnostics::from(missing(VERSION))),
-            Some(number) => u32::try_from(number).ok().and_then(SchemaVersion::new).ok_or_else(|| {
-                Diagnostic::error("settings.invalid", format!("{VERSION}: {number} is larger than 2147483647"))
-                    .with_span(arguments.span(VERSION))
-                    .with_path(format!("/{VERSION}"))
-                    .into()
-            }),
-        };
-        match (subject(SUBJECT), version) {
-            (Ok(subject), Ok(version)) => Strategy::Registered(subject, version),
-            (subject, version) => {
-                let mut findings = Diagnostics::default();
-                subject.err().into_iter().chain(version.err()).for_each(|more| findings.extend(more));
-                return Err(findings);
+#[derive(Parameters)]
+struct Settings {
+    /// The field to encode: .Key, .Payload.After, or a field within them.
+    #[parameter(default = ".Payload.After", within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
+    /// Source of the schema.
+    #[parameter(name = "schema.strategy")]
+    strategy: Argument<SchemaSource>,
+    /// Subject of the schema; for preRegistered.
+    #[parameter(name = "schema.preRegistered.subject")]
+    subject: Argument<Option<Str>>,
+    /// Version of the schema; for preRegistered.
+    #[parameter(name = "schema.preRegistered.version", greater_than = 0)]
+    version: Argument<Option<i64>>,
+    /// Subject under which inferred schemas are registered; for autoRegister.
+    #[parameter(name = "schema.autoRegister.subject")]
+    auto_subject: Argument<Option<Str>>,
+}
+
+#[derive(Clone, Copy)]
+enum SchemaSource {
+    PreRegistered,
+    AutoRegister,
+}
+
+impl Choice for SchemaSource {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("preRegistered", SchemaSource::PreRegistered), ("autoRegister", SchemaSource::AutoRegister)];
+}
+
+fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let field = settings.field.one_side()?;
+    let strategy = match *settings.strategy {
+        SchemaSource::PreRegistered => {
+            let version = settings.required(&settings.version).and_then(|number| {
+                u32::try_from(number)
+                    .ok()
+                    .and_then(SchemaVersion::new)
+                    .ok_or_else(|| settings.version.invalid(format_args!("{number} is larger than 2147483647")).into())
+            });
+            match (settings.required(&settings.subject), version) {
+                (Ok(subject), Ok(version)) => Strategy::Registered(subject, version),
+                (subject, version) => {
+                    let mut findings = Diagnostics::default();
+                    subject.err().into_iter().chain(version.err()).for_each(|more| findings.extend(more));
+                    return Err(findings);
+                }
             }
         }
-    } else {
-        Strategy::Inferred(subject(AUTO_SUBJECT)?)
+        SchemaSource::AutoRegister => Strategy::Inferred(settings.required(&settings.auto_subject)?),
     };
     Ok(Arc::new(Configured { field, strategy }))
+}
+
+impl Settings {
+    /// Returns the value of a setting that the strategy needs.
+    fn required<T: Clone>(&self, setting: &Argument<Option<T>>) -> Result<T, Diagnostics> {
+        let missing = || {
+            let (name, strategy) = (setting.name(), &self.strategy);
+            let what = format!("{name:?} is required by {}: {}", strategy.name(), strategy.text());
+            Diagnostics::from(setting.finding("settings.missing", what).with_span(strategy.span()))
+        };
+        (**setting).clone().ok_or_else(missing)
+    }
 }
 
 #[derive(Clone)]

@@ -19,10 +19,10 @@ use crate::wrapped::wrapped;
 
 /// Wraps a processor with encoding before and decoding after it. Processors without settings for it are unchanged.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
-    wrapped(kind, |inner, arguments| {
-        let on = |part: &Part| {
-            let is = |step: &str| arguments.bool(&format!("sdk.schema.{step}.{}.enabled", part.as_str())) == Some(true);
-            is("decode") && is("encode")
+    wrapped(kind, |inner, recoding| {
+        let on = |part: &Part| match part {
+            Part::Key => (recoding.decodes_key, recoding.encodes_key) == (Some(true), Some(true)),
+            Part::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
         };
         let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
         if parts.is_empty() { inner } else { Arc::new(Configured { inner, parts }) }
@@ -120,9 +120,10 @@ mod tests {
     use anabranch_plugin::arguments::Arguments;
     use anabranch_plugin::diagnostic::Diagnostics;
     use anabranch_plugin::operator::{Class, Decision};
+    use anabranch_plugin::parameters::shared;
     use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
     use anabranch_plugin::settings::Settings;
-    use anabranch_plugin::specification::{Specification, shared};
+    use anabranch_plugin::specification::Specification;
     use anabranch_record::Data;
     use anabranch_record::metadata::key;
     use bytes::Bytes;

@@ -9,7 +9,6 @@ pub mod decode;
 pub mod desk;
 pub mod destination;
 pub mod encode;
-mod field;
 mod given;
 pub mod guest;
 pub mod infer;

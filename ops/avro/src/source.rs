@@ -12,6 +12,7 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::host::Host;
+use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::extent::Extent;
@@ -41,30 +42,28 @@ impl SourceKind for Kind {
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
         let inner = self.0.configure(arguments)?;
-        let parts: Vec<Extraction> = Part::ALL
+        let inference: Inference = arguments.read()?;
+        let parts = Part::ALL.map(|part| match part {
+            Part::Key => (part, &inference.key, &inference.key_subject),
+            Part::Payload => (part, &inference.payload, &inference.payload_subject),
+        });
+        let parts: Vec<Extraction> = parts
             .into_iter()
-            .filter_map(|part| {
-                let name = format!("sdk.schema.extract.{}.enabled", part.as_str());
-                let by_default = self.specification().parameter(&name).and_then(|p| p.default.as_deref());
-                let subject = arguments.text(&format!("sdk.schema.extract.{}.subject", part.as_str()));
-                arguments.bool(&name).filter(|on| *on).map(|_| Extraction {
-                    part,
-                    subject: subject.cloned().unwrap_or_else(|| part.as_str().into()),
-                    asked: by_default != Some("true"),
-                })
+            .filter(|(_, is_enabled, _)| ***is_enabled == Some(true))
+            .map(|(part, is_enabled, subject)| {
+                let parameter = self.specification().parameter(is_enabled.name());
+                let by_default = parameter.and_then(|parameter| parameter.default.as_deref());
+                Extraction { part, subject: subject.clone(), asked: by_default != Some("true") }
             })
             .collect();
         if parts.is_empty() {
             return Ok(inner);
         }
-        let context = if arguments.bool("sdk.schema.context.enabled") == Some(false) {
-            Context::None
-        } else {
-            match arguments.text("sdk.schema.context.name") {
-                Some(name) => Context::Named(name.clone()),
-                None if arguments.is_blank("sdk.schema.context.name") => Context::None,
-                None => Context::Connector,
-            }
+        let context = match inference.context.as_ref() {
+            _ if !inference.has_context => Context::None,
+            Some(name) => Context::Named(name.clone()),
+            None if inference.context.is_given() => Context::None,
+            None => Context::Connector,
         };
         Ok(Arc::new(Extracting { inner, parts, context }))
     }

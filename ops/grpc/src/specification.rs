@@ -6,8 +6,9 @@ use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Span;
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::specification::{Parameter, ParameterKind, Specification};
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
@@ -166,7 +167,7 @@ mod tests {
         let part = destination(&[("sdk.batch.size", parameter(2, "1000")), ("sdk.batch.delay", parameter(6, "1s"))]);
         assert_eq!(sent(&part, &[]), pairs(&[("sdk.batch.delay", "0s"), ("sdk.batch.size", "0")]));
         let arguments = Arguments::parse(&part.specification, &Settings::from_pairs([])).unwrap();
-        assert_eq!(arguments.size("sdk.batch.size"), Some(1000));
+        assert_eq!(arguments.read::<shared::Writing>().unwrap().size, 1000);
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 mod message;
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::backoff::Backoff;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
 };
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Reference, Target};
@@ -34,19 +36,64 @@ const COPIED: usize = 64 << 10;
 
 /// Returns the `webhook.http` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    Arc::new(Webhook { specification: specification() })
+    kind::operator(specification(), configure)
 }
 
-struct Webhook {
-    specification: Specification,
+#[derive(Parameters)]
+struct Settings {
+    #[parameter(nested)]
+    request: message::Settings,
+    #[parameter(flatten)]
+    headers: message::Headers,
+    #[parameter(nested)]
+    backoff_retry: Retries,
+    #[parameter(nested)]
+    response: Response,
+    #[parameter(nested)]
+    tls: Trust,
+}
+
+#[derive(Parameters)]
+struct Retries {
+    /// Maximum number of retries of a request.
+    #[parameter(default = 0, greater_than = -1)]
+    count: u64,
+    /// Growth factor of the delay between attempts.
+    #[parameter(default = 2, greater_than = 0, only_with = "backoffRetry.count")]
+    factor: f64,
+    /// Delay before the first retry; a random part of up to a quarter is added.
+    #[parameter(default = "100ms", only_with = "backoffRetry.count")]
+    min: Duration,
+    /// Maximum delay, unless the server asks for more.
+    #[parameter(default = "5s")]
+    max: Duration,
+}
+
+#[derive(Parameters)]
+struct Response {
+    /// Field for the body of the answer.
+    #[parameter(default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    body: Argument<Reference>,
+    /// Field for the status of the answer, as text.
+    #[parameter(within = [".Metadata", ".Key", ".Payload"])]
+    status: Option<Argument<Reference>>,
+    /// Statuses that count as success in addition to 2xx: `404`, `4xx`, `400-404`.
+    accept: Argument<Vec<Str>>,
+    /// Maximum size of an answer; a larger one fails the record.
+    #[parameter(default = "16MiB", greater_than = 0)]
+    max_bytes: ByteSize,
+}
+
+#[derive(Parameters)]
+struct Trust {
+    /// PEM file of trusted certificates, in addition to those of the system.
+    ca: Argument<Option<PathBuf>>,
+    /// Accept any certificate; only for tests.
+    #[parameter(default = false)]
+    skip_verify: bool,
 }
 
 fn specification() -> Specification {
-    use ParameterKind::{Bool, Bytes, Duration, File, Float, Int, List, Template, Text};
-    let place = |name, description| {
-        let roots = [".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect();
-        Parameter::new(name, ParameterKind::Reference, description).validate(Validation::Within(roots))
-    };
     Specification::builtin("webhook.http", "Sends an HTTP request per record and stores the answer in the record.")
         .describe(
             "Sends a request per record. URL, headers and body are templates over the record; a text without `{{` \
@@ -73,128 +120,40 @@ fn specification() -> Specification {
              `pipelines dry-run`, `plan --analyze`, `processors run` and replays of dead letters send the \
              requests too. If requests change data, test the pipeline with the address of a test server.",
         )
-        .with(
-            Parameter::new(
-                "request.url",
-                Template,
-                "URL, such as `http://localhost:8000/items?key={{ urlquery (printf \"%s\" .Key) }}`.",
-            )
-            .required(),
-        )
-        .with(Parameter::new("request.method", Text, "Method of the request.").default_value("GET"))
-        .with(Parameter::new(
-            "request.body",
-            Template,
-            "Body: `{{ toJson .Payload.After }}`, or `{{ printf \"%s\" .Payload.After }}` for raw data; empty = \
-             none.",
-        ))
-        .with(Parameter::new("request.contentType", Text, "Deprecated, use headers.Content-Type."))
-        .with(
-            Parameter::new(
-                "request.timeout",
-                Duration,
-                "Time limit of one attempt, including the answer; 0 = unlimited.",
-            )
-            .default_value("60s"),
-        )
-        .with(
-            Parameter::new("request.concurrency", Int, "Maximum number of requests in flight.")
-                .default_value("16")
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan(10_001.0)),
-        )
-        .with(
-            Parameter::new(
-                "request.perMinute",
-                Float,
-                "Maximum number of attempts per minute, evenly spaced; 0 = unlimited.",
-            )
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
-        )
-        .with_all(message::header_parameters())
-        .with(
-            Parameter::new("backoffRetry.count", Int, "Maximum number of retries of a request.")
-                .default_value("0")
-                .validate(Validation::GreaterThan(-1.0)),
-        )
-        .with(
-            Parameter::new("backoffRetry.factor", Float, "Growth factor of the delay between attempts.")
-                .default_value("2")
-                .validate(Validation::GreaterThan(0.0))
-                .only_with("backoffRetry.count"),
-        )
-        .with(
-            Parameter::new(
-                "backoffRetry.min",
-                Duration,
-                "Delay before the first retry; a random part of up to a quarter is added.",
-            )
-            .default_value("100ms")
-            .only_with("backoffRetry.count"),
-        )
-        .with(
-            Parameter::new("backoffRetry.max", Duration, "Maximum delay, unless the server asks for more.")
-                .default_value("5s"),
-        )
-        .with(place("response.body", "Field for the body of the answer.").default_value(".Payload.After"))
-        .with(place("response.status", "Field for the status of the answer, as text."))
-        .with(Parameter::new(
-            "response.accept",
-            List,
-            "Statuses that count as success in addition to 2xx: `404`, `4xx`, `400-404`.",
-        ))
-        .with(
-            Parameter::new("response.maxBytes", Bytes, "Maximum size of an answer; a larger one fails the record.")
-                .default_value("16MiB")
-                .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(Parameter::new("tls.ca", File, "PEM file of trusted certificates, in addition to those of the system."))
-        .with(Parameter::new("tls.skipVerify", Bool, "Accept any certificate; only for tests.").default_value("false"))
         .with_all(shared::processor())
 }
 
-impl OperatorKind for Webhook {
-    fn specification(&self) -> &Specification {
-        &self.specification
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let Settings { request, headers, backoff_retry, response, tls } = settings;
+    let mut findings = Diagnostics::new();
+    let message = message::compile(&request, &headers, &mut findings);
+    let destination = destination(&response, &mut findings);
+    let mut accept = Accept::default();
+    for text in response.accept.iter() {
+        if let Err(error) = accept.add(text) {
+            findings.push(response.accept.invalid(error));
+        }
     }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let mut findings = Diagnostics::new();
-        let message = message::compile(arguments, &mut findings);
-        let destination = destination(arguments, &mut findings);
-        let mut accept = Accept::default();
-        for text in arguments.list("response.accept") {
-            if let Err(error) = accept.add(text) {
-                findings.push(finding(arguments, "response.accept", format!("response.accept: {error}")));
-            }
+    let retry = Retry {
+        count: u32::try_from(backoff_retry.count).unwrap_or(u32::MAX),
+        delays: Backoff { first: backoff_retry.min, longest: backoff_retry.max, factor: backoff_retry.factor },
+    };
+    let policy = Policy {
+        concurrency: request.concurrency,
+        per_minute: Some(request.per_minute).filter(|most| *most > 0.0),
+        timeout: Some(request.timeout).filter(|limit| !limit.is_zero()),
+        retry,
+        accept,
+        body_limit: response.max_bytes.0,
+        disguised: None,
+    };
+    let tls = (tls.ca.as_ref().map(|_| tls.ca.text().clone()), tls.skip_verify);
+    match (message, destination) {
+        (Some(message), Some(destination)) if !findings.has_errors() => {
+            let is_body_placed = response.body.is_given();
+            Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, is_body_placed, tls }))
         }
-        let duration = |name| arguments.duration(name).unwrap_or_default();
-        let retry = Retry {
-            count: arguments.int("backoffRetry.count").and_then(|n| u32::try_from(n).ok()).unwrap_or(u32::MAX),
-            delays: Backoff {
-                first: duration("backoffRetry.min"),
-                longest: duration("backoffRetry.max"),
-                factor: arguments.float("backoffRetry.factor").unwrap_or(1.0),
-            },
-        };
-        let policy = Policy {
-            concurrency: arguments.size("request.concurrency").unwrap_or(1),
-            per_minute: arguments.float("request.perMinute").filter(|most| *most > 0.0),
-            timeout: Some(duration("request.timeout")).filter(|limit| !limit.is_zero()),
-            retry,
-            accept,
-            body_limit: arguments.bytes("response.maxBytes").unwrap_or(u64::MAX),
-            disguised: None,
-        };
-        let tls = (arguments.text("tls.ca").cloned(), arguments.bool("tls.skipVerify").unwrap_or(false));
-        match (message, destination) {
-            (Some(message), Some(destination)) if !findings.has_errors() => {
-                let is_body_placed = arguments.given().any(|(name, _)| *name == *"response.body");
-                Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, is_body_placed, tls }))
-            }
-            _ => Err(findings),
-        }
+        _ => Err(findings),
     }
 }
 
@@ -205,32 +164,26 @@ struct Destination {
     status: Option<Reference>,
 }
 
-fn destination(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Destination> {
-    let place = |name: &'static str, findings: &mut Diagnostics| {
-        let reference = arguments.reference(name)?;
+fn destination(response: &Response, findings: &mut Diagnostics) -> Option<Destination> {
+    let place = |setting: &Argument<Reference>, findings: &mut Diagnostics| {
+        let reference: &Reference = setting;
         let hint = match reference.target() {
             Target::Metadata => "name one entry, for example .Metadata.answer",
             Target::Payload => "did you mean .Payload.After?",
             _ => return Some(reference.clone()),
         };
-        let what = format!("{name}: {reference} cannot be set to a text");
-        findings.push(finding(arguments, name, what).with_hint(hint));
+        findings.push(setting.invalid(format_args!("{reference} cannot be set to a text")).with_hint(hint));
         None
     };
-    let body = place("response.body", findings);
-    let status = place("response.status", findings);
-    if let (Some(body), Some(status)) = (&body, &status)
+    let body = place(&response.body, findings);
+    let status = response.status.as_ref().map(|setting| (setting, place(setting, findings)));
+    if let (Some(body), Some((setting, Some(status)))) = (&body, &status)
         && body.access().overlaps(&status.access())
     {
-        let what = format!("response.status: {status} and the response.body {body} would overwrite each other");
-        let finding = finding(arguments, "response.status", what);
-        findings.push(finding.with_related(arguments.span("response.body"), "the body goes here"));
+        let what = format!("{status} and the response.body {body} would overwrite each other");
+        findings.push(setting.invalid(what).with_related(response.body.span(), "the body goes here"));
     }
-    Some(Destination { body: body?, status })
-}
-
-fn finding(arguments: &Arguments, name: &str, what: String) -> Diagnostic {
-    Diagnostic::error("settings.invalid", what).with_span(arguments.span(name)).with_path(format!("/{name}"))
+    Some(Destination { body: body?, status: status.and_then(|(_, status)| status) })
 }
 
 struct Configured {

@@ -1,16 +1,18 @@
 //! The processor `custom.javascript`.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
 use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, OperatorKind, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::secret::{forms, mask};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
@@ -25,9 +27,6 @@ use crate::wire::orders::Opening;
 
 const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
-const TIMEOUT: &str = "timeout";
-/// A shorter time limit is hardly meant.
-const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Returns the `custom.javascript` processor for the registry.
 pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
@@ -55,101 +54,82 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
              memory, or nesting that the interpreter cannot handle) or blocks it beyond `timeout` (as regular \
              expressions can) goes to the dead-letter queue too; the next records get a new process.",
         )
-        .with(
-            Parameter::new(
-                SCRIPT,
-                ParameterKind::Text,
-                "The script. It declares `function process(rec)`. Either this or `script.path`.",
-            )
-            .example("function process(rec) {\n  return rec;\n}\n"),
-        )
-        .with(Parameter::new(
-            PATH,
-            ParameterKind::File,
-            "File with the script. A relative path is resolved against the directory of the pipeline file or, if \
-             there is no such file, against the working directory. It is read with the pipeline file.",
-        ))
-        .with(
-            Parameter::new(TIMEOUT, ParameterKind::Duration, "Maximum CPU time per record.")
-                .default_value("5s")
-                .validate(Validation::GreaterThan(0.0)),
-        )
         .with_all(shared::processor());
-    Arc::new(Kind { specification, launch })
+    kind::operator(specification, move |settings: Settings| configure(&settings, launch.clone()))
 }
 
-struct Kind {
-    specification: Specification,
-    launch: Option<Launch>,
+#[derive(Parameters)]
+struct Settings {
+    /// The script. It declares `function process(rec)`. Either this or `script.path`.
+    #[parameter(name = SCRIPT, example = "function process(rec) {\n  return rec;\n}\n")]
+    script: Argument<Option<Str>>,
+    /// File with the script. A relative path is resolved against the directory of the pipeline file or, if there is no
+    /// such file, against the working directory. It is read with the pipeline file.
+    #[parameter(name = PATH)]
+    path: Argument<Option<PathBuf>>,
+    /// Maximum CPU time per record.
+    #[parameter(default = "5s", greater_than = 0)]
+    timeout: Duration,
 }
 
-impl OperatorKind for Kind {
-    fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        configure(arguments, self.launch.clone())
-    }
+fn configure(settings: &Settings, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let program = settings.program()?;
+    let findings = program.check().map_err(|flaw| settings.finding(&program, flaw))?;
+    let (inline, limits) = (settings.script.is_some(), Limits { time: settings.timeout });
+    Ok(Arc::new(Configured { program, findings, inline, limits, launch }))
 }
 
-fn configure(arguments: &Arguments, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let program = program(arguments)?;
-    let findings = program.check().map_err(|flaw| finding(arguments, &program, flaw))?;
-    let time = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(5));
-    let inline = arguments.has(SCRIPT);
-    Ok(Arc::new(Configured { program, findings, inline, limits: Limits { time }, launch }))
-}
-
-/// Returns the script from the setting or the file.
-fn program(arguments: &Arguments) -> Result<Program, Diagnostics> {
-    match (arguments.text(SCRIPT), arguments.text(PATH)) {
-        (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
-        (None, Some(path)) => {
-            let read = arguments.content(PATH).map(|content| content.text.clone());
-            let text = read.unwrap_or_else(|| Err("script files cannot be read here".into())).map_err(|why| {
-                let finding = Diagnostic::error("script.unreadable", format!("cannot read the script {path:?}: {why}"))
-                    .with_span(arguments.span(PATH))
-                    .with_path(format!("/{PATH}"));
-                match arguments.content(PATH).and_then(|content| content.hint.as_ref()) {
-                    Some(hint) => finding.with_hint(hint.as_str()),
-                    None => finding,
-                }
-            })?;
-            Ok(Program { text, name: path.trim().into() })
+impl Settings {
+    /// Returns the script from the setting or the file.
+    fn program(&self) -> Result<Program, Diagnostics> {
+        let Settings { script, path, .. } = self;
+        match (script.as_ref(), path.as_ref()) {
+            (Some(text), None) => Ok(Program { text: text.clone(), name: Str::from_static("script") }),
+            (None, Some(_)) => {
+                let read = path.content().map(|content| content.text.clone());
+                let text = read.unwrap_or_else(|| Err("script files cannot be read here".into())).map_err(|why| {
+                    let message = format!("cannot read the script {:?}: {why}", path.text());
+                    let finding = path.finding("script.unreadable", message);
+                    match path.content().and_then(|content| content.hint.as_ref()) {
+                        Some(hint) => finding.with_hint(hint.as_str()),
+                        None => finding,
+                    }
+                })?;
+                Ok(Program { text, name: path.text().trim().into() })
+            }
+            (Some(_), Some(_)) => Err(path
+                .finding("script.twice", "both script and script.path are set")
+                .with_related(script.span(), "the script is already here")
+                .into()),
+            (None, None) => Err(Diagnostic::error("script.missing", "custom.javascript needs a script")
+                .with_span(script.span())
+                .with_hint("set script to its text, or script.path to its file")
+                .into()),
         }
-        (Some(_), Some(_)) => Err(Diagnostic::error("script.twice", "both script and script.path are set")
-            .with_span(arguments.span(PATH))
-            .with_related(arguments.span(SCRIPT), "the script is already here")
-            .with_path(format!("/{PATH}"))
-            .into()),
-        (None, None) => Err(Diagnostic::error("script.missing", "custom.javascript needs a script")
-            .with_span(arguments.span(SCRIPT))
-            .with_hint("set script to its text, or script.path to its file")
-            .into()),
     }
-}
 
-/// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
-fn finding(arguments: &Arguments, program: &Program, flaw: Flaw) -> Diagnostics {
-    let inline = arguments.has(SCRIPT);
-    let name = if inline { SCRIPT } else { PATH };
-    let message = match flaw.position {
-        Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
-        None => flaw.message,
-    };
-    // Mask the values of variables, even if they break the script.
-    let message = mask(&message, &forms(arguments.secrets()));
-    let span = match flaw.position {
-        Some(position) if inline => arguments.place(SCRIPT, position.offset(&program.text), 1),
-        _ => arguments.span(name),
-    };
-    let finding = Diagnostic::error(flaw.code, message).with_span(span).with_path(format!("/{name}"));
-    match flaw.hint {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
+    /// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
+    fn finding(&self, program: &Program, flaw: Flaw) -> Diagnostics {
+        let message = match flaw.position {
+            Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
+            None => flaw.message,
+        };
+        // Mask the values of variables, even if they break the script.
+        let message = mask(&message, &forms(self.script.secrets().chain(self.path.secrets())));
+        let finding = match (self.script.is_some(), flaw.position) {
+            (true, Some(position)) => {
+                let place = self.script.place(position.offset(&program.text), 1);
+                self.script.finding(flaw.code, message).with_span(place)
+            }
+            (true, None) => self.script.finding(flaw.code, message),
+            (false, _) => self.path.finding(flaw.code, message),
+        };
+        match flaw.hint {
+            Some(hint) => finding.with_hint(hint),
+            None => finding,
+        }
+        .into()
     }
-    .into()
 }
 
 struct Configured {

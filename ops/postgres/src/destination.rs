@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Form, Place};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::letter::LetterForm;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
@@ -62,96 +62,67 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              double precision to 53 bits, times to microseconds or the column's precision, spaces at the end \
              beyond char(n) and varchar(n), name after 63 bytes and \"char\" after the first.",
         )
-        .with(
-            Parameter::new(
-                "url",
-                ParameterKind::Text,
-                "Address of the database, postgresql://<user>:<password>@<host>:<port>/<database>; special \
-                 characters in the password as %XX. Options: ?sslmode=disable, prefer (default), require, \
-                 verify-ca or verify-full; &sslrootcert=<PEM file> with the authorities to trust instead of those \
-                 of the system; &sslcert=<PEM file>&sslkey=<PEM file> with a certificate for the login, and its \
-                 key.",
-            )
-            .required()
-            .secret()
-            .example("postgresql://user:password@localhost:5432/postgres"),
-        )
-        .with(
-            Parameter::new(
-                "table",
-                ParameterKind::Template,
-                "Table, as table or schema.table; a template is rendered for each record. Names are \
-                 case-sensitive; put a name with a dot in double quotes.",
-            )
-            .default_value(COLLECTION),
-        )
-        .with(
-            Parameter::new(
-                "exactlyOnce",
-                ParameterKind::Bool,
-                "Store the position of the source in the transaction of the rows, in the table anabranch_marks. \
-                 Then no row is written twice after a crash, even without a key. If the database loses \
-                 transactions, for example after a failover or a restore, the source delivers them again, or the \
-                 pipeline stops and reports both positions. The table anabranch_writers belongs to \
-                 anabranch_marks: back up and restore both together with the rows.",
-            )
-            .default_value("false"),
-        )
-        .with(
-            Parameter::new(
-                "marks.schema",
-                ParameterKind::Text,
-                "Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if \
-                 they are missing. The default is the first schema of the search path.",
-            )
-            .only_with("exactlyOnce"),
-        )
-        .with(
-            Parameter::new(
-                "createTables",
-                ParameterKind::Bool,
-                "Create missing tables. The columns of the key are the primary key, and types are inferred from \
-                 the first records.",
-            )
-            .default_value("false"),
-        )
-        .with(
-            Parameter::new("addColumns", ParameterKind::Bool, "Add missing columns for new fields.")
-                .default_value("false"),
-        )
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+#[derive(Parameters)]
+struct Options {
+    /// Address of the database, postgresql://<user>:<password>@<host>:<port>/<database>; special characters in the
+    /// password as %XX. Options: ?sslmode=disable, prefer (default), require, verify-ca or verify-full;
+    /// &sslrootcert=<PEM file> with the authorities to trust instead of those of the system; &sslcert=<PEM
+    /// file>&sslkey=<PEM file> with a certificate for the login, and its key.
+    #[parameter(secret, example = "postgresql://user:password@localhost:5432/postgres")]
+    url: Argument<Str>,
+    /// Table, as table or schema.table; a template is rendered for each record. Names are case-sensitive; put a name
+    /// with a dot in double quotes.
+    #[parameter(default = COLLECTION)]
+    table: Argument<Template>,
+    /// Store the position of the source in the transaction of the rows, in the table anabranch_marks. Then no row is
+    /// written twice after a crash, even without a key. If the database loses transactions, for example after a
+    /// failover or a restore, the source delivers them again, or the pipeline stops and reports both positions. The
+    /// table anabranch_writers belongs to anabranch_marks: back up and restore both together with the rows.
+    #[parameter(default = false)]
+    exactly_once: bool,
+    /// Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they are missing.
+    /// The default is the first schema of the search path.
+    #[parameter(name = "marks.schema", only_with = "exactlyOnce")]
+    marks_schema: Option<Argument<Str>>,
+    /// Create missing tables. The columns of the key are the primary key, and types are inferred from the first
+    /// records.
+    #[parameter(default = false)]
+    create_tables: bool,
+    /// Add missing columns for new fields.
+    #[parameter(default = false)]
+    add_columns: bool,
+}
+
+fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let Options { url, table, exactly_once, marks_schema, create_tables, add_columns } = options;
     let mut findings = Diagnostics::new();
-    let mut invalid = |name: &str, message: String| {
-        let finding = Diagnostic::error("settings.invalid", message);
-        findings.push(finding.with_span(arguments.span(name)).with_path(format!("/{name}")));
-    };
-    let url = arguments.text("url").map_or("", Str::as_str);
-    let address = Address::parse(url).map_err(|why| {
-        invalid("url", format!("url: {why}; expected postgresql://<user>:<password>@<host>:<port>/<database>"));
+    let address = Address::parse(&url).map_err(|why| {
+        findings
+            .push(url.invalid(format_args!("{why}; expected postgresql://<user>:<password>@<host>:<port>/<database>")));
     });
-    let table = TableOf::new(arguments.template("table"));
-    if let TableOf::Fixed(text) = &table
+    let name = TableOf::new(&table);
+    if let TableOf::Fixed(text) = &name
         && let Err(why) = TableName::parse(text)
     {
-        invalid("table", format!("table: this is not a table name: {why}"));
+        findings.push(table.invalid(format_args!("this is not a table name: {why}")));
     }
-    let marks_schema = arguments.text("marks.schema").map(|text| text.trim().to_owned());
-    if let Some(Err(why)) = marks_schema.as_deref().map(check) {
-        invalid("marks.schema", format!("marks.schema: this is not a schema name: {why}"));
+    if let Some(schema) = &marks_schema
+        && let Err(why) = check(schema.trim())
+    {
+        findings.push(schema.invalid(format_args!("this is not a schema name: {why}")));
     }
-    let flag = |name| arguments.bool(name).unwrap_or_default();
     match address {
         Ok(address) if !findings.has_errors() => Ok(Arc::new(Configured(Arc::new(Settings {
             address,
-            table,
-            exactly_once: flag("exactlyOnce"),
-            marks_schema,
-            create_tables: flag("createTables"),
-            add_columns: flag("addColumns"),
+            table: name,
+            exactly_once,
+            marks_schema: marks_schema.map(|schema| schema.trim().to_owned()),
+            create_tables,
+            add_columns,
             past: Past::default(),
         })))),
         _ => Err(findings),
@@ -180,14 +151,13 @@ pub(crate) enum TableOf {
 }
 
 impl TableOf {
-    fn new(template: Option<&Template>) -> TableOf {
-        match template {
-            None => TableOf::Collection,
-            Some(template) if template.source() == COLLECTION => TableOf::Collection,
-            Some(template) => match template.literal() {
-                Some(text) => TableOf::Fixed(text.trim().into()),
-                None => TableOf::Template(template.clone()),
-            },
+    fn new(template: &Template) -> TableOf {
+        if template.source() == COLLECTION {
+            return TableOf::Collection;
+        }
+        match template.literal() {
+            Some(text) => TableOf::Fixed(text.trim().into()),
+            None => TableOf::Template(template.clone()),
         }
     }
 

@@ -6,9 +6,8 @@ mod refusal;
 
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::{Argument, Parameters};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use aws_credential_types::Credentials;
@@ -37,56 +36,50 @@ const ANY_REGION: &str = "us-east-1";
 /// Name of the server if there is no endpoint.
 const AMAZON: &str = "amazonaws.com";
 
-const ACCESS_KEY: &str = "objstore.access_key_id";
-const SECRET_KEY: &str = "objstore.secret_access_key";
-const TOKEN: &str = "objstore.session_token";
 const REGION: &str = "objstore.region";
-const BUCKET: &str = "objstore.bucket";
-const ENDPOINT: &str = "objstore.endpoint";
-const PATH_STYLE: &str = "objstore.path_style";
-const PROFILE: &str = "objstore.profile";
 
-/// Returns the parameters of the connection, for both specifications.
-pub(crate) fn parameters() -> Vec<Parameter> {
-    let text = |name, description| Parameter::new(name, ParameterKind::Text, description);
-    vec![
-        text(BUCKET, "The bucket.").required().alias("aws.bucket"),
-        text(
-            ACCESS_KEY,
-            "Access key id. Without keys, these places are searched: AWS_ACCESS_KEY_ID and related variables, the \
-             shared credentials and config files, the credentials of the container, and those of the machine.",
-        )
-        .secret()
-        .alias("objstore.accessKeyId")
-        .alias("aws.accessKeyId"),
-        text(SECRET_KEY, "Secret access key.").secret().alias("objstore.secretAccessKey").alias("aws.secretAccessKey"),
-        text(TOKEN, "Session token of temporary keys.")
-            .secret()
-            .alias("objstore.sessionToken")
-            .alias("aws.sessionToken"),
-        text(
-            REGION,
-            "Region of the bucket. The default comes from AWS_REGION, AWS_DEFAULT_REGION or the profile; with an \
-             endpoint it is us-east-1.",
-        )
-        .alias("aws.region"),
-        text(
-            ENDPOINT,
-            "URL of the server, http or https, if it is not Amazon's. If your own authority signed its \
-             certificate, set the environment variable SSL_CERT_FILE to the authority's certificate.",
-        )
-        .alias("aws.endpoint"),
-        Parameter::new(
-            PATH_STYLE,
-            ParameterKind::Bool,
-            "Whether the bucket is a part of the path and not of the host name; the default is true with an \
-             endpoint.",
-        )
-        .alias("objstore.pathStyle")
-        .alias("aws.pathStyle"),
-        text(PROFILE, "Profile of the shared credentials and config files. The default is AWS_PROFILE, or `default`.")
-            .alias("aws.profile"),
-    ]
+/// Parameters of the connection, for source and destination.
+#[derive(Parameters)]
+pub(crate) struct Options {
+    /// The bucket.
+    #[parameter(name = "objstore.bucket", aliases = ["aws.bucket"])]
+    bucket: Argument<Str>,
+    /// Access key id. Without keys, these places are searched: AWS_ACCESS_KEY_ID and related variables, the shared
+    /// credentials and config files, the credentials of the container, and those of the machine.
+    #[parameter(
+        name = "objstore.access_key_id",
+        secret,
+        aliases = ["objstore.accessKeyId", "aws.accessKeyId"]
+    )]
+    access_key: Argument<Option<Str>>,
+    /// Secret access key.
+    #[parameter(
+        name = "objstore.secret_access_key",
+        secret,
+        aliases = ["objstore.secretAccessKey", "aws.secretAccessKey"]
+    )]
+    secret_key: Argument<Option<Str>>,
+    /// Session token of temporary keys.
+    #[parameter(
+        name = "objstore.session_token",
+        secret,
+        aliases = ["objstore.sessionToken", "aws.sessionToken"]
+    )]
+    token: Argument<Option<Str>>,
+    /// Region of the bucket. The default comes from AWS_REGION, AWS_DEFAULT_REGION or the profile; with an endpoint it
+    /// is us-east-1.
+    #[parameter(name = REGION, aliases = ["aws.region"])]
+    region: Option<Str>,
+    /// URL of the server, http or https, if it is not Amazon's. If your own authority signed its certificate, set the
+    /// environment variable SSL_CERT_FILE to the authority's certificate.
+    #[parameter(name = "objstore.endpoint", aliases = ["aws.endpoint"])]
+    endpoint: Option<Argument<Str>>,
+    /// Whether the bucket is a part of the path and not of the host name; the default is true with an endpoint.
+    #[parameter(name = "objstore.path_style", aliases = ["objstore.pathStyle", "aws.pathStyle"])]
+    path_style: Option<bool>,
+    /// Profile of the shared credentials and config files. The default is AWS_PROFILE, or `default`.
+    #[parameter(name = "objstore.profile", aliases = ["aws.profile"])]
+    profile: Option<Str>,
 }
 
 /// Settings of the connection to a bucket.
@@ -100,13 +93,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Builds the connection from arguments whose specification contains [`parameters`].
+    /// Builds the connection.
     ///
     /// # Errors
     /// Fails if only one of the two keys is set, or the endpoint is invalid.
-    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Connection, Diagnostics> {
+    pub(crate) fn new(options: &Options) -> Result<Connection, Diagnostics> {
+        let Options { bucket, access_key, secret_key, token, region, endpoint, path_style, profile } = options;
         let mut findings = Diagnostics::new();
-        let keys = match (arguments.text(ACCESS_KEY), arguments.text(SECRET_KEY), arguments.text(TOKEN)) {
+        let keys = match (access_key.as_ref(), secret_key.as_ref(), token.as_ref()) {
             (Some(id), Some(secret), token) => Some(Credentials::new(
                 id.trim(),
                 secret.trim(),
@@ -116,48 +110,37 @@ impl Connection {
             )),
             (None, None, None) => None,
             (id, secret, _) => {
-                let given = [(ACCESS_KEY, id.is_some()), (SECRET_KEY, secret.is_some()), (TOKEN, true)];
-                let missing = given.iter().filter(|(_, there)| !there).map(|(name, _)| *name);
-                let at = given.iter().find(|(_, there)| *there).map_or(ACCESS_KEY, |(name, _)| *name);
-                findings.push(
-                    Diagnostic::error(
-                        "settings.required",
-                        format!("{at:?} needs {}", missing.collect::<Vec<_>>().join(" and ")),
-                    )
-                    .with_span(arguments.span(at))
-                    .with_path(format!("/{at}"))
-                    .with_hint("set both keys, or none to use those of the environment"),
-                );
+                let missing = [(access_key, id), (secret_key, secret)].into_iter().filter(|(_, key)| key.is_none());
+                let missing: Vec<&str> = missing.map(|(setting, _)| setting.name().as_str()).collect();
+                let at = [access_key, secret_key].into_iter().find(|key| key.is_some()).unwrap_or(token);
+                let finding =
+                    at.finding("settings.required", format!("{:?} needs {}", at.name(), missing.join(" and ")));
+                findings.push(finding.with_hint("set both keys, or none to use those of the environment"));
                 None
             }
         };
-        let endpoint = arguments.text(ENDPOINT).map(|text| Str::from(text.trim().trim_end_matches('/')));
-        if let Some(why) = endpoint.as_ref().and_then(|endpoint| not_an_endpoint(endpoint)) {
-            findings.push(
-                Diagnostic::error("settings.invalid", format!("{ENDPOINT} {why}"))
-                    .with_span(arguments.span(ENDPOINT))
-                    .with_path(format!("/{ENDPOINT}"))
-                    .with_hint("for example https://storage.example.com or http://127.0.0.1:9000"),
-            );
+        let server = endpoint.as_ref().map(|text| Str::from(text.trim().trim_end_matches('/')));
+        if let (Some(setting), Some(server)) = (endpoint, &server)
+            && let Some(why) = not_an_endpoint(server)
+        {
+            let finding = setting.finding("settings.invalid", format!("{} {why}", setting.name()));
+            findings.push(finding.with_hint("for example https://storage.example.com or http://127.0.0.1:9000"));
         }
-        if let Some((why, remedy)) = arguments.text(BUCKET).and_then(|bucket| not_a_bucket(bucket)) {
-            findings.push(
-                Diagnostic::error("settings.invalid", format!("{BUCKET} {why}"))
-                    .with_span(arguments.span(BUCKET))
-                    .with_path(format!("/{BUCKET}"))
-                    .with_hint(remedy),
-            );
+        if let Some((why, remedy)) = not_a_bucket(bucket) {
+            let finding = bucket.finding("settings.invalid", format!("{} {why}", bucket.name()));
+            findings.push(finding.with_hint(remedy));
         }
         if findings.has_errors() {
             return Err(findings);
         }
+        let trimmed = |text: &Option<Str>| text.as_ref().map(|text| Str::from(text.trim()));
         Ok(Connection {
-            bucket: arguments.text(BUCKET).map(|text| Str::from(text.trim())).unwrap_or_default(),
+            bucket: bucket.trim().into(),
             keys,
-            region: arguments.text(REGION).map(|text| Str::from(text.trim())),
-            path_style: arguments.bool(PATH_STYLE).unwrap_or(endpoint.is_some()),
-            endpoint,
-            profile: arguments.text(PROFILE).map(|text| Str::from(text.trim())),
+            region: trimmed(region),
+            path_style: path_style.unwrap_or(server.is_some()),
+            endpoint: server,
+            profile: trimmed(profile),
         })
     }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::format::{self, RecordFormat};
+use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -27,7 +27,7 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
-use crate::connection::{self, Connection, refused};
+use crate::connection::{Connection, Options, refused};
 use crate::retry::{Asked, opening};
 use compression::Compression;
 use name::{Identity, Names};
@@ -41,72 +41,70 @@ const LONGEST_KEY: usize = 1024;
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("s3", "Writes batches of records as objects, one line per record.")
         .describe(include_str!("destination/description.md"))
-        .with_all(connection::parameters())
-        .with(Parameter::new("prefix", ParameterKind::Text, "Prefix of all keys, such as `events/`."))
-        .with(Parameter::new(
-            "folder",
-            ParameterKind::Template,
-            "Folder of a record below the prefix, a template over the record. Records of one batch with different \
-             folders go to different objects.",
-        ))
-        .with(
-            Parameter::new(
-                "format",
-                ParameterKind::Text,
-                "Format of the objects: json (one line per record). parquet is not supported.",
-            )
-            .default_value("json")
-            .one_of(&["json", "parquet"]),
-        )
-        .with(
-            Parameter::new("compression", ParameterKind::Text, "Compression of the objects: none, gzip or zstd.")
-                .default_value("none")
-                .one_of(&["none", "gzip", "zstd"]),
-        )
-        .with(
-            Parameter::new("contentType", ParameterKind::Text, "The content type of the objects.")
-                .default_value("application/x-ndjson"),
-        )
-        .with(
-            Parameter::new("maxObjectBytes", ParameterKind::Bytes, "Approximate size of an object before compression.")
-                .default_value("8MiB")
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan((LARGEST / 2 + 1) as f64)),
-        )
-        .with_all(format::parameters())
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+#[derive(Parameters)]
+struct Settings {
+    #[parameter(flatten)]
+    connection: Options,
+    /// Prefix of all keys, such as `events/`.
+    prefix: Option<Str>,
+    /// Folder of a record below the prefix, a template over the record. Records of one batch with different folders go
+    /// to different objects.
+    folder: Option<Template>,
+    /// Format of the objects: json (one line per record). parquet is not supported.
+    #[parameter(default = "json")]
+    format: Argument<FileFormat>,
+    /// Compression of the objects: none, gzip or zstd.
+    #[parameter(default = "none")]
+    compression: Compression,
+    /// The content type of the objects.
+    #[parameter(default = "application/x-ndjson")]
+    content_type: Str,
+    /// Approximate size of an object before compression.
+    #[parameter(default = "8MiB", greater_than = 0, less_than = (LARGEST / 2 + 1) as f64)]
+    max_object_bytes: ByteSize,
+    #[parameter(flatten)]
+    records: FormatSettings,
+}
+
+#[derive(Clone, Copy)]
+enum FileFormat {
+    Json,
+    Parquet,
+}
+
+impl Choice for FileFormat {
+    const CHOICES: &'static [(&'static str, Self)] = &[("json", FileFormat::Json), ("parquet", FileFormat::Parquet)];
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     let mut findings = Diagnostics::new();
-    if arguments.text("format").is_some_and(|format| format.trim() == "parquet") {
-        findings.push(
-            Diagnostic::error("settings.invalid", "format: parquet is not supported")
-                .with_span(arguments.span("format"))
-                .with_path("/format")
+    match *settings.format {
+        FileFormat::Json => {}
+        FileFormat::Parquet => findings.push(
+            settings
+                .format
+                .invalid("parquet is not supported")
                 .with_hint("write json, compress it if necessary (compression: zstd), and convert it later"),
-        );
+        ),
     }
-    let connection = Connection::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
-    let format = RecordFormat::from_arguments(arguments).map_err(|found| findings.0.extend(found)).ok();
+    let connection = Connection::new(&settings.connection).map_err(|found| findings.0.extend(found)).ok();
+    let format = RecordFormat::new(&settings.records).map_err(|found| findings.0.extend(found)).ok();
     let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
         return Err(findings);
     };
-    let text = |name| arguments.text(name).map(|text| Str::from(text.trim())).unwrap_or_default();
     Ok(Arc::new(Configured {
         connection,
-        bytes: arguments.bytes("maxObjectBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(8 << 20),
+        bytes: settings.max_object_bytes.to_usize(),
         layout: Arc::new(Layout {
-            prefix: text("prefix"),
-            folder: arguments.template("folder").cloned(),
+            prefix: settings.prefix.map(|prefix| Str::from(prefix.trim())).unwrap_or_default(),
+            folder: settings.folder,
             format,
-            compression: match text("compression").as_str() {
-                "gzip" => Compression::Gzip,
-                "zstd" => Compression::Zstd,
-                _ => Compression::None,
-            },
-            content_type: text("contentType"),
+            compression: settings.compression,
+            content_type: settings.content_type.trim().into(),
         }),
         wrote: Wrote::default(),
     }))

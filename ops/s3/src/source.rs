@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Operations, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{ByteSize, Choice, Parameters, shared};
 use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
@@ -25,7 +25,7 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
-use crate::connection::{self, Connection};
+use crate::connection::{Connection, Options};
 use crate::fingerprint::fingerprint;
 use fetch::Fetching;
 use listing::Bucket;
@@ -36,81 +36,70 @@ use reader::{Objects, Pace};
 pub(crate) fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("s3", "Reads the objects of a bucket, then its changes.")
         .describe(include_str!("source/description.md"))
-        .with_all(connection::parameters())
-        .with(Parameter::new("prefix", ParameterKind::Text, "Prefix of the keys to read."))
-        .with(
-            Parameter::new("pollingPeriod", ParameterKind::Duration, "Pause between two listings of the bucket.")
-                .default_value("1s"),
-        )
-        .with(
-            Parameter::new(
-                "settlingPeriod",
-                ParameterKind::Duration,
-                "Time between the last change of an object and its read, in whole seconds. Set more than 0 if the \
-                 clocks of the store's servers differ, or if the store dates objects back to the start of slow \
-                 uploads.",
-            )
-            .default_value("0s"),
-        )
-        .with(
-            Parameter::new(
-                "versions",
-                ParameterKind::Text,
-                "Whether to read every version of an object: auto (if the bucket keeps versions), on or off.",
-            )
-            .default_value("auto")
-            .one_of(&["auto", "on", "off"]),
-        )
-        .with(
-            Parameter::new(
-                "maxObjectBytes",
-                ParameterKind::Bytes,
-                "Maximum size of an object. A larger one stops the pipeline, because an object is one record in \
-                 memory.",
-            )
-            .default_value("64MiB")
-            .validate(Validation::GreaterThan(0.0)),
-        )
-        .with(
-            Parameter::new(
-                "fetch.concurrency",
-                ParameterKind::Int,
-                "Maximum number of objects fetched at the same time.",
-            )
-            .default_value("32")
-            .validate(Validation::GreaterThan(0.0))
-            .validate(Validation::LessThan(1025.0)),
-        )
-        .with(
-            Parameter::new(
-                "fetch.bytes",
-                ParameterKind::Bytes,
-                "Maximum size of all objects that are fetched and not delivered yet; a larger object is fetched \
-                 alone.",
-            )
-            .default_value("64MiB")
-            .validate(Validation::GreaterThan(0.0)),
-        )
         .with_all(shared::source());
     kind::source(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-    let size = |name| arguments.bytes(name).and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX);
+#[derive(Parameters)]
+struct Settings {
+    #[parameter(flatten)]
+    connection: Options,
+    /// Prefix of the keys to read.
+    prefix: Option<Str>,
+    /// Pause between two listings of the bucket.
+    #[parameter(default = "1s")]
+    polling_period: Duration,
+    /// Time between the last change of an object and its read, in whole seconds. Set more than 0 if the clocks of the
+    /// store's servers differ, or if the store dates objects back to the start of slow uploads.
+    #[parameter(default = "0s")]
+    settling_period: Duration,
+    /// Whether to read every version of an object: auto (if the bucket keeps versions), on or off.
+    #[parameter(default = "auto")]
+    versions: Versions,
+    /// Maximum size of an object. A larger one stops the pipeline, because an object is one record in memory.
+    #[parameter(default = "64MiB", greater_than = 0)]
+    max_object_bytes: ByteSize,
+    #[parameter(nested)]
+    fetch: Fetch,
+}
+
+#[derive(Parameters)]
+struct Fetch {
+    /// Maximum number of objects fetched at the same time.
+    #[parameter(default = 32, greater_than = 0, less_than = 1025)]
+    concurrency: usize,
+    /// Maximum size of all objects that are fetched and not delivered yet; a larger object is fetched alone.
+    #[parameter(default = "64MiB", greater_than = 0)]
+    bytes: ByteSize,
+}
+
+#[derive(Clone, Copy)]
+enum Versions {
+    Auto,
+    On,
+    Off,
+}
+
+impl Choice for Versions {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("auto", Versions::Auto), ("on", Versions::On), ("off", Versions::Off)];
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     Ok(Arc::new(Configured {
-        connection: Connection::from_arguments(arguments)?,
-        prefix: arguments.text("prefix").cloned().unwrap_or_default(),
-        versions: match arguments.text("versions").map(|text| text.trim()) {
-            Some("on") => Some(true),
-            Some("off") => Some(false),
-            _ => None,
+        connection: Connection::new(&settings.connection)?,
+        prefix: settings.prefix.unwrap_or_default(),
+        versions: match settings.versions {
+            Versions::Auto => None,
+            Versions::On => Some(true),
+            Versions::Off => Some(false),
         },
-        limit: arguments.bytes("maxObjectBytes").unwrap_or(u64::MAX),
+        limit: settings.max_object_bytes.0,
         pace: Pace {
-            polling: arguments.duration("pollingPeriod").unwrap_or(Duration::from_secs(1)),
-            settling: arguments.duration("settlingPeriod").unwrap_or_default(),
-            fetches: arguments.int("fetch.concurrency").and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
-            bytes: size("fetch.bytes"),
+            polling: settings.polling_period,
+            settling: settings.settling_period,
+            fetches: settings.fetch.concurrency,
+            bytes: settings.fetch.bytes.to_usize(),
         },
     }))
 }

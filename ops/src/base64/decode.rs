@@ -6,18 +6,17 @@ use std::sync::Arc;
 use ::base64::Engine as _;
 use ::base64::alphabet;
 use ::base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
-
-use crate::prototype::Prototype;
 
 /// Decoder that requires padding. Trailing bits that belong to no byte may be set, because some encoders leave them.
 const ENGINE: GeneralPurpose =
@@ -25,22 +24,14 @@ const ENGINE: GeneralPurpose =
 
 /// Returns the `base64.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("base64.decode", "Decodes a field from base64 text.")
-        .describe(
-            "Replaces a base64 text (standard alphabet, padded; line breaks are ignored) with the decoded data: raw \
-             data in `.Key`, `.Payload.Before` and `.Payload.After`, text elsewhere, or bytes if it is not UTF-8. In \
-             metadata, data that is not UTF-8 fails the record. Missing, absent and null fields stay unchanged. \
-             Fields that are not raw data, bytes or text fail the record.",
-        )
-        .with(super::field_parameter("The field to decode: .Payload.After, .Payload.After.image, .Metadata.title."))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Decode>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
-    let field = super::field(arguments)?;
-    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
-    Ok((signature, Decode { field }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to decode: .Payload.After, .Payload.After.image, .Metadata.title.
+    #[parameter(within = [".Metadata", ".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -48,7 +39,34 @@ struct Decode {
     field: Reference,
 }
 
-impl Operator for Decode {
+impl InlineOperator for Decode {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("base64.decode", "Decodes a field from base64 text.")
+        .describe(
+            "Replaces a base64 text (standard alphabet, padded; line breaks are ignored) with the decoded data: raw \
+             data in `.Key`, `.Payload.Before` and `.Payload.After`, text elsewhere, or bytes if it is not UTF-8. In \
+             metadata, data that is not UTF-8 fails the record. Missing, absent and null fields stay unchanged. \
+             Fields that are not raw data, bytes or text fail the record.",
+        )
+        .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Decode { field: super::one_value(&settings.field)? })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "base64 text");
+        super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES, None);
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             self.decode(record)?;
@@ -90,14 +108,6 @@ fn without_line_breaks(text: &[u8]) -> Cow<'_, [u8]> {
     match memchr::memchr2(b'\n', b'\r', text) {
         None => Cow::Borrowed(text),
         Some(_) => text.iter().copied().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect(),
-    }
-}
-
-impl Prototype for Decode {
-    fn flow(&self, flow: &mut Flow) {
-        flow.may_fail();
-        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "base64 text");
-        super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES, None);
     }
 }
 

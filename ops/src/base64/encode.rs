@@ -4,38 +4,30 @@ use std::sync::Arc;
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::STANDARD;
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
-use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
 /// Returns the `base64.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("base64.encode", "Encodes a field as base64 text.")
-        .describe(
-            "Replaces a field with its base64 text (standard alphabet, padded): raw data in `.Key`, `.Payload.Before` \
-             and `.Payload.After`, text elsewhere. Raw data, bytes and text are encoded as they are, numbers and \
-             booleans as text. Missing, absent and null fields stay unchanged. Lists, maps, times and structured data \
-             fail the record.",
-        )
-        .with(super::field_parameter("The field to encode: .Payload.After, .Payload.After.image, .Metadata.title."))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Encode>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
-    let field = super::field(arguments)?;
-    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
-    Ok((signature, Encode { field, buffer: String::new() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to encode: .Payload.After, .Payload.After.image, .Metadata.title.
+    #[parameter(within = [".Metadata", ".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -45,7 +37,39 @@ struct Encode {
     buffer: String,
 }
 
-impl Operator for Encode {
+impl InlineOperator for Encode {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("base64.encode", "Encodes a field as base64 text.")
+        .describe(
+            "Replaces a field with its base64 text (standard alphabet, padded): raw data in `.Key`, `.Payload.Before` \
+             and `.Payload.After`, text elsewhere. Raw data, bytes and text are encoded as they are, numbers and \
+             booleans as text. Missing, absent and null fields stay unchanged. Lists, maps, times and structured data \
+             fail the record.",
+        )
+        .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Encode { field: super::one_value(&settings.field)?, buffer: String::new() })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        super::flow(
+            flow,
+            &self.field,
+            Kinds::TEXT | Kinds::BYTES | Kinds::BOOL | Kinds::INT | Kinds::FLOAT,
+            Kinds::TEXT,
+            Some(Content::Base64),
+        );
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             self.encode(record)?;
@@ -78,19 +102,6 @@ impl Encode {
             Some(other) => return Err(super::unexpected_type("encode", field, &other)),
         }
         field.set(record, Value::from(buffer.as_str()))
-    }
-}
-
-impl Prototype for Encode {
-    fn flow(&self, flow: &mut Flow) {
-        flow.may_fail();
-        super::flow(
-            flow,
-            &self.field,
-            Kinds::TEXT | Kinds::BYTES | Kinds::BOOL | Kinds::INT | Kinds::FLOAT,
-            Kinds::TEXT,
-            Some(Content::Base64),
-        );
     }
 }
 

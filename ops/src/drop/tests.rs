@@ -1,3 +1,4 @@
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position};

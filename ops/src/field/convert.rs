@@ -2,68 +2,34 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::{Arguments, parse_bool};
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::arguments::parse_bool;
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type as Shape};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{write_data, write_value};
 use anabranch_record::reference::{Part, Reference, Target};
-use anabranch_record::text::Str;
 use anabranch_record::value::{Timestamp, Value};
 use anabranch_record::{Data, Record};
 use chrono::DateTime;
 
-use super::one_side;
-use crate::prototype::Prototype;
 use crate::scalar::push_scalar;
 
 /// Returns the `field.convert` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.convert", "Converts a field to another type.")
-        .describe(
-            "Converts the value of a field to text and parses the text as another type.\n\n\
-             * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes \
-             must be UTF-8.\n* `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no \
-             fraction; booleans are 1 and 0.\n* `float`: any number; booleans are 1 and 0.\n* `bool`: one of `1 t \
-             T TRUE true True 0 f F FALSE false False`.\n* `time`: an integer (nanoseconds since 1970 in UTC), or \
-             RFC 3339 text.\n\n\
-             Null stays null. A record without the field fails, and so does a record whose value cannot be \
-             converted.",
-        )
-        .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to convert, such as .Payload.After.price.")
-                .required()
-                .validate(Validation::Within(vec![Str::from_static(".Key"), Str::from_static(".Payload")])),
-        )
-        .with(
-            Parameter::new("type", ParameterKind::Text, "The new type.")
-                .required()
-                .one_of(&Type::ALL.map(Type::as_str)),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Convert>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Convert), Diagnostics> {
-    let field = one_side(arguments)?;
-    let wanted = arguments.text("type").map(|text| text.trim()).unwrap_or_default();
-    let Some(to) = Type::ALL.into_iter().find(|to| to.as_str() == wanted) else {
-        return Err(Diagnostic::error("settings.required", "type is required").into());
-    };
-    if matches!(field.target(), Target::Data(_)) && to != Type::String {
-        return Err(Diagnostic::error(
-            "settings.invalid",
-            format!("type: {field} is raw data or a map and cannot have the type {wanted}"),
-        )
-        .with_span(arguments.span("type"))
-        .with_path("/type")
-        .with_hint(format!("name a field of {field}, or convert to string"))
-        .into());
-    }
-    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
-    Ok((signature, Convert { field, to, buffer: String::new() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to convert, such as .Payload.After.price.
+    #[parameter(within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
+    /// The new type.
+    r#type: Argument<Type>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +41,17 @@ enum Type {
     Time,
 }
 
-impl Type {
-    const ALL: [Type; 5] = [Type::String, Type::Int, Type::Float, Type::Bool, Type::Time];
+impl Choice for Type {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("string", Type::String),
+        ("int", Type::Int),
+        ("float", Type::Float),
+        ("bool", Type::Bool),
+        ("time", Type::Time),
+    ];
+}
 
+impl Type {
     const fn as_str(self) -> &'static str {
         match self {
             Type::String => "string",
@@ -151,7 +125,60 @@ struct Convert {
     buffer: String,
 }
 
-impl Operator for Convert {
+impl InlineOperator for Convert {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("field.convert", "Converts a field to another type.")
+            .describe(
+                "Converts the value of a field to text and parses the text as another type.\n\n\
+                 * `string`: numbers are written without exponent, times as RFC 3339, lists and maps as JSON; bytes \
+                 must be UTF-8.\n\
+                 * `int`: an integer in base 10 of up to 64 bits, exact; a float only if it has no fraction; booleans \
+                 are 1 and 0.\n\
+                 * `float`: any number; booleans are 1 and 0.\n\
+                 * `bool`: one of `1 t T TRUE true True 0 f F FALSE false False`.\n\
+                 * `time`: an integer (nanoseconds since 1970 in UTC), or RFC 3339 text.\n\n\
+                 Null stays null. A record without the field fails, and so does a record whose value cannot be \
+                 converted.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(Settings { field, r#type }: Settings) -> Result<Self, Diagnostics> {
+        let (field, to) = (field.one_side()?, *r#type);
+        if matches!(field.target(), Target::Data(_)) && to != Type::String {
+            return Err(r#type
+                .invalid(format_args!("{field} is raw data or a map and cannot have the type {}", to.as_str()))
+                .with_hint(format!("name a field of {field}, or convert to string"))
+                .into());
+        }
+        Ok(Convert { field, to, buffer: String::new() })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        flow.may_fail();
+        let to = self.to.kind();
+        if let Target::Data(_) = self.field.target() {
+            let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
+            return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
+        }
+        if self.to == Type::Time {
+            flow.need_other("flow.not_convertible", "field", &self.field, &[Content::Timeless], self.to.demands());
+        }
+        let wanted = (Kinds::ANY.without(self.to.refuses()), "a value that can be converted");
+        let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
+        if flow.fails() {
+            return;
+        }
+        let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
+        flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             self.convert(record)?;
@@ -221,27 +248,6 @@ impl Convert {
             self.to.demands()
         );
         Fault::record("convert_failed", what)
-    }
-}
-
-impl Prototype for Convert {
-    fn flow(&self, flow: &mut Flow) {
-        flow.may_fail();
-        let to = self.to.kind();
-        if let Target::Data(_) = self.field.target() {
-            let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
-            return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
-        }
-        if self.to == Type::Time {
-            flow.need_other("flow.not_convertible", "field", &self.field, &[Content::Timeless], self.to.demands());
-        }
-        let wanted = (Kinds::ANY.without(self.to.refuses()), "a value that can be converted");
-        let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
-        if flow.fails() {
-            return;
-        }
-        let null = if found.ty.kinds.overlaps(Kinds::NULL) { Kinds::NULL } else { Kinds::NONE };
-        flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
     }
 }
 
@@ -338,7 +344,7 @@ mod tests {
             ("[1,\"x\"]", ["\"[1,\\\"x\\\"]\"", "-", "-", "-", "-"]),
             ("{\"b\":null}", ["\"{\\\"b\\\":null}\"", "-", "-", "-", "-"]),
         ] {
-            for (to, expected) in Type::ALL.into_iter().zip(expected) {
+            for ((_, to), expected) in Type::CHOICES.iter().zip(expected) {
                 let converted = convert(from, to.as_str());
                 let same = match (&converted, to) {
                     (Some(got), Type::Float) if expected != "-" => got.parse::<f64>() == expected.parse(),
@@ -407,7 +413,7 @@ mod tests {
 
     #[test]
     fn failed_rows_stay_and_shapes_are_large_enough() {
-        for to in Type::ALL {
+        for (_, to) in Type::CHOICES {
             for field in [".Key.a", ".Payload.After.a.b"] {
                 testing::failed_rows_stay(&kind(), &[("field", field), ("type", to.as_str())]);
                 testing::shapes_are_large_enough(&kind(), &[("field", field), ("type", to.as_str())]);

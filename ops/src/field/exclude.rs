@@ -3,78 +3,30 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Place};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 
 use super::items::Item;
-use crate::prototype::Prototype;
 
 const FIELDS: &str = "fields";
 
 /// Returns the `field.exclude` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.exclude", "Removes fields.")
-        .describe(
-            "Removes fields and metadata entries. `.Key`, `.Payload`, `.Payload.Before` and `.Payload.After` become \
-             absent, `.Metadata` becomes empty. Missing fields are ignored. `.Position` and `.Operation` cannot be \
-             removed.",
-        )
-        .with(
-            Parameter::new(
-                FIELDS,
-                ParameterKind::List,
-                "The fields to remove, separated by commas: .Payload.After.password,.Metadata.token.",
-            )
-            .required(),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Exclude>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Exclude), Diagnostics> {
-    let (mut fields, mut findings) = (Vec::new(), Diagnostics::new());
-    for item in Item::whole(arguments.text(FIELDS).map_or("", Str::as_str)).split(b',') {
-        if item.text.is_empty() {
-            findings.push(item.finding(arguments, FIELDS, "an item is empty").with_hint("remove the comma"));
-            continue;
-        }
-        match item.reference(arguments, FIELDS) {
-            Ok(field) if matches!(field.target(), Target::Record | Target::Position | Target::Operation) => {
-                findings.push(item.finding(arguments, FIELDS, &format!("{field} cannot be removed")));
-            }
-            Ok(field) => fields.push((field, item.range())),
-            Err(found) => findings.extend(found),
-        }
-    }
-    if findings.has_errors() {
-        return Err(findings);
-    }
-    let paths = |field: &Reference| match field.access() {
-        Access::These(paths) => paths,
-        Access::Everything => Vec::new(),
-    };
-    // If a map and a field in it are both listed, the map is enough. So no removal depends on another.
-    let goes_with = |i: usize, field: &Reference| {
-        let path = paths(field).concat();
-        fields.iter().enumerate().any(|(other, (outer, _))| {
-            let outer = paths(outer).concat();
-            other != i && path.starts_with(&outer) && (outer.len() < path.len() || other < i)
-        })
-    };
-    let fields: Arc<[_]> = fields
-        .iter()
-        .enumerate()
-        .filter(|(i, (field, _))| !goes_with(*i, field))
-        .map(|(_, field)| field.clone())
-        .collect();
-    let writes = Access::These(fields.iter().flat_map(|(field, _)| paths(field)).collect());
-    Ok((Signature { reads: Access::NOTHING, writes, ..Signature::inline() }, Exclude { fields }))
+#[derive(Parameters)]
+struct Settings {
+    /// The fields to remove, separated by commas: .Payload.After.password,.Metadata.token.
+    #[parameter(name = FIELDS, required)]
+    fields: Argument<Vec<Str>>,
 }
 
 #[derive(Clone)]
@@ -83,7 +35,67 @@ struct Exclude {
     fields: Arc<[(Reference, Range<usize>)]>,
 }
 
-impl Operator for Exclude {
+fn paths(field: &Reference) -> Vec<Vec<Str>> {
+    match field.access() {
+        Access::These(paths) => paths,
+        Access::Everything => Vec::new(),
+    }
+}
+
+impl InlineOperator for Exclude {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("field.exclude", "Removes fields.")
+        .describe(
+            "Removes fields and metadata entries. `.Key`, `.Payload`, `.Payload.Before` and `.Payload.After` become \
+             absent, `.Metadata` becomes empty. Missing fields are ignored. `.Position` and `.Operation` cannot be \
+             removed.",
+        )
+        .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        let (mut fields, mut findings) = (Vec::new(), Diagnostics::new());
+        for item in Item::whole(&settings.fields).split(b',') {
+            if item.text.is_empty() {
+                findings.push(item.finding("an item is empty").with_hint("remove the comma"));
+                continue;
+            }
+            match item.reference() {
+                Ok(field) if matches!(field.target(), Target::Record | Target::Position | Target::Operation) => {
+                    findings.push(item.finding(&format!("{field} cannot be removed")));
+                }
+                Ok(field) => fields.push((field, item.range())),
+                Err(found) => findings.extend(found),
+            }
+        }
+        if findings.has_errors() {
+            return Err(findings);
+        }
+        // If a map and a field in it are both listed, the map is enough. So no removal depends on another.
+        let goes_with = |i: usize, field: &Reference| {
+            let path = paths(field).concat();
+            fields.iter().enumerate().any(|(other, (outer, _))| {
+                let outer = paths(outer).concat();
+                other != i && path.starts_with(&outer) && (outer.len() < path.len() || other < i)
+            })
+        };
+        let fields = fields.iter().enumerate().filter(|(i, (field, _))| !goes_with(*i, field));
+        Ok(Exclude { fields: fields.map(|(_, field)| field.clone()).collect() })
+    }
+
+    fn signature(&self) -> Signature {
+        let writes = Access::These(self.fields.iter().flat_map(|(field, _)| paths(field)).collect());
+        Signature { reads: Access::NOTHING, writes, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        for (field, range) in self.fields.iter() {
+            flow.delete(Place::within(FIELDS, range.clone()), field);
+        }
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         let fields = &self.fields;
         rows.for_each(|record| {
@@ -95,14 +107,6 @@ impl Operator for Exclude {
             }
             Ok(Decision::Keep)
         });
-    }
-}
-
-impl Prototype for Exclude {
-    fn flow(&self, flow: &mut Flow) {
-        for (field, range) in self.fields.iter() {
-            flow.delete(Place::within(FIELDS, range.clone()), field);
-        }
     }
 }
 

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -17,57 +18,22 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 
 use super::items::Item;
-use crate::prototype::Prototype;
 
 const MAPPING: &str = "mapping";
 
 /// Returns the `field.rename` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.rename", "Renames fields.")
-        .describe(
-            "Renames fields and metadata entries within their map, one after the other. If a record already has a \
-             field with the new name, it fails. If the old field is missing, the new field is created as null (a \
-             metadata entry: empty), unless it exists already or the map is missing too.",
-        )
-        .with(
-            Parameter::new(
-                MAPPING,
-                ParameterKind::List,
-                "Fields with their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.",
-            )
-            .required(),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Rename>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Rename), Diagnostics> {
-    let (mut renamings, mut findings) = (Vec::new(), Diagnostics::new());
-    for item in Item::whole(arguments.text(MAPPING).map_or("", Str::as_str)).split(b',') {
-        match renaming(arguments, item) {
-            Ok(renaming) => renamings.push(renaming),
-            Err(found) => findings.extend(found),
-        }
-    }
-    if findings.has_errors() {
-        return Err(findings);
-    }
-    let touched = |renaming: &Renaming| [renaming.field.access(), renaming.new.access()];
-    let paths = renamings.iter().flat_map(touched).flat_map(|access| match access {
-        Access::These(paths) => paths,
-        Access::Everything => Vec::new(),
-    });
-    let access = Access::These(paths.collect());
-    let independent = renamings.iter().enumerate().all(|(i, renaming)| {
-        let earlier = renamings[..i].iter().flat_map(touched);
-        earlier.into_iter().all(|earlier| touched(renaming).iter().all(|access| !access.overlaps(&earlier)))
-    });
-    let signature = Signature { reads: access.clone(), writes: access, ..Signature::inline() };
-    Ok((signature, Rename { renamings: renamings.into(), independent }))
+#[derive(Parameters)]
+struct Settings {
+    /// Fields with their new names, separated by commas: .Payload.After.name:fullname,.Metadata.a:b.
+    #[parameter(name = MAPPING, required)]
+    mapping: Argument<Vec<Str>>,
 }
 
-fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnostics> {
-    let wrong = |item: Item<'_>, message| item.finding(arguments, MAPPING, message);
+fn renaming(item: Item<'_>) -> Result<Renaming, Diagnostics> {
     let parts = item.split(b':');
     let [field, name] = parts[..] else {
         let message = match (item.text, parts.len()) {
@@ -75,14 +41,14 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
             (_, 1) => "a new name is missing",
             _ => "an item has more than one colon",
         };
-        return Err(wrong(item, message).with_hint("write each item as .Payload.After.name:newname").into());
+        return Err(item.finding(message).with_hint("write each item as .Payload.After.name:newname").into());
     };
     if name.text.is_empty() {
-        return Err(wrong(item, "a new name is missing").with_hint("write it after the colon").into());
+        return Err(item.finding("a new name is missing").with_hint("write it after the colon").into());
     }
-    let reference = field.reference(arguments, MAPPING)?;
+    let reference = field.reference()?;
     if name.text.starts_with('.') {
-        let finding = wrong(name, "a new name is a plain name, not a reference");
+        let finding = name.finding("a new name is a plain name, not a reference");
         return Err(match Reference::parse(name.text).map(|new| new.target().clone()) {
             Ok(Target::Entry(last)) => finding.with_hint(format!("did you mean {last}?")),
             Ok(Target::Field(_, path)) => finding.with_hint(format!("did you mean {}?", path.last())),
@@ -97,7 +63,8 @@ fn renaming(arguments: &Arguments, item: Item<'_>) -> Result<Renaming, Diagnosti
     }
     match reference.sibling(&new_name) {
         Some(new) => Ok(Renaming { field: reference, name: new_name, new, range: field.range() }),
-        None => Err(wrong(field, &format!("{reference} cannot be renamed"))
+        None => Err(field
+            .finding(&format!("{reference} cannot be renamed"))
             .with_hint("name a field of structured data or a metadata entry, for example .Payload.After.name")
             .into()),
     }
@@ -119,42 +86,46 @@ struct Renaming {
     range: Range<usize>,
 }
 
-impl Operator for Rename {
-    fn process(&mut self, rows: &mut Rows<'_>) {
-        match &self.renamings[..] {
-            // A single renaming that fails changes nothing.
-            [only] => rows.for_each(|record| only.apply(record).map(|()| Decision::Keep)),
-            all if self.independent => rows.for_each(|record| {
-                all.iter().try_for_each(|renaming| renaming.field.can_rename(record, &renaming.name).map(drop))?;
-                all.iter().try_for_each(|renaming| renaming.apply(record))?;
-                Ok(Decision::Keep)
-            }),
-            all => rows.for_each(|record| {
-                let before = record.clone();
-                all.iter().try_for_each(|renaming| renaming.apply(record)).inspect_err(|_| *record = before)?;
-                Ok(Decision::Keep)
-            }),
+impl InlineOperator for Rename {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("field.rename", "Renames fields.")
+            .describe(
+                "Renames fields and metadata entries within their map, one after the other. If a record already has a \
+                 field with the new name, it fails. If the old field is missing, the new field is created as null (a \
+                 metadata entry: empty), unless it exists already or the map is missing too.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        let (mut renamings, mut findings) = (Vec::new(), Diagnostics::new());
+        for item in Item::whole(&settings.mapping).split(b',') {
+            match renaming(item) {
+                Ok(renaming) => renamings.push(renaming),
+                Err(found) => findings.extend(found),
+            }
         }
-    }
-}
-
-impl Renaming {
-    /// Renames the field. Costs O(parts of the reference · log fields + fields of the map).
-    fn apply(&self, record: &mut Record) -> Result<(), Fault> {
-        if self.field.rename(record, &self.name)? || !self.field.has_parent(record)? || self.new.get(record)?.is_some()
-        {
-            return Ok(());
+        if findings.has_errors() {
+            return Err(findings);
         }
-        let nothing = if self.is_entry() { Value::Text(Str::default()) } else { Value::Null };
-        self.new.set(record, nothing)
+        let independent = renamings.iter().enumerate().all(|(i, renaming)| {
+            let earlier = renamings[..i].iter().flat_map(Renaming::touched);
+            earlier.into_iter().all(|earlier| renaming.touched().iter().all(|access| !access.overlaps(&earlier)))
+        });
+        Ok(Rename { renamings: renamings.into(), independent })
     }
 
-    fn is_entry(&self) -> bool {
-        matches!(self.new.target(), Target::Entry(_))
+    fn signature(&self) -> Signature {
+        let paths = self.renamings.iter().flat_map(Renaming::touched).flat_map(|access| match access {
+            Access::These(paths) => paths,
+            Access::Everything => Vec::new(),
+        });
+        let access = Access::These(paths.collect());
+        Signature { reads: access.clone(), writes: access, ..Signature::inline() }
     }
-}
 
-impl Prototype for Rename {
     fn flow(&self, flow: &mut Flow) {
         for (i, Renaming { field, name, new, range }) in self.renamings.iter().enumerate() {
             let place = || Place::within(MAPPING, range.clone());
@@ -194,6 +165,43 @@ impl Prototype for Rename {
                 _ => flow.allow(new, &Type::of(Kinds::NULL)),
             }
         }
+    }
+
+    fn process(&mut self, rows: &mut Rows<'_>) {
+        match &self.renamings[..] {
+            // A single renaming that fails changes nothing.
+            [only] => rows.for_each(|record| only.apply(record).map(|()| Decision::Keep)),
+            all if self.independent => rows.for_each(|record| {
+                all.iter().try_for_each(|renaming| renaming.field.can_rename(record, &renaming.name).map(drop))?;
+                all.iter().try_for_each(|renaming| renaming.apply(record))?;
+                Ok(Decision::Keep)
+            }),
+            all => rows.for_each(|record| {
+                let before = record.clone();
+                all.iter().try_for_each(|renaming| renaming.apply(record)).inspect_err(|_| *record = before)?;
+                Ok(Decision::Keep)
+            }),
+        }
+    }
+}
+
+impl Renaming {
+    fn touched(&self) -> [Access; 2] {
+        [self.field.access(), self.new.access()]
+    }
+
+    /// Renames the field. Costs O(parts of the reference · log fields + fields of the map).
+    fn apply(&self, record: &mut Record) -> Result<(), Fault> {
+        if self.field.rename(record, &self.name)? || !self.field.has_parent(record)? || self.new.get(record)?.is_some()
+        {
+            return Ok(());
+        }
+        let nothing = if self.is_entry() { Value::Text(Str::default()) } else { Value::Null };
+        self.new.set(record, nothing)
+    }
+
+    fn is_entry(&self) -> bool {
+        matches!(self.new.target(), Target::Entry(_))
     }
 }
 

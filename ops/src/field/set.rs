@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{self, Flow, Kinds, Operations, Texts, Type};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Operation;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -16,73 +17,25 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_template::Template;
 
-use crate::prototype::Prototype;
-
 /// Returns the `field.set` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("field.set", "Sets a field to a text.")
-        .describe(
-            "Sets a field to the output of a template over the record. A value without `{{` is a constant text.\n\n\
-             The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data; in \
-             `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Missing maps on the path of \
-             the field are created. `.Position` cannot be changed; of `.Metadata` and `.Payload`, only parts can \
-             be set.",
-        )
-        .with(
-            Parameter::new("field", ParameterKind::Reference, "The field to set, such as .Payload.After.name.")
-                .required()
-                .validate(Validation::Within(
-                    [".Operation", ".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect(),
-                )),
-        )
-        .with(
-            Parameter::new(
-                "value",
-                ParameterKind::Template,
-                "The value: a template such as '{{ .Metadata.title }}', or a constant text.",
-            )
-            .required()
-            .may_be_blank(),
-        )
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<SetField>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, SetField), Diagnostics> {
-    let (Some(field), Some(template)) = (arguments.reference("field"), arguments.template("value")) else {
-        return Err(Diagnostic::error("settings.required", "field and value are required").into());
-    };
-    let whole = |hint: &str| {
-        Diagnostics::from(
-            Diagnostic::error("settings.invalid", format!("field: {field} cannot be set to a text"))
-                .with_span(arguments.span("field"))
-                .with_path("/field")
-                .with_hint(hint),
-        )
-    };
-    match field.target() {
-        Target::Metadata => return Err(whole("name one entry, for example .Metadata.title")),
-        Target::Payload => return Err(whole("did you mean .Payload.After?")),
-        Target::Record | Target::Position => return Err(whole("name a part of the record that can be changed")),
-        _ => {}
-    }
-    let value = match template.literal() {
-        Some(text) if *field.target() == Target::Operation => Content::Same(operation(text, arguments)?),
-        Some(text) => Content::Same(Value::from(text)),
-        None => Content::Rendered(template.clone()),
-    };
-    let reads = if template.literal().is_some() { Access::NOTHING } else { template.reads() };
-    let signature = Signature { reads, writes: field.access(), ..Signature::inline() };
-    let always = arguments.is_constant("value");
-    Ok((signature, SetField { field: field.clone(), value, always, buffer: String::new() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to set, such as .Payload.After.name.
+    #[parameter(within = [".Operation", ".Metadata", ".Key", ".Payload"])]
+    field: Argument<Reference>,
+    /// The value: a template such as '{{ .Metadata.title }}', or a constant text.
+    #[parameter(may_be_blank)]
+    value: Argument<Template>,
 }
 
-fn operation(text: &str, arguments: &Arguments) -> Result<Value, Diagnostics> {
+fn operation(text: &str, setting: &Argument<Template>) -> Result<Value, Diagnostics> {
     let text = text.trim();
     text.parse::<Operation>().map(|operation| Value::Text(Str::from_static(operation.as_str()))).map_err(|e| {
-        let finding = Diagnostic::error("settings.invalid", format!("value: {e}"))
-            .with_span(arguments.span("value"))
-            .with_path("/value");
+        let finding = setting.invalid(e);
         match did_you_mean(text, Operation::ALL.map(Operation::as_str)) {
             Some(near) => finding.with_hint(format!("did you mean {near}?")),
             None => finding,
@@ -109,7 +62,81 @@ enum Content {
     Rendered(Template),
 }
 
-impl Operator for SetField {
+impl InlineOperator for SetField {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("field.set", "Sets a field to a text.")
+            .describe(
+                "Sets a field to the output of a template over the record. A value without `{{` is a constant text.\n\n\
+                 The value is always text. In `.Key`, `.Payload.Before` and `.Payload.After` it becomes raw data; in \
+                 `.Operation` it must be one of `create`, `update`, `delete`, `snapshot`. Missing maps on the path of \
+                 the field are created. `.Position` cannot be changed; of `.Metadata` and `.Payload`, only parts can \
+                 be set.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(Settings { field, value }: Settings) -> Result<Self, Diagnostics> {
+        let whole = |hint: &str| {
+            Diagnostics::from(field.invalid(format_args!("{} cannot be set to a text", *field)).with_hint(hint))
+        };
+        match field.target() {
+            Target::Metadata => return Err(whole("name one entry, for example .Metadata.title")),
+            Target::Payload => return Err(whole("did you mean .Payload.After?")),
+            Target::Record | Target::Position => return Err(whole("name a part of the record that can be changed")),
+            _ => {}
+        }
+        let always = value.is_constant();
+        let value = match value.literal() {
+            Some(text) if *field.target() == Target::Operation => Content::Same(operation(text, &value)?),
+            Some(text) => Content::Same(Value::from(text)),
+            None => Content::Rendered(value.into_value()),
+        };
+        Ok(SetField { field: field.into_value(), value, always, buffer: String::new() })
+    }
+
+    fn signature(&self) -> Signature {
+        let reads = match &self.value {
+            Content::Same(_) => Access::NOTHING,
+            Content::Rendered(template) => template.reads(),
+        };
+        Signature { reads, writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        if let Content::Rendered(template) = &self.value {
+            flow.template("value", template);
+        }
+        if let Content::Same(Value::Text(text)) = &self.value {
+            flow.literal("value", text);
+        }
+        match (self.field.target(), &self.value) {
+            (Target::Operation, Content::Same(Value::Text(name))) => {
+                flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);
+            }
+            (_, Content::Same(Value::Text(text))) if self.always => {
+                let known = Type { content: self.known(), ..Type::one_of(Texts::only(text.clone())) };
+                flow.set("field", &self.field, known);
+            }
+            _ => flow.set("field", &self.field, Type { content: self.known(), ..Type::of(Kinds::TEXT) }),
+        }
+        if let (Target::Data(side), Content::Same(Value::Text(text))) = (self.field.target(), &self.value) {
+            let is_plain = match serde_json::from_str(text) {
+                Ok(json) => !matches!(json, serde_json::Value::Object(_) | serde_json::Value::String(_)),
+                Err(_) => !text.trim_start().starts_with(['{', '[', '"']),
+            };
+            flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
+            flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
+        }
+        if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
+            // The constant prefix of the rendered text.
+            let head = template.source().split("{{").next().unwrap_or_default().trim_start();
+            let is_word = !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
+            flow.record.side_mut(*side).plain = is_word || !flow::may_be_json(template, true);
+        }
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         let SetField { field, value, buffer, .. } = self;
         let is_operation = *field.target() == Target::Operation;
@@ -145,41 +172,6 @@ impl SetField {
             }
         };
         timeless.then_some(flow::Content::Timeless)
-    }
-}
-
-impl Prototype for SetField {
-    fn flow(&self, flow: &mut Flow) {
-        if let Content::Rendered(template) = &self.value {
-            flow.template("value", template);
-        }
-        if let Content::Same(Value::Text(text)) = &self.value {
-            flow.literal("value", text);
-        }
-        match (self.field.target(), &self.value) {
-            (Target::Operation, Content::Same(Value::Text(name))) => {
-                flow.record.operations = name.parse().map_or(Operations::ALL, Operations::only);
-            }
-            (_, Content::Same(Value::Text(text))) if self.always => {
-                let known = Type { content: self.known(), ..Type::one_of(Texts::only(text.clone())) };
-                flow.set("field", &self.field, known);
-            }
-            _ => flow.set("field", &self.field, Type { content: self.known(), ..Type::of(Kinds::TEXT) }),
-        }
-        if let (Target::Data(side), Content::Same(Value::Text(text))) = (self.field.target(), &self.value) {
-            let is_plain = match serde_json::from_str(text) {
-                Ok(json) => !matches!(json, serde_json::Value::Object(_) | serde_json::Value::String(_)),
-                Err(_) => self.always || !text.trim_start().starts_with(['{', '[', '"']),
-            };
-            flow.record.side_mut(*side).plain = is_plain && !text.is_empty();
-            flow.record.side_mut(*side).fixed = self.always.then(|| text.clone());
-        }
-        if let (Target::Data(side), Content::Rendered(template)) = (self.field.target(), &self.value) {
-            // The constant prefix of the rendered text.
-            let head = template.source().split("{{").next().unwrap_or_default().trim_start();
-            let is_word = !head.is_empty() && !head.starts_with(['{', '"']) && !"null".starts_with(head);
-            flow.record.side_mut(*side).plain = is_word || !flow::may_be_json(template, true);
-        }
     }
 }
 

@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::format::{self, RecordFormat};
+use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
-use anabranch_record::text::Str;
 
 use super::appender::{Appender, Frame};
 use super::follower::misled;
@@ -39,27 +38,37 @@ pub fn kind() -> Arc<dyn DestinationKind> {
              permission is removed while the pipeline runs, the destination retries with back-off until it is \
              restored.",
         )
-        .with(Parameter::new("path", ParameterKind::File, "The file.").required())
-        .with(
-            Parameter::new(
-                "durability",
-                ParameterKind::Text,
-                "When a record counts as delivered: process (it is written to the file and survives a crash of the \
-                 service) or disk (it is also synced and survives a power failure).",
-            )
-            .default_value("process")
-            .one_of(&["process", "disk"]),
-        )
-        .with_all(format::parameters())
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
+#[derive(Parameters)]
+struct Settings {
+    /// The file.
+    path: PathBuf,
+    /// When a record counts as delivered: process (it is written to the file and survives a crash of the service) or
+    /// disk (it is also synced and survives a power failure).
+    #[parameter(default = "process")]
+    durability: Durability,
+    #[parameter(flatten)]
+    format: FormatSettings,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Durability {
+    Process,
+    Disk,
+}
+
+impl Choice for Durability {
+    const CHOICES: &'static [(&'static str, Self)] = &[("process", Durability::Process), ("disk", Durability::Disk)];
+}
+
+fn configure(Settings { path, durability, format }: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     Ok(Arc::new(ConfiguredFile {
-        path: PathBuf::from(arguments.text("path").map(Str::as_str).unwrap_or_default()),
-        sync: arguments.text("durability").is_some_and(|text| text.trim() == "disk"),
-        format: Arc::new(RecordFormat::from_arguments(arguments)?),
+        path,
+        sync: durability == Durability::Disk,
+        format: Arc::new(RecordFormat::new(&format)?),
         opened: AtomicBool::new(false),
     }))
 }

@@ -12,13 +12,13 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, shared};
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::{Metadata, key};
@@ -104,26 +104,22 @@ pub fn kind() -> Arc<dyn SourceKind> {
              New lines are read as they are written. If another machine writes on a network file system that does \
              not report its changes, the first line may be read ten seconds late and later ones 160 milliseconds.",
         )
-        .with(Parameter::new("path", ParameterKind::File, "The file.").required())
-        .with(
-            Parameter::new(
-                "maxLineBytes",
-                ParameterKind::Bytes,
-                "Maximum length of a line. A longer line stops the pipeline. It limits the memory of a line.",
-            )
-            .default_value("64MiB")
-            .validate(Validation::GreaterThan(0.0)),
-        )
         .with_all(shared::source());
     kind::source(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-    Ok(Arc::new(ConfiguredFile {
-        path: arguments.text("path").cloned().unwrap_or_default(),
-        limit: arguments.bytes("maxLineBytes").and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX),
-        opened: AtomicBool::new(false),
-    }))
+#[derive(Parameters)]
+struct Settings {
+    /// The file.
+    path: Argument<PathBuf>,
+    /// Maximum length of a line. A longer line stops the pipeline. It limits the memory of a line.
+    #[parameter(default = "64MiB", greater_than = 0)]
+    max_line_bytes: ByteSize,
+}
+
+fn configure(Settings { path, max_line_bytes }: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
+    let (path, limit) = (path.text().clone(), max_line_bytes.to_usize());
+    Ok(Arc::new(ConfiguredFile { path, limit, opened: AtomicBool::new(false) }))
 }
 
 struct ConfiguredFile {

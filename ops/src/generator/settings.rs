@@ -1,38 +1,19 @@
 //! Parameters of the generator, and checks across them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Operation;
 use anabranch_record::text::Str;
 
 use super::field::{Field, FieldKind};
 
-const OPERATIONS: [&str; 4] = ["create", "update", "delete", "snapshot"];
-const FORMATS: [&str; 3] = ["structured", "raw", "file"];
-
-/// Returns the specification of the source.
+/// Returns the specification of the source, without the parameters of [`Options`].
 pub(super) fn specification() -> Specification {
-    let field_type = |name| {
-        Parameter::new(
-            name,
-            ParameterKind::Text,
-            "Type of the field with this name: int (0 to 2^63-1), string (a word), time (now), bool, duration \
-             (nanoseconds, 0 to 999 s), float, name, email, city, country, uuid or sentence.",
-        )
-    };
-    let format_type = |name| {
-        Parameter::new(
-            name,
-            ParameterKind::Text,
-            "Payload: structured (fields), raw (the same fields as JSON text) or file (the content of a file).",
-        )
-        .one_of(&FORMATS)
-    };
     Specification::builtin("generator", "Generates records with random data, at a given rate or as fast as possible.")
         .describe(
             "Generates records with random data, for demos, tests and benchmarks. It needs `format.type`, or one or \
@@ -40,73 +21,79 @@ pub(super) fn specification() -> Specification {
              `create` and `snapshot` fill the payload after the change, `delete` the one before, `update` both. The \
              numbers of records continue after a restart, so positions are unique.",
         )
-        .with(
-            Parameter::new(
-                "rate",
-                ParameterKind::Float,
-                "Maximum number of records per second, evenly spaced; 0 = unlimited.",
-            )
-            .default_value("0"),
-        )
-        .with(Parameter::new("readTime", ParameterKind::Duration, "Deprecated, use `rate`: time between two records."))
-        .with(
-            Parameter::new(
-                "recordCount",
-                ParameterKind::Int,
-                "Total number of records, counted across restarts; 0 = unlimited.",
-            )
-            .default_value("0")
-            .validate(Validation::GreaterThan(-1.0)),
-        )
-        .with(
-            Parameter::new("burst.sleepTime", ParameterKind::Duration, "Pause between bursts; 0 = no bursts.")
-                .default_value("0s"),
-        )
-        .with(
-            Parameter::new(
-                "burst.generateTime",
-                ParameterKind::Duration,
-                "Length of a burst; has no effect without `burst.sleepTime`.",
-            )
-            .default_value("1s")
-            .validate(Validation::GreaterThan(0.0))
-            .only_with("burst.sleepTime"),
-        )
-        .with(
-            Parameter::new("operations", ParameterKind::List, "Operations, of which each record gets a random one.")
-                .default_value("create")
-                .one_of(&OPERATIONS),
-        )
-        .with(format_type("format.type").example("structured"))
-        .with(Parameter::new(
-            "format.options.path",
-            ParameterKind::Text,
-            "With `format.type: file`, the file with the payload, at most 64 MiB; otherwise the type of a field named \
-             \"path\".",
-        ))
-        .with(field_type("format.options.*").one_of(&FieldKind::NAMES).example("string"))
-        .with(
-            Parameter::new(
-                "collections.*.operations",
-                ParameterKind::List,
-                "Operations of this collection; the default is `operations`.",
-            )
-            .one_of(&OPERATIONS),
-        )
-        .with(format_type("collections.*.format.type"))
-        .with(Parameter::new(
-            "collections.*.format.options.path",
-            ParameterKind::Text,
-            "With type `file`, the file with the payload; otherwise the type of a field named \"path\".",
-        ))
-        .with(field_type("collections.*.format.options.*").one_of(&FieldKind::NAMES))
-        .with(Parameter::new(
-            "seed",
-            ParameterKind::Int,
-            "Seed of the random numbers. The same seed generates the same records (except for times), even after \
-             restarts of the pipeline. The default is random.",
-        ))
         .with_all(shared::structured_source())
+}
+
+/// Settings as they are written.
+#[derive(Parameters)]
+pub(super) struct Options {
+    /// Maximum number of records per second, evenly spaced; 0 = unlimited.
+    #[parameter(default = 0)]
+    rate: Argument<f64>,
+    /// Deprecated, use `rate`: time between two records.
+    read_time: Argument<Option<Duration>>,
+    /// Total number of records, counted across restarts; 0 = unlimited.
+    #[parameter(default = 0, greater_than = -1)]
+    record_count: u64,
+    #[parameter(nested)]
+    burst: Burst,
+    /// Operations, of which each record gets a random one.
+    #[parameter(default = "create")]
+    operations: Vec<Operation>,
+    /// Payload: structured (fields), raw (the same fields as JSON text) or file (the content of a file).
+    #[parameter(name = "format.type", example = "structured")]
+    format: Argument<Option<Payload>>,
+    /// With `format.type: file`, the file with the payload, at most 64 MiB; otherwise the type of a field named "path".
+    #[parameter(name = "format.options.path")]
+    path: Option<Str>,
+    /// Type of the field with this name: int (0 to 2^63-1), string (a word), time (now), bool, duration (nanoseconds, 0
+    /// to 999 s), float, name, email, city, country, uuid or sentence.
+    #[parameter(name = "format.options", one_of = FieldKind::NAMES, example = "string")]
+    fields: BTreeMap<Str, Argument<Str>>,
+    #[parameter(nested)]
+    collections: BTreeMap<Str, CollectionOptions>,
+    /// Seed of the random numbers. The same seed generates the same records (except for times), even after restarts of
+    /// the pipeline. The default is random.
+    seed: Option<i64>,
+}
+
+#[derive(Parameters)]
+struct Burst {
+    /// Pause between bursts; 0 = no bursts.
+    #[parameter(default = "0s")]
+    sleep_time: Duration,
+    /// Length of a burst; has no effect without `burst.sleepTime`.
+    #[parameter(default = "1s", greater_than = 0, only_with = "burst.sleepTime")]
+    generate_time: Duration,
+}
+
+#[derive(Parameters)]
+struct CollectionOptions {
+    /// Operations of this collection; the default is `operations`.
+    operations: Argument<Vec<Operation>>,
+    /// Payload: structured (fields), raw (the same fields as JSON text) or file (the content of a file).
+    #[parameter(name = "format.type")]
+    format: Argument<Option<Payload>>,
+    /// With type `file`, the file with the payload; otherwise the type of a field named "path".
+    #[parameter(name = "format.options.path")]
+    path: Option<Str>,
+    /// Type of the field with this name: int (0 to 2^63-1), string (a word), time (now), bool, duration (nanoseconds, 0
+    /// to 999 s), float, name, email, city, country, uuid or sentence.
+    #[parameter(name = "format.options", one_of = FieldKind::NAMES)]
+    fields: BTreeMap<Str, Argument<Str>>,
+}
+
+/// Kinds of payloads.
+#[derive(Clone, Copy, PartialEq)]
+enum Payload {
+    Structured,
+    Raw,
+    File,
+}
+
+impl Choice for Payload {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("structured", Payload::Structured), ("raw", Payload::Raw), ("file", Payload::File)];
 }
 
 /// Validated settings.
@@ -150,124 +137,128 @@ pub(super) enum Format {
 
 impl Settings {
     /// Builds the settings and checks rules across several parameters.
-    pub(super) fn new(arguments: &Arguments) -> Result<Settings, Diagnostics> {
+    pub(super) fn new(options: &Options) -> Result<Settings, Diagnostics> {
         let mut findings = Diagnostics::new();
-        let mut invalid = |name: &str, what: String| {
-            findings.push(Diagnostic::error("settings.invalid", what).with_span(arguments.span(name)));
-        };
-        let mut rate = arguments.float("rate").unwrap_or_default();
+        let mut rate = *options.rate;
         if rate < 0.0 {
-            invalid("rate", format!("rate: {rate} must not be below 0"));
+            findings.push(options.rate.invalid(format_args!("{rate} must not be below 0")));
         }
-        let read_time = arguments.duration("readTime").filter(|time| !time.is_zero());
+        let read_time = options.read_time.filter(|time| !time.is_zero());
         if let Some(time) = read_time {
             if rate != 0.0 {
-                invalid(
-                    "readTime",
-                    "\"readTime\" and \"rate\" exclude each other; \"readTime\" is deprecated".to_owned(),
-                );
+                let what = "\"readTime\" and \"rate\" exclude each other; \"readTime\" is deprecated";
+                findings.push(options.read_time.finding("settings.invalid", what));
             }
             rate = 1.0 / time.as_secs_f64();
         }
-        let mut names: BTreeSet<Option<&str>> = BTreeSet::new();
-        if arguments.has("format.type") || arguments.matching("format.options.*").next().is_some() {
-            names.insert(None);
-        }
-        for pattern in ["collections.*.operations", "collections.*.format.type", "collections.*.format.options.*"] {
-            names.extend(arguments.matching(pattern).map(|setting| setting.split('.').nth(1)));
-        }
+        let default = (options.format.is_some() || !options.fields.is_empty()).then_some(Described {
+            name: None,
+            place: options.format.span(),
+            operations: &options.operations,
+            format: &options.format,
+            path: options.path.as_ref(),
+            fields: &options.fields,
+        });
+        let named = options.collections.iter().map(|(name, own)| Described {
+            name: Some(name),
+            place: own.operations.span(),
+            operations: if own.operations.is_empty() { &options.operations } else { &own.operations },
+            format: &own.format,
+            path: own.path.as_ref(),
+            fields: &own.fields,
+        });
         let collections: Vec<Collection> =
-            names.into_iter().filter_map(|name| collection(arguments, name, &mut findings)).collect();
+            default.into_iter().chain(named).filter_map(|collection| collection.check(&mut findings)).collect();
         if collections.is_empty() && !findings.has_errors() {
             findings.push(
                 Diagnostic::error("settings.required", "\"format.type\" is required by generator")
-                    .with_span(arguments.span(""))
+                    .with_span(options.format.span())
                     .with_hint("set format.type, or collections.<name>.format.type for one or more collections"),
             );
         }
         if findings.has_errors() {
             return Err(findings);
         }
-        let sleep = arguments.duration("burst.sleepTime").filter(|time| !time.is_zero());
-        let generate = arguments.duration("burst.generateTime").unwrap_or(Duration::from_secs(1));
+        let Burst { sleep_time, generate_time } = options.burst;
         Ok(Settings {
             rate,
             read_time: read_time.is_some(),
-            count: arguments.int("recordCount").and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0),
-            burst: sleep.map(|sleep| (generate, sleep)),
-            seed: arguments.int("seed").map(i64::cast_unsigned),
+            count: Some(options.record_count).filter(|n| *n > 0),
+            burst: (!sleep_time.is_zero()).then_some((generate_time, sleep_time)),
+            seed: options.seed.map(i64::cast_unsigned),
             collections,
         })
     }
 }
 
-/// Builds one collection, or adds findings and returns `None`.
-fn collection(arguments: &Arguments, name: Option<&str>, findings: &mut Diagnostics) -> Option<Collection> {
-    let prefix = name.map(|name| format!("collections.{name}.")).unwrap_or_default();
-    let (type_name, option_prefix) = (format!("{prefix}format.type"), format!("{prefix}format.options."));
-    let mut options: BTreeMap<&str, &Str> = BTreeMap::new();
-    let pattern = format!("{option_prefix}*");
-    for setting in arguments.matching(&pattern) {
-        if let (Some(option), Some(value)) = (setting.strip_prefix(option_prefix.as_str()), arguments.text(setting)) {
-            options.insert(option, value);
+/// A collection as it is written.
+struct Described<'a> {
+    /// `None` for the default collection.
+    name: Option<&'a Str>,
+    /// Place of a setting.
+    place: Span,
+    operations: &'a [Operation],
+    format: &'a Argument<Option<Payload>>,
+    path: Option<&'a Str>,
+    /// The types of the fields, and the path.
+    fields: &'a BTreeMap<Str, Argument<Str>>,
+}
+
+impl Described<'_> {
+    /// Builds the collection, or adds findings and returns `None`.
+    fn check(self, findings: &mut Diagnostics) -> Option<Collection> {
+        let Described { name, place, operations, format, path, fields } = self;
+        let type_name = format.name();
+        let option_prefix = format!("{}options.", type_name.trim_end_matches("type"));
+        let Some(payload) = **format else {
+            let finding = Diagnostic::error("settings.required", format!("\"{type_name}\" is required by generator"));
+            let place = fields.values().next().map_or(place, Argument::span);
+            let known: Vec<&str> = Payload::CHOICES.iter().map(|(name, _)| *name).collect();
+            findings.push(finding.with_span(place).with_hint(format!("one of {}", known.join(", "))));
+            return None;
+        };
+        let required = |what: &str| {
+            Diagnostic::error("settings.required", format!("\"{option_prefix}{what}\" is required by generator"))
+                .with_span(format.span())
+        };
+        let format = match payload {
+            Payload::File => {
+                for (_, field) in fields.iter().filter(|(option, _)| option.as_str() != "path") {
+                    findings.push(field.invalid("a file has no fields"));
+                }
+                let Some(path) = path else {
+                    findings.push(
+                        required("path")
+                            .with_hint("type \"file\" sends the content of a file: set the path of the file"),
+                    );
+                    return None;
+                };
+                Format::File(PathBuf::from(path.as_str()))
+            }
+            Payload::Structured | Payload::Raw => {
+                if fields.is_empty() {
+                    let hint = format!("name at least one field, for example {option_prefix}id: int");
+                    findings.push(required("<field>").with_hint(hint));
+                }
+                let fields = typed(fields, findings);
+                if payload == Payload::Raw { Format::Raw(fields) } else { Format::Structured(fields) }
+            }
+        };
+        Some(Collection { name: name.cloned(), operations: operations.to_vec(), format })
+    }
+}
+
+/// Returns the fields whose types are known, and adds findings about the others: a path may be any text.
+fn typed(fields: &BTreeMap<Str, Argument<Str>>, findings: &mut Diagnostics) -> Vec<Field> {
+    let mut typed = Vec::with_capacity(fields.len());
+    for (name, kind) in fields {
+        match kind.trim().parse() {
+            Ok(kind) => typed.push(Field { name: name.clone(), kind }),
+            Err(()) => findings.push(
+                kind.invalid(format_args!("{:?} is not one of {}", kind.text(), FieldKind::NAMES.join(", ")))
+                    .with_hint("a path is accepted only with type \"file\""),
+            ),
         }
     }
-    let Some(format) = arguments.text(&type_name) else {
-        let place = match options.keys().next() {
-            Some(option) => format!("{option_prefix}{option}"),
-            None => format!("{prefix}operations"),
-        };
-        findings.push(
-            Diagnostic::error("settings.required", format!("\"{type_name}\" is required by generator"))
-                .with_span(arguments.span(&place))
-                .with_hint(format!("one of {}", FORMATS.join(", "))),
-        );
-        return None;
-    };
-    let format = if format.as_str() == "file" {
-        for option in options.keys().filter(|option| **option != "path") {
-            findings.push(
-                Diagnostic::error("settings.invalid", format!("{option_prefix}{option}: a file has no fields"))
-                    .with_span(arguments.span(&format!("{option_prefix}{option}"))),
-            );
-        }
-        match options.get("path") {
-            Some(path) => Format::File(PathBuf::from(path.as_str())),
-            None => {
-                findings.push(
-                    Diagnostic::error("settings.required", format!("\"{option_prefix}path\" is required by generator"))
-                        .with_span(arguments.span(&type_name))
-                        .with_hint("type \"file\" sends the content of a file: set the path of the file"),
-                );
-                return None;
-            }
-        }
-    } else {
-        let mut fields = Vec::with_capacity(options.len());
-        for (option, kind) in &options {
-            match kind.trim().parse() {
-                Ok(kind) => fields.push(Field { name: Str::from(*option), kind }),
-                Err(()) => findings.push(
-                    Diagnostic::error(
-                        "settings.invalid",
-                        format!("{option_prefix}{option}: {kind:?} is not one of {}", FieldKind::NAMES.join(", ")),
-                    )
-                    .with_span(arguments.span(&format!("{option_prefix}{option}")))
-                    .with_hint("a path is accepted only with type \"file\""),
-                ),
-            }
-        }
-        if options.is_empty() {
-            findings.push(
-                Diagnostic::error("settings.required", format!("\"{option_prefix}<field>\" is required by generator"))
-                    .with_span(arguments.span(&type_name))
-                    .with_hint(format!("name at least one field, for example {option_prefix}id: int")),
-            );
-        }
-        if format.as_str() == "raw" { Format::Raw(fields) } else { Format::Structured(fields) }
-    };
-    let own = format!("{prefix}operations");
-    let texts = arguments.list(if arguments.has(&own) { &own } else { "operations" });
-    let operations = texts.iter().filter_map(|text| text.parse().ok()).collect();
-    Some(Collection { name: name.map(Str::from), operations, format })
+    typed
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use proptest::prelude::*;
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Form, Kinds, Shape, Type};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::parse_value;
 use anabranch_record::phrase::with_article;
@@ -14,27 +15,16 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
-use crate::field::one_side;
-use crate::prototype::Prototype;
-
 /// Returns the `json.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("json.decode", "Decodes a field from JSON text.")
-        .describe(
-            "Replaces the JSON text in a field with its value. Integers are exact up to 64 bits.\n\n\
-             `.Key`, `.Payload.Before` and `.Payload.After` accept an object (structured data) or a string (raw \
-             data); a field within them accepts any value. Empty text becomes absent or null. Fields that are \
-             decoded already stay unchanged.",
-        )
-        .with(super::field_parameter("The field with the JSON text: .Key, .Payload.After, or a field within them."))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Decode>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Decode), Diagnostics> {
-    let field = one_side(arguments)?;
-    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
-    Ok((signature, Decode { field }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the JSON text: .Key, .Payload.After, or a field within them.
+    #[parameter(within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -42,7 +32,67 @@ struct Decode {
     field: Reference,
 }
 
-impl Operator for Decode {
+impl InlineOperator for Decode {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("json.decode", "Decodes a field from JSON text.")
+            .describe(
+                "Replaces the JSON text in a field with its value. Integers are exact up to 64 bits.\n\n\
+                 `.Key`, `.Payload.Before` and `.Payload.After` accept an object (structured data) or a string (raw \
+                 data); a field within them accepts any value. Empty text becomes absent or null. Fields that are \
+                 decoded already stay unchanged.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Decode { field: settings.field.one_side()? })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        let texts = Kinds::TEXT | Kinds::BYTES;
+        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "JSON text");
+        flow.need_other_usually("flow.not_encoded", "field", &self.field, &[Content::Base64], "JSON text");
+        match self.field.target() {
+            Target::Data(side) => {
+                let shape = flow.record.side(*side);
+                let part = side.as_str();
+                if shape.is_raw() && shape.plain && shape.content.is_none() {
+                    let message = format!(
+                        "every record fails here: {part} is a word or a number, not the JSON text of an object or a \
+                         string"
+                    );
+                    let since = (shape.since, "a word or a number since here".to_owned());
+                    flow.fail("flow.not_a_text", "field", message, Some(since), None);
+                } else if shape.is_absent() {
+                    flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
+                } else if shape.form() == Some(Form::Structured) {
+                    let message = format!("{part} is structured already, so there is nothing to decode");
+                    flow.needless("field", message, "remove the processor, or name the field that contains JSON text");
+                }
+                if flow.record.side(*side).raw {
+                    flow.may_fail();
+                    let was_raw = flow.record.side(*side).has_no_fields();
+                    flow.set_side(*side, if was_raw { Shape::decoded_json() } else { Shape::decoded() });
+                }
+            }
+            _ => {
+                let wanted = texts | Kinds::MAP | Kinds::LIST;
+                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
+                if found.ty.kinds.overlaps(texts) {
+                    flow.may_fail();
+                    let was_text = found.ty.kinds.within(texts | Kinds::NULL);
+                    flow.replace("field", &self.field, if was_text { Type::json() } else { Type::any() });
+                }
+            }
+        }
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             if let Some(value) = self.decode(record)? {
@@ -94,47 +144,6 @@ impl Decode {
 }
 
 const WHERE: &str = "name the part that contains the JSON text, for example .Payload.After";
-
-impl Prototype for Decode {
-    fn flow(&self, flow: &mut Flow) {
-        let texts = Kinds::TEXT | Kinds::BYTES;
-        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "JSON text");
-        flow.need_other_usually("flow.not_encoded", "field", &self.field, &[Content::Base64], "JSON text");
-        match self.field.target() {
-            Target::Data(side) => {
-                let shape = flow.record.side(*side);
-                let part = side.as_str();
-                if shape.is_raw() && shape.plain && shape.content.is_none() {
-                    let message = format!(
-                        "every record fails here: {part} is a word or a number, not the JSON text of an object or a \
-                         string"
-                    );
-                    let since = (shape.since, "a word or a number since here".to_owned());
-                    flow.fail("flow.not_a_text", "field", message, Some(since), None);
-                } else if shape.is_absent() {
-                    flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
-                } else if shape.form() == Some(Form::Structured) {
-                    let message = format!("{part} is structured already, so there is nothing to decode");
-                    flow.needless("field", message, "remove the processor, or name the field that contains JSON text");
-                }
-                if flow.record.side(*side).raw {
-                    flow.may_fail();
-                    let was_raw = flow.record.side(*side).has_no_fields();
-                    flow.set_side(*side, if was_raw { Shape::decoded_json() } else { Shape::decoded() });
-                }
-            }
-            _ => {
-                let wanted = texts | Kinds::MAP | Kinds::LIST;
-                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
-                if found.ty.kinds.overlaps(texts) {
-                    flow.may_fail();
-                    let was_text = found.ty.kinds.within(texts | Kinds::NULL);
-                    flow.replace("field", &self.field, if was_text { Type::json() } else { Type::any() });
-                }
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

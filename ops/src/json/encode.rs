@@ -2,37 +2,28 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Form, Kinds, Type};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{write_data, write_value};
 use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
-use crate::field::one_side;
-use crate::prototype::Prototype;
-
 /// Returns the `json.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("json.encode", "Encodes a field as JSON text.")
-        .describe(
-            "Replaces a field with its JSON text: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, text in \
-             a field within them. Bytes and raw data become base64 text, times RFC 3339 text. Absent and null fields \
-             stay unchanged.",
-        )
-        .with(super::field_parameter("The field to encode: .Key, .Payload.After, or a field within them."))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Encode>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Encode), Diagnostics> {
-    let field = one_side(arguments)?;
-    let signature = Signature { reads: field.access(), writes: field.access(), ..Signature::inline() };
-    Ok((signature, Encode { field, buffer: Vec::new() }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field to encode: .Key, .Payload.After, or a field within them.
+    #[parameter(within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -42,7 +33,45 @@ struct Encode {
     buffer: Vec<u8>,
 }
 
-impl Operator for Encode {
+impl InlineOperator for Encode {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("json.encode", "Encodes a field as JSON text.")
+        .describe(
+            "Replaces a field with its JSON text: raw data in `.Key`, `.Payload.Before` and `.Payload.After`, text in \
+             a field within them. Bytes and raw data become base64 text, times RFC 3339 text. Absent and null fields \
+             stay unchanged.",
+        )
+        .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Encode { field: settings.field.one_side()?, buffer: Vec::new() })
+    }
+
+    fn signature(&self) -> Signature {
+        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        // Some numbers, such as NaN, have no JSON text.
+        flow.may_fail();
+        let found = flow.get("field", &self.field);
+        if let Target::Data(side) = self.field.target() {
+            let shape = flow.record.side(*side);
+            if shape.is_absent() {
+                let message = format!("no record has {} here, so there is nothing to encode", side.as_str());
+                flow.needless("field", message, "name a part that the records have");
+            } else if shape.form() == Some(Form::Raw) {
+                let message = format!("{} is raw data, so the JSON text contains its bytes as base64", side.as_str());
+                flow.needless("field", message, "encode structured data, and encode it only once");
+            }
+        }
+        // Raw data stays raw data, with different text.
+        flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             self.encode(record)?;
@@ -70,26 +99,6 @@ impl Encode {
             }
             _ => Ok(()),
         }
-    }
-}
-
-impl Prototype for Encode {
-    fn flow(&self, flow: &mut Flow) {
-        // Some numbers, such as NaN, have no JSON text.
-        flow.may_fail();
-        let found = flow.get("field", &self.field);
-        if let Target::Data(side) = self.field.target() {
-            let shape = flow.record.side(*side);
-            if shape.is_absent() {
-                let message = format!("no record has {} here, so there is nothing to encode", side.as_str());
-                flow.needless("field", message, "name a part that the records have");
-            } else if shape.form() == Some(Form::Raw) {
-                let message = format!("{} is raw data, so the JSON text contains its bytes as base64", side.as_str());
-                flow.needless("field", message, "encode structured data, and encode it only once");
-            }
-        }
-        // Raw data stays raw data, with different text.
-        flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }
 }
 

@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::host::LogSink;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;

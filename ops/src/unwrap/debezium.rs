@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_value;
 use anabranch_record::metadata::{Metadata, key};
@@ -16,31 +17,19 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Change, Data, Operation, Record};
 use bytes::Bytes;
 
-use super::{envelope, field_parameter, invalid, key_in_envelope, parts, take_map, take_text, with_key};
-use crate::prototype::Prototype;
+use super::{envelope, invalid, key_in_envelope, parts, take_map, take_text, with_key};
 use crate::scalar::push_scalar;
 
 /// Returns the `unwrap.debezium` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("unwrap.debezium", "Extracts a change from a Debezium envelope.")
-        .describe(
-            "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \
-             \"source\": …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` create, \
-             `u` and `$unset` update, `d` delete, `r` snapshot); `before` and `after` become the payload. Existing \
-             metadata stays. The fields of `source` are added to it under their names, with dots for nested maps; \
-             `ts_ms` as `recfmt.readAt`; and all other fields with the prefix `debezium.`. Names in `source` that \
-             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`. A key with an envelope becomes its \
-             payload; any other key stays unchanged.",
-        )
-        .with(field_parameter("The field with the envelope.", &[".Payload"]))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Unwrap>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> {
-    let field = crate::field::one_side(arguments)?;
-    let writes = parts(&["Operation", "Metadata", "Key", "Payload"]);
-    Ok((Signature { reads: with_key(&field), writes, ..Signature::inline() }, Unwrap { field }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the envelope.
+    #[parameter(default = ".Payload.After", within = [".Payload"])]
+    field: Argument<Reference>,
 }
 
 /// Error for an envelope that has the payload's fields at its top level.
@@ -67,7 +56,42 @@ struct Unwrap {
     field: Reference,
 }
 
-impl Operator for Unwrap {
+impl InlineOperator for Unwrap {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("unwrap.debezium", "Extracts a change from a Debezium envelope.")
+            .describe(
+                "Reads a Debezium envelope `{\"schema\": …, \"payload\": {\"op\": …, \"before\": …, \"after\": …, \
+                 \"source\": …}}` in a field, as JSON text or as structured data. `op` becomes the operation (`c` \
+                 create, `u` and `$unset` update, `d` delete, `r` snapshot); `before` and `after` become the payload. \
+                 Existing metadata stays. The fields of `source` are added to it under their names, with dots for \
+                 nested maps; `ts_ms` as `recfmt.readAt`; and all other fields with the prefix `debezium.`. Names in \
+                 `source` that start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`. A key with an \
+                 envelope becomes its payload; any other key stays unchanged.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Unwrap { field: settings.field.one_side()? })
+    }
+
+    fn signature(&self) -> Signature {
+        let writes = parts(&["Operation", "Metadata", "Key", "Payload"]);
+        Signature { reads: with_key(&self.field), writes, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        super::flow(flow, &self.field, &["payload"]);
+        // A key that is a word or a number has no envelope and stays unchanged.
+        let key = flow.record.key.clone();
+        flow.forget();
+        if key.is_raw() && key.plain {
+            flow.record.key = key;
+        }
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| self.unwrap(record).map(|()| Decision::Keep));
     }
@@ -176,18 +200,6 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
         name.truncate(outer);
     }
     Ok(())
-}
-
-impl Prototype for Unwrap {
-    fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field, &["payload"]);
-        // A key that is a word or a number has no envelope and stays unchanged.
-        let key = flow.record.key.clone();
-        flow.forget();
-        if key.is_raw() && key.plain {
-            flow.record.key = key;
-        }
-    }
 }
 
 #[cfg(test)]

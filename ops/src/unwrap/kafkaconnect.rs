@@ -2,36 +2,28 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Flow, Operations, Shape};
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::Reference;
 use anabranch_record::{Change, Data, Operation, Record};
 
-use super::{envelope, field_parameter, key_in_envelope, parts, take_map, with_key};
-use crate::prototype::Prototype;
+use super::{envelope, key_in_envelope, parts, take_map, with_key};
 
 /// Returns the `unwrap.kafkaconnect` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification =
-        Specification::builtin("unwrap.kafkaconnect", "Extracts the payload from a Kafka Connect envelope.")
-            .describe(
-                "Reads an envelope `{\"schema\": …, \"payload\": {…}}` in a field, as JSON text or as structured \
-                 data. Its payload becomes `.Payload.After` of the record, and the operation `create`. A key with \
-                 such an envelope becomes its payload; any other key, and the metadata, stay unchanged.",
-            )
-            .with(field_parameter("The field with the envelope.", &[".Payload"]))
-            .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Unwrap>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> {
-    let field = crate::field::one_side(arguments)?;
-    let writes = parts(&["Operation", "Key", "Payload"]);
-    Ok((Signature { reads: with_key(&field), writes, ..Signature::inline() }, Unwrap { field }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the envelope.
+    #[parameter(default = ".Payload.After", within = [".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -39,7 +31,36 @@ struct Unwrap {
     field: Reference,
 }
 
-impl Operator for Unwrap {
+impl InlineOperator for Unwrap {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("unwrap.kafkaconnect", "Extracts the payload from a Kafka Connect envelope.")
+            .describe(
+                "Reads an envelope `{\"schema\": …, \"payload\": {…}}` in a field, as JSON text or as structured \
+                 data. Its payload becomes `.Payload.After` of the record, and the operation `create`. A key with \
+                 such an envelope becomes its payload; any other key, and the metadata, stay unchanged.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Unwrap { field: settings.field.one_side()? })
+    }
+
+    fn signature(&self) -> Signature {
+        let writes = parts(&["Operation", "Key", "Payload"]);
+        Signature { reads: with_key(&self.field), writes, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        super::flow(flow, &self.field, &["payload"]);
+        flow.record.operations = Operations::only(Operation::Create);
+        flow.record.key = Shape::unknown();
+        flow.record.before = Shape::ABSENT;
+        flow.record.after = Shape::structured(Fields::any());
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| self.unwrap(record).map(|()| Decision::Keep));
     }
@@ -55,16 +76,6 @@ impl Unwrap {
         record.operation = Operation::Create;
         record.payload = Change { before: Data::Absent, after: Data::from(payload) };
         Ok(())
-    }
-}
-
-impl Prototype for Unwrap {
-    fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field, &["payload"]);
-        flow.record.operations = Operations::only(Operation::Create);
-        flow.record.key = Shape::unknown();
-        flow.record.before = Shape::ABSENT;
-        flow.record.after = Shape::structured(Fields::any());
     }
 }
 

@@ -4,38 +4,30 @@ use std::sync::Arc;
 
 use ::base64::Engine as _;
 use ::base64::engine::general_purpose::STANDARD;
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::operator::{Decision, Operator, OperatorKind, Rows, Signature};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::Metadata;
 use anabranch_record::reference::Reference;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Change, Data, Operation, Record};
 
-use super::{envelope, field_parameter, invalid, parts, take_map, take_text};
-use crate::prototype::Prototype;
+use super::{envelope, invalid, parts, take_map, take_text};
 
 /// Returns the `unwrap.opencdc` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    let specification = Specification::builtin("unwrap.opencdc", "Replaces a record with the one in a field.")
-        .describe(
-            "Replaces a record with the one in a field, as JSON text or as structured data: its operation, metadata, \
-             key and payload. Only the position stays. `operation`, `metadata` and `payload` are required. A text in \
-             `key`, `before` or `after` is the base64 of raw data; null or missing means absent. Metadata keys that \
-             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`.",
-        )
-        .with(field_parameter("The field with the record.", &[".Key", ".Payload"]))
-        .with_all(shared::processor());
-    crate::prototype::kind(specification, configure)
+    kind::inline::<Unwrap>()
 }
 
-fn configure(arguments: &Arguments) -> Result<(Signature, Unwrap), Diagnostics> {
-    let field = crate::field::one_side(arguments)?;
-    let writes = parts(&["Operation", "Metadata", "Key", "Payload"]);
-    Ok((Signature { reads: field.access(), writes, ..Signature::inline() }, Unwrap { field }))
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the record.
+    #[parameter(default = ".Payload.After", within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
 }
 
 #[derive(Clone)]
@@ -43,7 +35,34 @@ struct Unwrap {
     field: Reference,
 }
 
-impl Operator for Unwrap {
+impl InlineOperator for Unwrap {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("unwrap.opencdc", "Replaces a record with the one in a field.")
+        .describe(
+            "Replaces a record with the one in a field, as JSON text or as structured data: its operation, metadata, \
+             key and payload. Only the position stays. `operation`, `metadata` and `payload` are required. A text in \
+             `key`, `before` or `after` is the base64 of raw data; null or missing means absent. Metadata keys that \
+             start with `opencdc.` and `conduit.` become `recfmt.` and `svc.`.",
+        )
+        .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        Ok(Unwrap { field: settings.field.one_side()? })
+    }
+
+    fn signature(&self) -> Signature {
+        let writes = parts(&["Operation", "Metadata", "Key", "Payload"]);
+        Signature { reads: self.field.access(), writes, ..Signature::inline() }
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        super::flow(flow, &self.field, &["operation"]);
+        flow.forget();
+    }
+
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|record| {
             *record = self.inner(record)?;
@@ -95,13 +114,6 @@ impl Unwrap {
                 Err(invalid(&self.field, &what))
             }
         }
-    }
-}
-
-impl Prototype for Unwrap {
-    fn flow(&self, flow: &mut Flow) {
-        super::flow(flow, &self.field, &["operation"]);
-        flow.forget();
     }
 }
 

@@ -11,9 +11,10 @@ use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePo
 use anabranch_plugin::diagnostic::{Diagnostics, Files};
 use anabranch_plugin::flow::{Flow, Place, RecordShape};
 use anabranch_plugin::host::Host;
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire::{Empty, Request, Response};
 use anabranch_plugin::operator::OperatorKind;
+use anabranch_plugin::parameters::declared;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification};
 use anabranch_record::text::Str;
@@ -124,7 +125,7 @@ fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) +
         specification.parameters.push(Parameter::new("*", ParameterKind::Text, "Passed to the processor unchanged."));
     }
     if module.imports().any(|import| (import.module(), import.name()) == ("conduit", "http_request")) {
-        specification.parameters.extend(egress::parameters());
+        specification.parameters.extend(declared::<egress::Settings>());
     }
     Ok(Loaded { path: path.to_owned(), specification, module })
 }

@@ -10,9 +10,9 @@ mod endpoint;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::{Argument, ByteSize, Parameters};
+use anabranch_record::text::Str;
 
 pub(crate) use self::call::{Network, Refusal};
 pub use self::endpoint::{Endpoint, InvalidEndpoint};
@@ -57,43 +57,46 @@ pub(crate) struct Granted {
     pub(crate) refused: Vec<String>,
 }
 
-/// Returns the parameters for network access.
-pub(crate) fn parameters() -> [Parameter; 4] {
-    [
-        Parameter::new(ALLOW, ParameterKind::Text, "Hosts that it may send HTTP requests to, separated by commas."),
-        Parameter::new(TIMEOUT, ParameterKind::Duration, "Time limit of an HTTP request.").default_value("30s"),
-        Parameter::new(MOST, ParameterKind::Bytes, "Maximum size of an HTTP answer.").default_value("4194304"),
-        Parameter::new(SECRETS, ParameterKind::Text, "Names of secrets that it may send as Authorization."),
-    ]
+/// Parameters for network access.
+#[derive(Parameters)]
+pub(crate) struct Settings {
+    /// Hosts that it may send HTTP requests to, separated by commas.
+    #[parameter(name = ALLOW)]
+    allow: Argument<Option<Str>>,
+    /// Time limit of an HTTP request.
+    #[parameter(name = TIMEOUT, default = "30s")]
+    timeout: Argument<Duration>,
+    /// Maximum size of an HTTP answer.
+    #[parameter(name = MOST, default = "4194304")]
+    most: Argument<ByteSize>,
+    /// Names of secrets that it may send as Authorization.
+    #[parameter(name = SECRETS)]
+    secrets: Option<Str>,
 }
 
 /// Reads the requested network access and removes the parts above the limit.
 ///
 /// # Errors
 /// Fails if a setting is invalid.
-pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Granted, Diagnostics> {
-    let entries = |name: &str| -> Vec<String> {
-        let text = arguments.text(name).map_or("", |text| text.as_str());
+pub(crate) fn granted(settings: &Settings, ceiling: &Ceiling) -> Result<Granted, Diagnostics> {
+    let entries = |text: &Option<Str>| -> Vec<String> {
+        let text = text.as_ref().map_or("", |text| text.as_str());
         text.split(|c: char| c == ',' || c.is_whitespace()).filter(|e| !e.is_empty()).map(str::to_owned).collect()
     };
     let mut findings = Diagnostics::new();
-    let invalid = |name: &str, message: String| {
-        Diagnostic::error("settings.invalid", format!("{name}: {message}")).with_span(arguments.span(name))
-    };
     let mut endpoints = Vec::new();
-    for entry in entries(ALLOW) {
+    for entry in entries(&settings.allow) {
         match Endpoint::parse(&entry) {
             Ok(endpoint) => endpoints.push(endpoint),
-            Err(error) => findings.push(invalid(ALLOW, error.to_string())),
+            Err(error) => findings.push(settings.allow.invalid(error)),
         }
     }
-    let timeout = arguments.duration(TIMEOUT).unwrap_or(Duration::from_secs(30));
-    let response_bytes = arguments.bytes(MOST).unwrap_or(4 << 20);
+    let (timeout, response_bytes) = (*settings.timeout, settings.most.0);
     if timeout.is_zero() {
-        findings.push(invalid(TIMEOUT, "it must be more than 0".to_owned()));
+        findings.push(settings.timeout.invalid("it must be more than 0"));
     }
     if response_bytes == 0 {
-        findings.push(invalid(MOST, "it must be more than 0".to_owned()));
+        findings.push(settings.most.invalid("it must be more than 0"));
     }
     if findings.has_errors() {
         return Err(findings);
@@ -115,7 +118,7 @@ pub(crate) fn granted(arguments: &Arguments, ceiling: &Ceiling) -> Result<Grante
             kept
         });
     }
-    let mut secrets: BTreeSet<String> = entries(SECRETS).into_iter().collect();
+    let mut secrets: BTreeSet<String> = entries(&settings.secrets).into_iter().collect();
     let none = Vec::new();
     // If the limit names hosts but no secrets, no secrets are allowed.
     if let Some(most) = ceiling.secrets.as_ref().or(ceiling.endpoints.is_some().then_some(&none)) {

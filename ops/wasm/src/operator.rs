@@ -50,7 +50,7 @@ impl OperatorKind for Kind {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        let granted = egress::granted(arguments, &self.ceiling)?;
+        let granted = egress::granted(&arguments.read()?, &self.ceiling)?;
         // The guest applies defaults itself: it receives only the written settings.
         let default = |name: &str| self.specification.parameter(name).and_then(|p| p.default.as_ref());
         let settings = arguments

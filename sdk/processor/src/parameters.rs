@@ -49,6 +49,9 @@ pub(crate) const REQUIRED: &str = "a value is required";
 /// | `one_of = ["a", "b"]`, `none_of = […]` | allowed values, or forbidden values |
 /// | `regex = "…"` | the text must match somewhere: write `^…$` for the whole text |
 /// | `nested` | the field is a struct with its own parameters, whose names begin with the name of this field and a dot |
+/// | `flatten` | the field is a struct with its own parameters, with their names |
+///
+/// `#[parameter(rename_all = "snake_case")]` or `"kebab-case"` on the struct gives other names than camelCase.
 ///
 /// Text keeps surrounding white space; other kinds ignore it. A value that is only white space counts as missing.
 ///

@@ -15,6 +15,15 @@ struct Retry {
     most_tries: u8,
 }
 
+#[derive(Debug, PartialEq, Parameters)]
+#[parameter(rename_all = "kebab-case")]
+struct Limits {
+    /// Most records of a batch,
+    /// of any kind.
+    #[parameter(default = 10)]
+    max_records: u32,
+}
+
 /// Everything that can be declared.
 #[derive(Debug, PartialEq, Parameters)]
 struct Settings {
@@ -34,6 +43,8 @@ struct Settings {
     headers: BTreeMap<String, String>,
     #[parameter(nested)]
     retry: Retry,
+    #[parameter(flatten)]
+    limits: Limits,
     #[parameter(default = false)]
     r#type: bool,
 }
@@ -75,6 +86,7 @@ fn values_defaults_and_names() {
         tags: vec!["x".to_owned(), "y".to_owned()],
         headers: BTreeMap::from([("content-type".to_owned(), "text".to_owned())]),
         retry: Retry { delay: Duration::from_secs(1), most_tries: 0 },
+        limits: Limits { max_records: 10 },
         r#type: true,
     };
     assert_eq!(keep.processor().unwrap().0, expected);
@@ -112,7 +124,18 @@ fn hosts_see_the_declarations() {
     let names: Vec<&str> = parameters.keys().map(String::as_str).filter(|name| !name.starts_with("sdk.")).collect();
     assert_eq!(
         names,
-        ["field", "headers.*", "kind", "request.url", "retry.delay", "retry.mostTries", "tags", "type", "user"]
+        [
+            "field",
+            "headers.*",
+            "kind",
+            "max-records",
+            "request.url",
+            "retry.delay",
+            "retry.mostTries",
+            "tags",
+            "type",
+            "user"
+        ]
     );
     assert_eq!(parameters.len() - names.len(), 4);
     assert_eq!(parameters["field"].description, "The place.\n\nIn *every* record.");
@@ -121,6 +144,7 @@ fn hosts_see_the_declarations() {
         (ParameterKind::Duration, "1s")
     );
     assert_eq!(parameters["retry.mostTries"].default, "3");
+    assert_eq!(parameters["max-records"].description, "Most records of a batch, of any kind.");
     let required: Vec<&str> = parameters
         .iter()
         .filter(|(_, parameter)| parameter.validations.iter().any(|v| format!("{v:?}") == "Required"))

@@ -9,9 +9,10 @@ use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
 use crate::operator::{ConfiguredOperator, OperatorKind};
+use crate::parameters::shared;
 use crate::registry::Registry;
 use crate::source::{Source, SourceKind};
-use crate::specification::{Specification, shared};
+use crate::specification::Specification;
 
 struct Kind<T> {
     specification: Specification,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::Reference;
@@ -14,9 +14,8 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
-use crate::finding::finding;
+use crate::cohere::Api;
 use crate::question::{Asking, Question, output, text_in};
-use crate::service::{Address, backoff};
 use crate::text::text_at;
 
 /// Returns the `cohere.command` processor for the registry.
@@ -26,25 +25,32 @@ pub fn kind() -> Arc<dyn OperatorKind> {
             "Replaces `%s` in `prompt` with the text in `request.body`, sends the prompt to the model, and stores \
              the answer in `response.body`. Sends one request per record.",
         )
-        .with(
-            Parameter::new("prompt", ParameterKind::Text, "The prompt; %s stands for the text, %% for a percent sign.")
-                .required(),
-        )
-        .with(Parameter::new("model", ParameterKind::Text, "Name of the model.").default_value("command"))
-        .with(super::place("request.body", "The text."))
-        .with(super::place("response.body", "Field for the answer."))
-        .with_all(super::parameters())
         .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let input = crate::question::input(arguments, "request.body")?;
-    let output = output(arguments, "response.body")?;
-    let prompt = arguments.text("prompt").map_or("", Str::as_str);
-    let prompt = Prompt::parse(prompt).map_err(|what| finding(arguments, "prompt", what))?;
-    let address = Address::configure(arguments, "baseURL", "/v2/chat", Some("apiKey"), backoff(arguments))?;
-    let model = arguments.text("model").cloned().unwrap_or_default();
+#[derive(Parameters)]
+struct Settings {
+    /// The prompt; %s stands for the text, %% for a percent sign.
+    prompt: Argument<Str>,
+    /// Name of the model.
+    #[parameter(default = "command")]
+    model: Str,
+    /// The text.
+    #[parameter(name = "request.body", default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    input: Reference,
+    /// Field for the answer.
+    #[parameter(name = "response.body", default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    output: Argument<Reference>,
+    #[parameter(flatten)]
+    api: Api,
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let Settings { prompt, model, input, output: place, api } = settings;
+    let output = output(&place)?;
+    let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding("settings.invalid", what))?;
+    let address = api.address("/v2/chat")?;
     Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
 }
 

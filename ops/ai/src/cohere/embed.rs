@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
+use crate::cohere::Api;
 use crate::embedding::{Form, Model, Protocol, Rows};
-use crate::finding::finding;
-use crate::service::{Address, backoff};
 
 const TYPES: [&str; 5] = ["search_document", "search_query", "classification", "clustering", "image"];
 
 /// Returns the `cohere.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    use ParameterKind::{Int, Text};
     let specification = Specification::builtin("cohere.embed", "Replaces a text with its Cohere embedding.")
         .describe(
             "Stores the embedding of the text in `inputField` as a JSON array in `outputField`, and the name of \
@@ -25,46 +24,52 @@ pub fn kind() -> Arc<dyn OperatorKind> {
              are sent in one request; if a request is rejected because of a text, only the record of that text \
              fails.",
         )
-        .with(Parameter::new("model", Text, "Name of the model.").default_value("embed-english-v2.0"))
-        .with(
-            Parameter::new("inputType", Text, "Purpose of the texts; required from version 3 of the models.")
-                .one_of(&TYPES),
-        )
-        .with(super::place("inputField", "The text."))
-        .with(super::place("outputField", "Field for the embedding."))
-        .with(
-            Parameter::new("maxTextsPerRequest", Int, "Maximum number of texts per request.")
-                .default_value("96")
-                .validate(Validation::GreaterThan(0.0))
-                .validate(Validation::LessThan(97.0)),
-        )
-        .with_all(super::parameters())
         .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let input = crate::question::input(arguments, "inputField")?;
-    let output = crate::question::output(arguments, "outputField")?;
-    let name = arguments.text("model").cloned().unwrap_or_default();
-    let kind = arguments.text("inputType");
+#[derive(Parameters)]
+struct Settings {
+    /// Name of the model.
+    #[parameter(default = "embed-english-v2.0")]
+    model: Argument<Str>,
+    /// Purpose of the texts; required from version 3 of the models.
+    #[parameter(one_of = TYPES)]
+    input_type: Option<Str>,
+    /// The text.
+    #[parameter(default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    input_field: Reference,
+    /// Field for the embedding.
+    #[parameter(default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    output_field: Argument<Reference>,
+    /// Maximum number of texts per request.
+    #[parameter(default = 96, greater_than = 0, less_than = 97)]
+    max_texts_per_request: usize,
+    #[parameter(flatten)]
+    api: Api,
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let output = crate::question::output(&settings.output_field)?;
+    let (name, kind) = (&settings.model, &settings.input_type);
     if kind.is_none() && !name.contains("v2") {
-        let what = format!("inputType is required for the model {name:?}");
-        return Err(finding(arguments, "model", what)
+        let what = format!("inputType is required for the model {:?}", **name);
+        return Err(name
+            .finding("settings.invalid", what)
             .with_hint(format!("inputType: one of {}", TYPES.join(", ")))
             .into());
     }
     let protocol = Protocol::Cohere;
-    let address = Address::configure(arguments, "baseURL", protocol.path(), Some("apiKey"), backoff(arguments))?;
+    let address = settings.api.address(protocol.path())?;
     let mut more = Map::from_iter([("embedding_types".to_owned(), json!(["float"]))]);
-    more.extend(kind.map(|kind| ("input_type".to_owned(), kind.as_str().into())));
+    more.extend(kind.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
     Ok(Arc::new(Rows {
         address,
-        model: Model { protocol, name, dimensions: None, more },
-        input: ("inputField", input),
+        model: Model { protocol, name: settings.model.into_value(), dimensions: None, more },
+        input: ("inputField", settings.input_field),
         output: ("outputField", output),
         form: Form::Json,
-        batch: arguments.size("maxTextsPerRequest").unwrap_or(1),
+        batch: settings.max_texts_per_request,
         remember: false,
         note: Some(Str::from_static("cohere.embed.model")),
     }))

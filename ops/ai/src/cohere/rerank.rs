@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
 };
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::Reference;
@@ -19,39 +19,47 @@ use anabranch_record::value::Value;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::cohere::Api;
 use crate::indexed::by_index;
-use crate::question::{input, output};
-use crate::service::{Address, Service, backoff};
+use crate::question::output;
+use crate::service::{Address, Service};
 use crate::text::text_at;
 
 /// Returns the `cohere.rerank` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    use ParameterKind::Text;
     let specification =
         Specification::builtin("cohere.rerank", "Scores the relevance of each record to a query with a Cohere model.")
             .describe(
                 "Sends the texts in `request.body` of all records of a batch as documents in one request. Stores the \
-             result of each document as JSON text: \
-             `{\"document\":{\"text\":…},\"index\":…,\"relevance_score\":…}`. The index is that of the record in \
-             its batch.",
+                 result of each document as JSON text: \
+                 `{\"document\":{\"text\":…},\"index\":…,\"relevance_score\":…}`. The index is that of the record in \
+                 its batch.",
             )
-            .with(Parameter::new("query", Text, "The query.").required())
-            .with(Parameter::new("model", Text, "Name of the model.").default_value("rerank-v3.5"))
-            .with(super::place("request.body", "The text."))
-            .with(super::place("response.body", "Field for the result."))
-            .with_all(super::parameters())
             .with_all(shared::processor());
     anabranch_plugin::kind::operator(specification, configure)
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    Ok(Arc::new(Rerank {
-        input: input(arguments, "request.body")?,
-        output: output(arguments, "response.body")?,
-        address: Address::configure(arguments, "baseURL", "/v2/rerank", Some("apiKey"), backoff(arguments))?,
-        query: arguments.text("query").cloned().unwrap_or_default(),
-        model: arguments.text("model").cloned().unwrap_or_default(),
-    }))
+#[derive(Parameters)]
+struct Settings {
+    /// The query.
+    query: Str,
+    /// Name of the model.
+    #[parameter(default = "rerank-v3.5")]
+    model: Str,
+    /// The text.
+    #[parameter(name = "request.body", default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    input: Reference,
+    /// Field for the result.
+    #[parameter(name = "response.body", default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    output: Argument<Reference>,
+    #[parameter(flatten)]
+    api: Api,
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let Settings { query, model, input, output: place, api } = settings;
+    let (output, address) = (output(&place)?, api.address("/v2/rerank")?);
+    Ok(Arc::new(Rerank { input, output, address, query, model }))
 }
 
 #[derive(Clone)]

@@ -1,12 +1,13 @@
 //! `openai.textgen`: replaces a text with the output of a language model.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
-use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::Reference;
@@ -14,31 +15,17 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use serde_json::{Map, Value as Json, json};
 
-use crate::finding::finding;
+use crate::openai::Api;
 use crate::question::{Asking, Question, text_in};
-use crate::service::{Address, request_parameters};
+use crate::service::Requests;
 use crate::text::text_at;
-
-/// Settings that are passed as fields of the request: name of the setting and of the field.
-const INTS: [(&str, &str); 5] = [
-    ("max_tokens", "max_tokens"),
-    ("max_completion_tokens", "max_completion_tokens"),
-    ("n", "n"),
-    ("seed", "seed"),
-    ("top_log_probs", "top_logprobs"),
-];
-const FLOATS: [&str; 4] = ["temperature", "top_p", "presence_penalty", "frequency_penalty"];
-const BOOLS: [(&str, &str); 2] = [("log_probs", "logprobs"), ("store", "store")];
-const TEXTS: [&str; 2] = ["user", "reasoning_effort"];
 
 /// Returns the `openai.textgen` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
-    anabranch_plugin::kind::operator(specification(), configure)
+    anabranch_plugin::kind::operator(specification(), |settings: Settings| configure(&settings))
 }
 
 fn specification() -> Specification {
-    use ParameterKind::{Bool, Float, Int, List, Text};
-    let any = Parameter::new;
     Specification::builtin("openai.textgen", "Generates text with an OpenAI model.")
         .describe(
             "Sends `developer_message` and the text in `field` to the chat completions of OpenAI or of a \
@@ -46,81 +33,110 @@ fn specification() -> Specification {
              choice. Structured data is sent as JSON.\n\n\
              Requests are retried after 429, 5xx or no answer; any other error fails the record.",
         )
-        .with(any("model", Text, "Name of the model, such as gpt-4o-mini.").required())
-        .with(any("developer_message", Text, "Instructions for the model.").required())
-        .with(any("field", ParameterKind::Reference, "The text.").default_value(".Payload.After").validate(
-            Validation::Within([".Metadata", ".Key", ".Payload"].into_iter().map(Str::from_static).collect()),
-        ))
-        .with_all(super::parameters())
-        .with(any("temperature", Float, "Randomness, 0 to 2."))
-        .with(any("top_p", Float, "Share of likely tokens that are considered."))
-        .with(any("n", Int, "Number of choices; the first is used."))
-        .with(any("max_tokens", Int, "Maximum number of tokens of an answer (older models)."))
-        .with(any("max_completion_tokens", Int, "Maximum number of tokens of an answer, including reasoning."))
-        .with(any("stop", List, "Texts at which the answer ends."))
-        .with(any("presence_penalty", Float, "Penalty for tokens that occur already, -2 to 2."))
-        .with(any("frequency_penalty", Float, "Penalty for frequent tokens, -2 to 2."))
-        .with(any("seed", Int, "Seed for reproducible answers."))
-        .with(any("logit_bias.*", Int, "Bias of a token, by its number, -100 to 100."))
-        .with(any("log_probs", Bool, "Requests probabilities of tokens, which are not stored."))
-        .with(any("top_log_probs", Int, "Number of tokens whose probabilities are requested."))
-        .with(any("user", Text, "Identifier of the end user, for the service."))
-        .with(any("store", Bool, "Whether the service keeps the conversation."))
-        .with(any("reasoning_effort", Text, "Reasoning effort of the model: low, medium, high."))
-        .with(any("metadata.*", Text, "Metadata of a stored conversation."))
-        .with(any("stream", Bool, "Accepted without effect: answers are stored as a whole."))
-        .with(any("strict_output", Bool, "Whether a truncated answer is an error.").default_value("false"))
-        .with_all(request_parameters())
         .with_all(shared::processor())
 }
 
-fn configure(arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    let field = crate::question::output(arguments, "field")?;
-    let retry = super::retry(arguments);
-    let address = Address::configure(arguments, "base_url", "/chat/completions", Some("api_key"), retry)?;
-    let text = |name: &str| arguments.text(name).map_or("", Str::as_str);
-    let mut body = Map::new();
-    body.insert("model".into(), text("model").into());
-    for (setting, name) in INTS {
-        body.extend(arguments.int(setting).map(|value| (name.to_owned(), value.into())));
-    }
-    for (setting, name) in BOOLS {
-        body.extend(arguments.bool(setting).map(|value| (name.to_owned(), value.into())));
-    }
-    for name in FLOATS {
-        body.extend(arguments.float(name).map(|value| (name.to_owned(), value.into())));
-    }
-    for name in TEXTS {
-        body.extend(arguments.text(name).map(|value| (name.to_owned(), value.as_str().into())));
-    }
-    let stop: Vec<&str> = arguments.list("stop").iter().map(Str::as_str).collect();
-    if !stop.is_empty() {
-        body.insert("stop".into(), stop.into());
-    }
-    let mut bias = Map::new();
-    for name in arguments.matching("logit_bias.*") {
-        let token = name.strip_prefix("logit_bias.").unwrap_or(name);
-        if token.parse::<u32>().is_err() {
-            return Err(finding(arguments, name, format!("{name}: {token:?} is not the number of a token")).into());
-        }
-        bias.extend(arguments.int(name).map(|value| (token.to_owned(), value.into())));
-    }
-    let kept = arguments.matching("metadata.*").filter_map(|name| {
-        Some((name.strip_prefix("metadata.")?.to_owned(), Json::from(arguments.text(name)?.as_str())))
-    });
-    let kept: Map<String, Json> = kept.collect();
-    for (name, map) in [("logit_bias", bias), ("metadata", kept)] {
-        if !map.is_empty() {
-            body.insert(name.into(), map.into());
-        }
-    }
+#[derive(Parameters)]
+#[parameter(rename_all = "snake_case")]
+struct Settings {
+    /// Name of the model, such as gpt-4o-mini.
+    model: Str,
+    /// Instructions for the model.
+    developer_message: Str,
+    /// The text.
+    #[parameter(default = ".Payload.After", within = [".Metadata", ".Key", ".Payload"])]
+    field: Argument<Reference>,
+    #[parameter(flatten)]
+    api: Api,
+    /// Randomness, 0 to 2.
+    temperature: Option<f64>,
+    /// Share of likely tokens that are considered.
+    top_p: Option<f64>,
+    /// Number of choices; the first is used.
+    n: Option<i64>,
+    /// Maximum number of tokens of an answer (older models).
+    max_tokens: Option<i64>,
+    /// Maximum number of tokens of an answer, including reasoning.
+    max_completion_tokens: Option<i64>,
+    /// Texts at which the answer ends.
+    stop: Vec<Str>,
+    /// Penalty for tokens that occur already, -2 to 2.
+    presence_penalty: Option<f64>,
+    /// Penalty for frequent tokens, -2 to 2.
+    frequency_penalty: Option<f64>,
+    /// Seed for reproducible answers.
+    seed: Option<i64>,
+    /// Bias of a token, by its number, -100 to 100.
+    logit_bias: BTreeMap<Str, Argument<i64>>,
+    /// Requests probabilities of tokens, which are not stored.
+    log_probs: Option<bool>,
+    /// Number of tokens whose probabilities are requested.
+    top_log_probs: Option<i64>,
+    /// Identifier of the end user, for the service.
+    user: Option<Str>,
+    /// Whether the service keeps the conversation.
+    store: Option<bool>,
+    /// Reasoning effort of the model: low, medium, high.
+    reasoning_effort: Option<Str>,
+    /// Metadata of a stored conversation.
+    metadata: BTreeMap<Str, Str>,
+    /// Accepted without effect: answers are stored as a whole.
+    #[parameter(name = "stream")]
+    _stream: Option<bool>,
+    /// Whether a truncated answer is an error.
+    #[parameter(default = false)]
+    strict_output: bool,
+    #[parameter(flatten)]
+    requests: Requests,
+}
+
+fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    let field = crate::question::output(&settings.field)?;
+    let address = settings.api.address("/chat/completions", &settings.requests)?;
     let question = Arc::new(Completion {
         field,
-        body,
-        developer_message: text("developer_message").to_owned(),
-        strict: arguments.bool("strict_output").unwrap_or(false),
+        body: settings.body()?,
+        developer_message: settings.developer_message.to_string(),
+        strict: settings.strict_output,
     });
     Ok(Arc::new(Asking { address, question }))
+}
+
+impl Settings {
+    /// Returns the request without the messages.
+    fn body(&self) -> Result<Map<String, Json>, Diagnostics> {
+        let text = |text: &Option<Str>| text.as_ref().map(|text| Json::from(text.as_str()));
+        let mut bias = Map::new();
+        for (token, value) in &self.logit_bias {
+            if token.parse::<u32>().is_err() {
+                return Err(value.invalid(format_args!("{token:?} is not the number of a token")).into());
+            }
+            bias.insert(token.to_string(), (**value).into());
+        }
+        let metadata = self.metadata.iter().map(|(name, value)| (name.to_string(), value.as_str().into()));
+        let metadata: Map<String, Json> = metadata.collect();
+        let stop: Vec<&str> = self.stop.iter().map(Str::as_str).collect();
+        let fields = [
+            ("model", Some(self.model.as_str().into())),
+            ("max_tokens", self.max_tokens.map(Json::from)),
+            ("max_completion_tokens", self.max_completion_tokens.map(Json::from)),
+            ("n", self.n.map(Json::from)),
+            ("seed", self.seed.map(Json::from)),
+            ("top_logprobs", self.top_log_probs.map(Json::from)),
+            ("logprobs", self.log_probs.map(Json::from)),
+            ("store", self.store.map(Json::from)),
+            ("temperature", self.temperature.map(Json::from)),
+            ("top_p", self.top_p.map(Json::from)),
+            ("presence_penalty", self.presence_penalty.map(Json::from)),
+            ("frequency_penalty", self.frequency_penalty.map(Json::from)),
+            ("user", text(&self.user)),
+            ("reasoning_effort", text(&self.reasoning_effort)),
+            ("stop", (!stop.is_empty()).then(|| stop.into())),
+            ("logit_bias", (!bias.is_empty()).then(|| bias.into())),
+            ("metadata", (!metadata.is_empty()).then(|| metadata.into())),
+        ];
+        Ok(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    }
 }
 
 struct Completion {

@@ -1,8 +1,9 @@
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::operator::{Class, Decision, Pieces};
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
-use anabranch_plugin::specification::{Specification, shared};
+use anabranch_plugin::specification::Specification;
 use anabranch_record::Operation;
 use anabranch_record::metadata::key;
 use anabranch_record::value::Value;

@@ -1,10 +1,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Retry};
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::specification::shared;
 use anabranch_record::text::Str;
 
 use super::*;

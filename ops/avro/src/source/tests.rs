@@ -1,8 +1,9 @@
 use std::sync::Mutex;
 
+use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::specification::shared;
 use anabranch_record::Position;
 
 use super::*;

@@ -1,9 +1,11 @@
 //! The request: method, URL, headers and body, compiled once.
 
-use anabranch_plugin::arguments::Arguments;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Place, may_be_json};
-use anabranch_plugin::specification::{Parameter, ParameterKind};
+use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::parameters::{Argument, Declarations, Parameter, ParameterKind, Parameters, Settings as Reading};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -13,10 +15,9 @@ use anabranch_template::{InSetting, Template};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
 
-use super::finding;
 use crate::client::Client;
 
-const OLD_CONTENT_TYPE: &str = "request.contentType";
+const UNUSABLE: &str = "a header cannot contain control characters or line breaks";
 /// Headers that carry credentials.
 const SECRET: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"];
 /// Parts of the names of other headers that may carry credentials.
@@ -76,134 +77,159 @@ struct Rendered {
     sensitive: bool,
 }
 
-/// Returns the parameters for headers: any header, and by name those that carry credentials.
-pub(super) fn header_parameters() -> Vec<Parameter> {
-    let any = |name| {
-        Parameter::new(name, ParameterKind::Template, "A header. The default of Content-Type is application/json.")
-    };
-    let secret = |name, [lower, long, long_lower]: [&'static str; 3]| {
-        let parameter =
-            Parameter::new(name, ParameterKind::Template, "A header with credentials, which is never shown.");
-        parameter.alias(lower).alias(long).alias(long_lower).secret()
-    };
-    macro_rules! secret {
-        ($name:literal, $lower:literal) => {
-            secret(
-                concat!("headers.", $name),
-                [concat!("headers.", $lower), concat!("request.headers.", $name), concat!("request.headers.", $lower)],
-            )
-        };
+#[derive(Parameters)]
+pub(super) struct Settings {
+    /// URL, such as `http://localhost:8000/items?key={{ urlquery (printf "%s" .Key) }}`.
+    url: Argument<Template>,
+    /// Method of the request.
+    #[parameter(default = "GET")]
+    method: Argument<Str>,
+    /// Body: `{{ toJson .Payload.After }}`, or `{{ printf "%s" .Payload.After }}` for raw data; empty = none.
+    body: Option<Template>,
+    /// Deprecated, use headers.Content-Type.
+    content_type: Argument<Option<Str>>,
+    /// Time limit of one attempt, including the answer; 0 = unlimited.
+    #[parameter(default = "60s")]
+    pub(super) timeout: Duration,
+    /// Maximum number of requests in flight.
+    #[parameter(default = 16, greater_than = 0, less_than = 10001)]
+    pub(super) concurrency: usize,
+    /// Maximum number of attempts per minute, evenly spaced; 0 = unlimited.
+    #[parameter(default = 0, greater_than = -1)]
+    pub(super) per_minute: f64,
+}
+
+/// Any header, and by name those that carry credentials.
+#[derive(Parameters)]
+pub(super) struct Headers {
+    /// A header. The default of Content-Type is application/json.
+    headers: BTreeMap<Str, Argument<Template>>,
+    /// A header. The default of Content-Type is application/json.
+    #[parameter(name = "request.headers")]
+    of_request: BTreeMap<Str, Argument<Template>>,
+    #[parameter(flatten)]
+    _credentials: Credentials,
+}
+
+/// Declares the headers that carry credentials; their values are among the others.
+struct Credentials;
+
+impl Parameters for Credentials {
+    fn declare(_: &str, declarations: &mut Declarations) {
+        macro_rules! header {
+            ($name:literal, $lower:literal) => {
+                let description = "A header with credentials, which is never shown.";
+                let parameter = Parameter::new(concat!("headers.", $name), ParameterKind::Template, description);
+                let lower = [concat!("headers.", $lower), concat!("request.headers.", $lower)];
+                let aliases = [lower[0], concat!("request.headers.", $name), lower[1]];
+                declarations.add::<Option<Template>>("", parameter.aliases(&aliases).secret());
+            };
+        }
+        header!("Authorization", "authorization");
+        header!("Proxy-Authorization", "proxy-authorization");
+        header!("Cookie", "cookie");
+        header!("X-API-Key", "x-api-key");
+        header!("API-Key", "api-key");
     }
-    vec![
-        any("headers.*"),
-        any("request.headers.*"),
-        secret!("Authorization", "authorization"),
-        secret!("Proxy-Authorization", "proxy-authorization"),
-        secret!("Cookie", "cookie"),
-        secret!("X-API-Key", "x-api-key"),
-        secret!("API-Key", "api-key"),
-    ]
+
+    fn read(_: &str, _: &mut Reading<'_>) -> Option<Self> {
+        Some(Credentials)
+    }
+}
+
+impl Headers {
+    fn all(&self) -> impl Iterator<Item = (&Str, &Argument<Template>)> {
+        self.headers.iter().chain(&self.of_request)
+    }
 }
 
 /// Compiles the settings; adds errors to `findings`.
-pub(super) fn compile(arguments: &Arguments, findings: &mut Diagnostics) -> Option<Message> {
-    let method = arguments.text("request.method").map_or("GET", Str::as_str).trim().to_ascii_uppercase();
-    let method = match Method::from_bytes(method.as_bytes()) {
+pub(super) fn compile(settings: &Settings, given: &Headers, findings: &mut Diagnostics) -> Option<Message> {
+    let method = match Method::from_bytes(settings.method.trim().to_ascii_uppercase().as_bytes()) {
         Ok(method) => Some(method),
         Err(_) => {
-            let what = "request.method: this is not an HTTP method".to_owned();
-            findings.push(finding(arguments, "request.method", what).with_hint("for example GET, POST, PUT or DELETE"));
+            let finding = settings.method.invalid("this is not an HTTP method");
+            findings.push(finding.with_hint("for example GET, POST, PUT or DELETE"));
             None
         }
     };
-    let template = arguments.template("request.url")?;
-    let url = match template.literal() {
-        None => Some(Address::Rendered(template.clone())),
+    let url = match settings.url.literal() {
+        None => Some(Address::Rendered(settings.url.clone().into_value())),
         Some(text) => match address(text) {
             Ok(url) => Some(Address::Same(url)),
             Err(what) => {
-                let hint = "for example http://localhost:8000/path";
-                findings.push(finding(arguments, "request.url", format!("request.url: {what}")).with_hint(hint));
+                findings.push(settings.url.invalid(what).with_hint("for example http://localhost:8000/path"));
                 None
             }
         },
     };
-    let (headers, rendered) = headers(arguments, findings);
-    let names = arguments.matching("headers.*").chain(arguments.matching("request.headers.*"));
-    let shown = names.filter(|setting| {
-        let name = setting.rsplit_once("headers.").map_or(setting.as_str(), |(_, name)| name).to_ascii_lowercase();
+    let (headers, rendered) = headers(settings, given, findings);
+    let shown = given.all().filter(|(name, _)| {
+        let name = name.to_ascii_lowercase();
         !SECRET.contains(&name.as_str()) && !PERHAPS_SECRET.iter().any(|part| name.contains(part))
     });
-    let address = Str::from_static("request.url");
-    let same =
-        shown.chain([&address]).filter_map(|setting| Some((setting.clone(), arguments.template(setting)?.clone())));
-    let same = same.filter(|(_, template)| template.literal().is_some()).collect();
-    let body = arguments.template("request.body").cloned();
-    let is_method_given = arguments.given().any(|(name, _)| *name == *"request.method");
+    let texts = shown.map(|(_, header)| header).chain([&settings.url]);
+    let texts = texts.map(|setting| (setting.name().clone(), setting.clone().into_value()));
+    let same = texts.filter(|(_, template)| template.literal().is_some()).collect();
+    let is_method_given = settings.method.is_given();
+    let body = settings.body.clone();
     Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body, same })
 }
 
-fn headers(arguments: &Arguments, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
+fn headers(settings: &Settings, headers: &Headers, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
     let (mut same, mut rendered) = (HeaderMap::new(), Vec::<Rendered>::new());
-    let mut given: Vec<(HeaderName, &Str)> = Vec::new();
-    for setting in arguments.matching("headers.*").chain(arguments.matching("request.headers.*")) {
-        let written = setting.strip_prefix("request.").unwrap_or(setting);
-        let written = written.strip_prefix("headers.").unwrap_or(written);
+    let mut given: Vec<(HeaderName, &Argument<Template>)> = Vec::new();
+    for (written, setting) in headers.all() {
         let Ok(name) = HeaderName::from_bytes(written.as_bytes()) else {
-            findings.push(finding(arguments, setting, format!("{setting}: {written:?} is not a valid header name")));
+            findings.push(setting.invalid(format_args!("{written:?} is not a valid header name")));
             continue;
         };
         if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
-            findings.push(finding(
-                arguments,
-                setting,
-                format!("{setting}: this header is derived from the body and cannot be set"),
-            ));
+            findings.push(setting.invalid("this header is derived from the body and cannot be set"));
             continue;
         }
         if let Some((_, first)) = given.iter().find(|(other, _)| *other == name) {
-            let finding = finding(arguments, setting, format!("{setting}: {first} already sets this header"));
-            findings.push(finding.with_related(arguments.span(first), "set here already"));
+            let finding = setting.invalid(format_args!("{} already sets this header", first.name()));
+            findings.push(finding.with_related(first.span(), "set here already"));
             continue;
         }
         given.push((name.clone(), setting));
-        let Some(template) = arguments.template(setting) else { continue };
         let sensitive = SECRET.contains(&name.as_str());
-        match template.literal().map(|text| value(text, sensitive)) {
+        match setting.literal().map(|text| value(text, sensitive)) {
             None => {
-                let template = template.clone();
-                rendered.push(Rendered { name, setting: setting.clone(), template, sensitive });
+                let template = setting.clone().into_value();
+                rendered.push(Rendered { name, setting: setting.name().clone(), template, sensitive });
             }
             Some(Some(value)) => {
                 same.insert(name, value);
             }
-            Some(None) => {
-                let what = format!("{setting}: a header cannot contain control characters or line breaks");
-                findings.push(finding(arguments, setting, what));
-            }
+            Some(None) => findings.push(setting.invalid(UNUSABLE)),
         }
     }
-    content_type(arguments, &given, &mut same, findings);
+    let content_type_header = given.iter().find(|(name, _)| *name == CONTENT_TYPE).map(|(_, setting)| *setting);
+    content_type(&settings.content_type, content_type_header, &mut same, findings);
     (same, rendered)
 }
 
 /// Determines the content type from the deprecated setting or the default.
-fn content_type(arguments: &Arguments, given: &[(HeaderName, &Str)], same: &mut HeaderMap, findings: &mut Diagnostics) {
-    let setting = given.iter().find(|(name, _)| *name == CONTENT_TYPE).map(|(_, setting)| *setting);
-    match (arguments.text(OLD_CONTENT_TYPE), setting) {
-        (Some(_), Some(setting)) => {
-            let what = format!("{OLD_CONTENT_TYPE} and {setting} exclude each other");
-            let finding = finding(arguments, OLD_CONTENT_TYPE, what).with_hint(format!("keep {setting}"));
-            findings.push(finding.with_related(arguments.span(setting), "the same header"));
+fn content_type(
+    old: &Argument<Option<Str>>,
+    header: Option<&Argument<Template>>,
+    same: &mut HeaderMap,
+    findings: &mut Diagnostics,
+) {
+    match (old.as_ref(), header) {
+        (Some(_), Some(header)) => {
+            let (old_name, name) = (old.name(), header.name());
+            let finding = old.finding("settings.invalid", format!("{old_name} and {name} exclude each other"));
+            let finding = finding.with_hint(format!("keep {name}"));
+            findings.push(finding.with_related(header.span(), "the same header"));
         }
         (Some(text), None) => match value(text, false) {
             Some(value) => {
                 same.insert(CONTENT_TYPE, value);
             }
-            None => {
-                let what = format!("{OLD_CONTENT_TYPE}: a header cannot contain control characters or line breaks");
-                findings.push(finding(arguments, OLD_CONTENT_TYPE, what));
-            }
+            None => findings.push(old.invalid(UNUSABLE)),
         },
         (None, None) => {
             same.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

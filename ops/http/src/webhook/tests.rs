@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::flow::{RecordShape, Shape};
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;

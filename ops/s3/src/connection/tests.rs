@@ -1,12 +1,13 @@
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 
 use super::*;
 
 fn parse(pairs: &[(&str, &str)]) -> Result<Connection, Vec<String>> {
-    let specification = Specification::builtin("test", "For tests.").with_all(parameters());
+    let specification = Specification::builtin("test", "For tests.").with_all(declared::<Options>());
     Arguments::parse(&specification, &Settings::from_pairs(pairs.iter().copied()))
-        .and_then(|arguments| Connection::from_arguments(&arguments))
+        .and_then(|arguments| Connection::new(&arguments.read()?))
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{Result, Write};
 
+use anabranch_plugin::parameters::Choice;
+
 /// The default level of zstd.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -11,6 +13,11 @@ pub(super) enum Compression {
     None,
     Gzip,
     Zstd,
+}
+
+impl Choice for Compression {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("none", Compression::None), ("gzip", Compression::Gzip), ("zstd", Compression::Zstd)];
 }
 
 impl Compression {

@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Read;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::value::{Object, Value};

@@ -3,6 +3,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use futures::future::join_all;
 use proptest::prelude::*;

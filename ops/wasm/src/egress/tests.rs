@@ -2,6 +2,7 @@ use std::io::Write as _;
 
 use anabranch_ops_http::testing::{Reply, Server};
 use anabranch_ops_opencdc::http::{Header, Request, Response};
+use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 use flate2::Compression;
