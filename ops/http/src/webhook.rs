@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::host::Host;

@@ -27,6 +27,9 @@ use crate::wire::orders::Opening;
 
 const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
+const TIMEOUT: &str = "timeout";
+/// A shorter time limit is hardly meant.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Returns the `custom.javascript` processor for the registry.
 pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {

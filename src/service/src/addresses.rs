@@ -22,7 +22,7 @@ fn of(config: &PipelineConfig) -> Vec<(&'static str, String, Span)> {
 
 /// Reports connectors and processors with the address of another one, which the API cannot reach: a `:` in an id is
 /// like the one between two ids. Returns the pipelines with findings by index, in order. O(connectors and processors).
-pub fn shared(pipelines: &[&PipelineConfig]) -> Vec<(usize, Diagnostics)> {
+pub(crate) fn shared(pipelines: &[&PipelineConfig]) -> Vec<(usize, Diagnostics)> {
     let mut first: HashMap<(&str, String), (&str, Span)> = HashMap::new();
     let mut all = Vec::new();
     for (index, config) in pipelines.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::flow::{Flow, Place, may_be_json};
 use anabranch_plugin::parameters::{Argument, Declarations, Parameter, ParameterKind, Parameters, Settings as Reading};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
