@@ -1,4 +1,5 @@
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::parameters::declared;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 
@@ -39,8 +40,9 @@ fn half_a_pair_of_keys_is_refused_and_none_is_not() {
 
 #[test]
 fn credentials_are_secret() {
-    let secret: Vec<Str> = parameters().into_iter().filter(|p| p.secret).map(|p| p.name).collect();
-    assert_eq!(secret, [ACCESS_KEY, SECRET_KEY, TOKEN]);
+    let declared = declared::<Options>().into_iter();
+    let secret: Vec<Str> = declared.filter(|parameter| parameter.secret).map(|parameter| parameter.name).collect();
+    assert_eq!(secret, ["objstore.access_key_id", "objstore.secret_access_key", "objstore.session_token"]);
 }
 
 #[tokio::test]
