@@ -240,7 +240,7 @@ fn what_cannot_be_shown_is_refused_with_a_reason() {
     assert_eq!(refused("/v1/processors/p:in/inspect-in").0, "processor.not_found");
     let (reason, message) = of("at=nothing");
     assert_eq!(reason, "inspect.node_unknown");
-    assert!(message.ends_with("there are in, mark, out, dead-letter-queue"), "{message}");
+    assert!(message.ends_with("its nodes are in, mark, out, dead-letter-queue"), "{message}");
     assert_eq!(of("at=some").0, "inspect.node_unreached");
     assert_eq!(
         of("at=in&side=before"),
@@ -368,7 +368,7 @@ fn the_command_prints_a_record_a_line_in_a_pipe() {
     assert_eq!(report["summary"]["shown"], 1);
 
     let unknown = inspect(&workspace, address, &["--at", "nothing"]).finish().expect_code(2);
-    assert!(unknown.stderr.contains("there are in, mark, some, out, dead-letter-queue"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("its nodes are in, mark, some, out, dead-letter-queue"), "{}", unknown.stderr);
     let unlimited = inspect(&workspace, address, &["--json"]).finish().expect_code(2);
     assert!(unlimited.stdout.contains("--limit"), "{}", unlimited.stdout);
 

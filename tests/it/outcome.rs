@@ -44,7 +44,7 @@ fn a_source_that_never_had_anything_is_no_success_and_one_with_nothing_new_is() 
     let workspace = workspace();
     workspace.write("in.txt", "");
     let output = once(&workspace).expect_code(5);
-    assert!(output.stderr.contains("p:in holds no record"), "{}", output.both());
+    assert!(output.stderr.contains("p:in contains no record"), "{}", output.both());
     workspace.write("in.txt", numbered_lines(3));
     let output = once(&workspace).expect_code(0);
     assert!(last_line(&output).starts_with("p finished: 3 records read, 3 delivered, 0 filtered"), "{}", output.both());

@@ -191,6 +191,12 @@ impl Flow {
         self.fails
     }
 
+    /// Returns `true` if a remark is about this part of the configuration, or about a range in it.
+    pub fn has_remark(&self, place: impl Into<Place>) -> bool {
+        let part = place.into().part;
+        self.remarks.iter().any(|remark| remark.place.part == part)
+    }
+
     /// Returns `true` if there is a finding with the same code at the same place.
     pub fn says(&self, other: &Remark) -> bool {
         self.remarks.iter().any(|remark| remark.code == other.code && remark.place == other.place)

@@ -536,7 +536,7 @@ pub(super) const ROWS: &[Row] = &[
         "        settings:\n          path: out.txt\n",
         "        settings: { path: out.txt, sdk: { record: { format: recfmt/json } } }\n",
         "18:36",
-        &["config.setting_nested", "write `sdk.record.format: ...`"],
+        &["config.setting_nested", "write names of settings with dots: `sdk.record.format: ...`"],
         Write(", sdk: { record: { format: recfmt/json } }", ""),
     ),
     (

@@ -362,7 +362,8 @@ impl Message {
             let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
             if media == "application/json" || media.ends_with("+json") {
                 flow.json_template("request.body", template, true);
-                if !may_be_json(template, false) {
+                // Another remark names the reason.
+                if !flow.has_remark("request.body") && !may_be_json(template, false) {
                     let message = format!("the body is never JSON, and its Content-Type is {media}");
                     let hint = "write {{ toJson … }} for each value, or set headers.Content-Type to that of the body";
                     flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
