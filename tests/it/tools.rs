@@ -463,10 +463,10 @@ fn a_dry_run_shows_what_would_be_written() {
     assert_eq!(report["result"]["pipelines"][0]["records"][1]["events"][0]["written"], "got b!");
 
     // What is too short has no such part.
-    format(r#"{{ slice (printf "%s" .Payload.After) 5 }}"#);
+    format(r#"{{ substr 5 9 (printf "%s" .Payload.After) }}"#);
     let output = workspace.run(&["pipelines", "dry-run"]).expect_code(1);
     assert!(output.stdout.contains("2 read, 0 delivered, 0 dropped, 2 failed"), "{}", output.both());
     assert!(output.stdout.contains("out (file): failed, "), "{}", output.both());
     assert!(!workspace.path("out.ndjson").exists());
-    assert!(workspace.run(&["run", "--once"]).expect_code(1).both().contains("slice"), "as a run says it");
+    assert!(workspace.run(&["run", "--once"]).expect_code(1).both().contains("substr"), "as a run says it");
 }

@@ -158,8 +158,10 @@ impl Walk<'_> {
     pub(super) fn no_fields(&mut self, base: &Known, name: &str, at: Range<usize>, certain: bool) {
         let Some(classes) = self.classes(base).filter(|it| !it.is_empty() && it.within(NO_FIELDS)) else { return };
         let message = format!("every record fails here: {} has no field {name:?}", classes.names());
-        let hint = match self.text(&at).starts_with('.') {
-            true => "inside with and range, `.` is the value there: the record is `$`, as in $.Payload.After.name",
+        let hint = match self.text(&at).strip_prefix('.').is_some_and(|path| path.starts_with(name)) {
+            true => {
+                "inside `with` and `range`, `.` is their value: write $ for the record, for example $.Payload.After.name"
+            }
             false => "use the value itself",
         };
         self.fails("flow.wrong_argument", at, message, hint.to_owned(), certain);
