@@ -4,7 +4,7 @@
 //! call it; no other crate depends on it.
 //!
 //! ```
-//! let known = anabranch::docs::errors::ALL;
+//! let known = &anabranch::docs::errors::ALL;
 //! assert!(known.iter().any(|entry| entry.code == "plan.no_source"));
 //! ```
 
