@@ -1,4 +1,5 @@
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::parameters::declared;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 

@@ -3,6 +3,7 @@ use std::io::Write as _;
 use anabranch_ops_http::testing::{Reply, Server};
 use anabranch_ops_opencdc::http::{Header, Request, Response};
 use anabranch_plugin::arguments::Arguments;
+use anabranch_plugin::parameters::declared;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 use flate2::Compression;
@@ -10,9 +11,9 @@ use flate2::write::GzEncoder;
 
 use super::*;
 
-fn asked(settings: &[(&str, &str)]) -> Arguments {
-    let specification = Specification::builtin("x", "").with_all(parameters().into());
-    Arguments::parse(&specification, &Settings::from_pairs(settings.iter().copied())).unwrap()
+fn asked(settings: &[(&str, &str)]) -> super::Settings {
+    let specification = Specification::builtin("x", "").with_all(declared::<super::Settings>());
+    Arguments::parse(&specification, &Settings::from_pairs(settings.iter().copied())).unwrap().read().unwrap()
 }
 
 fn open() -> Ceiling {
