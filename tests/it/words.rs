@@ -98,8 +98,8 @@ fn an_address_that_is_cut_or_a_name_without_braces_is_told() {
 fn a_variable_without_quotes_in_a_condition_is_told() {
     let step = |condition: &str| format!("      - {{ id: t, plugin: filter, condition: '{condition}' }}");
     for (condition, said) in [
-        ("{{ eq .Payload.After.kind ${KIND} }}", "write \"${KIND}\""),
-        ("{{ eq .Payload.After.kind (lower ${KIND}) }}", "write \"${KIND}\""),
+        ("{{ eq .Payload.After.kind ${KIND} }}", "in quotes: \"${KIND}\""),
+        ("{{ eq .Payload.After.kind (lower ${KIND}) }}", "in quotes: \"${KIND}\""),
         ("{{ eq .Payload.After.kind \"${KIND}\" ", "end it with `}}`"),
     ] {
         for kind in ["order", "two words"] {

@@ -660,7 +660,7 @@ mod tests {
         let settings = Settings::from_pairs([("count", "1"), ("workers", "2")]);
         let found = Arguments::parse(&specification(), &settings).unwrap_err();
         let hint = found.iter().find_map(|finding| finding.hint.clone()).unwrap();
-        assert_eq!(hint, "\"workers\" next to \"plugin\", not in \"settings\"");
+        assert_eq!(hint, "write \"workers\" next to \"plugin\", not in \"settings\"");
     }
 
     #[test]
