@@ -39,7 +39,7 @@ mod signature;
 mod strings;
 mod urls;
 
-pub use dates::{has_element, is_duration};
+pub use dates::{has_element, is_duration, unsupported_zone};
 pub use regex::invalid_pattern;
 
 /// A function that templates may call.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use anabranch_record::access::Access;
-use anabranch_template::functions::{has_element, is_duration};
+use anabranch_template::functions::{has_element, is_duration, unsupported_zone};
 use anabranch_template::tree::{Literal, Operand};
 use anabranch_template::{DoubtKind, Template};
 
@@ -56,6 +56,20 @@ impl Walk<'_> {
         let found = self.at(place.clone());
         self.flow.warn("flow.suspect", found, message, None, Some(hint));
         self.correct_literal(place, layout, meant);
+    }
+
+    /// Reports a zone that times cannot be converted to.
+    pub(super) fn zone(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+        let parameter = match name {
+            "dateInZone" | "date_in_zone" => 2,
+            "htmlDateInZone" => 1,
+            _ => return,
+        };
+        let Some(Known::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
+        let Some(why) = unsupported_zone(zone) else { return };
+        let place = args.get(parameter).map_or_else(|| at.clone(), bytes);
+        let hint = "write \"UTC\", or an offset such as \"+02:00\"".to_owned();
+        self.fails("flow.wrong_argument", place, format!("every record fails here: {why}"), hint, certain);
     }
 
     /// Replaces a literal by what was meant, where it is written in the template and does not come through a variable.

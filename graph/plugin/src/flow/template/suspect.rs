@@ -50,6 +50,7 @@ impl Walk<'_> {
             }
         }
         self.layout(name, args, values, at);
+        self.zone(name, args, values, at, certain);
         self.length_of_time(name, args, values, at, certain);
         match name {
             "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>

@@ -68,6 +68,11 @@ pub fn is_duration(text: &str) -> bool {
     duration::parse(text).is_some()
 }
 
+/// Returns the reason why times cannot be converted to a zone, if they cannot.
+pub fn unsupported_zone(name: &str) -> Option<String> {
+    zone(name).err().map(|error| error.to_string())
+}
+
 /// Returns `true` if a layout contains an element of a time.
 pub fn has_element(layout: &str) -> bool {
     layout::split(layout).is_some()

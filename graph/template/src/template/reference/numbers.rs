@@ -75,7 +75,8 @@ pub(super) static FRACTIONS: &[Entry] = &[
     Entry::new(
         &["round"],
         "number places [from]",
-        "Rounds a number to decimal places; rounds up from the fraction `from`, which is 0.5 by default.",
+        "Rounds a number to decimal places; rounds up from the fraction `from`, which is 0.5 by default. Rounds every \
+         number below 0 down, as Sprig does: `round -2.4 0` is -3.",
         r#"{{ round 123.5555 2 }}"#,
     ),
     Entry::new(
