@@ -108,6 +108,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
             "anabranch-service",
             "anabranch-settings",
             "anabranch-store",
+            "anabranch-template",
         ],
     ),
     (

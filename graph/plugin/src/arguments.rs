@@ -64,6 +64,22 @@ pub enum Typed {
     Template(Template),
 }
 
+impl Typed {
+    fn is_of(&self, kind: ParameterKind) -> bool {
+        match self {
+            Typed::Text => matches!(kind, ParameterKind::Text | ParameterKind::File),
+            Typed::Int(_) => kind == ParameterKind::Int,
+            Typed::Float(_) => kind == ParameterKind::Float,
+            Typed::Bool(_) => kind == ParameterKind::Bool,
+            Typed::Duration(_) => kind == ParameterKind::Duration,
+            Typed::Bytes(_) => kind == ParameterKind::Bytes,
+            Typed::List(_) => kind == ParameterKind::List,
+            Typed::Reference(_) => kind == ParameterKind::Reference,
+            Typed::Template(_) => kind == ParameterKind::Template,
+        }
+    }
+}
+
 impl Arguments {
     /// Checks settings and adds defaults.
     ///
@@ -162,9 +178,11 @@ impl Arguments {
         self.values.get(name).map(|a| &a.typed)
     }
 
-    /// Returns the value of a parameter and its text.
-    pub(crate) fn typed_text(&self, name: &str) -> Option<(&Typed, &Str)> {
-        self.values.get(name).map(|a| (&a.typed, a.written.value()))
+    /// Returns the value of a parameter and its text; `None` if the specification declares it with another kind, as a
+    /// program may.
+    pub(crate) fn of_kind(&self, name: &str, kind: ParameterKind) -> Option<(&Typed, &Str)> {
+        let found = self.values.get(name).filter(|found| found.typed.is_of(kind));
+        found.map(|found| (&found.typed, found.written.value()))
     }
 
     /// Returns the names of all values, in order.

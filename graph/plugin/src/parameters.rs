@@ -172,7 +172,7 @@ impl<'a> Settings<'a> {
     }
 
     fn one<T: ParameterType>(&mut self, name: &str, field: &Field) -> Option<T> {
-        let converted = match self.arguments.typed_text(name) {
+        let converted = match self.arguments.of_kind(name, T::KIND) {
             Some((value, text)) => T::convert(value, text),
             None => match default(T::KIND, field) {
                 Some((value, text)) => T::convert(&value, &text),
@@ -203,8 +203,8 @@ fn default(kind: ParameterKind, field: &Field) -> Option<(Typed, Str)> {
 }
 
 impl Arguments {
-    /// Reads the values of the parameters `P`. If the specification of the arguments lacks a parameter, an optional one
-    /// is absent, and any other has its default.
+    /// Reads the values of the parameters `P`. If the specification of the arguments lacks a parameter, or declares
+    /// it with another kind, an optional one is absent, and any other has its default.
     ///
     /// # Errors
     /// All values that their types do not have.

@@ -173,7 +173,11 @@ impl<T: ParameterType> ParameterType for Option<T> {
     }
 
     fn read(name: &str, field: &Field, settings: &mut Settings<'_>) -> Option<Self> {
-        if settings.arguments.has(name) { T::read(name, field, settings).map(Some) } else { Some(None) }
+        if settings.arguments.of_kind(name, T::KIND).is_some() {
+            T::read(name, field, settings).map(Some)
+        } else {
+            Some(None)
+        }
     }
 }
 
@@ -192,7 +196,11 @@ impl<T: Item> ParameterType for Vec<T> {
     }
 
     fn read(name: &str, field: &Field, settings: &mut Settings<'_>) -> Option<Self> {
-        if settings.arguments.has(name) { settings.one(name, field) } else { Some(Vec::new()) }
+        if settings.arguments.of_kind(name, Self::KIND).is_some() {
+            settings.one(name, field)
+        } else {
+            Some(Vec::new())
+        }
     }
 }
 

@@ -181,3 +181,22 @@ fn what_the_specification_lacks_has_its_default_or_is_missing() {
     let missing: Vec<_> = none.read::<Numbers>().unwrap_err().into_iter().map(|d| d.message).collect();
     assert_eq!(missing, ["\"small\" is required"]);
 }
+
+/// A program may declare a parameter of the executor as a text, which it reads itself.
+#[test]
+fn a_parameter_of_another_kind_is_as_absent() {
+    let parameters = ["count", "small", "natural", "items"].map(|name| Parameter::new(name, ParameterKind::Text, ""));
+    let specification = Specification { parameters: parameters.into(), ..Specification::builtin("n", "Numbers.") };
+    let pairs = [("count", "7"), ("small", "7"), ("natural", "7"), ("items", "a,b")];
+    let arguments = Arguments::parse(&specification, &crate::settings::Settings::from_pairs(pairs)).unwrap();
+    assert_eq!(arguments.read::<Retry>().unwrap().count, 3);
+    assert_eq!(arguments.read::<Optional>().unwrap(), Optional { natural: None, items: Vec::new() });
+    let missing: Vec<_> = arguments.read::<Numbers>().unwrap_err().into_iter().map(|d| d.message).collect();
+    assert_eq!(missing, ["\"small\" is required"]);
+}
+
+#[derive(Debug, PartialEq, Parameters)]
+struct Optional {
+    natural: Option<usize>,
+    items: Vec<Str>,
+}

@@ -165,7 +165,7 @@ impl Opened {
             Err(refusal) => return vec![Err(Fault::from(refusal)); documents.len()],
         };
         let scores = answer.results.into_iter().map(|Score { index, relevance_score }| (index, relevance_score));
-        let scores = match by_index(scores, ("results", documents.len(), "documents")) {
+        let scores = match by_index(scores, ("result", documents.len(), "document")) {
             Ok(scores) => scores,
             Err(why) => return vec![Err(self.service.unusable(why)); documents.len()],
         };

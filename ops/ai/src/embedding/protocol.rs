@@ -158,7 +158,7 @@ fn in_order(items: Vec<OpenAiItem>, texts: usize) -> Result<Vec<Result<Vec<f64>,
         };
         (item.index.unwrap_or(position), vector)
     };
-    by_index(items.into_iter().enumerate().map(vector), ("embeddings", texts, "texts"))
+    by_index(items.into_iter().enumerate().map(vector), ("embedding", texts, "text"))
 }
 
 fn floats(text: &str) -> Result<Vec<f64>, String> {

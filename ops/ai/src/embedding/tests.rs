@@ -154,7 +154,7 @@ async fn answers_that_do_not_fit_are_refused() {
         Server::start(move |_| Reply::ok(body.clone()))
     };
     for (body, why) in [
-        (r#"{"embeddings":[[1.0]]}"#, "it has 1 embeddings for 2 texts"),
+        (r#"{"embeddings":[[1.0]]}"#, "it has 1 embedding for 2 texts"),
         (r#"{"embeddings":[[1.0],[1.0],[1.0]]}"#, "it has 3 embeddings for 2 texts"),
         (r#"{"embeddings":[[],[1.0]]}"#, "an embedding is empty"),
         (r#"{"embeddings":"#, "EOF while parsing"),

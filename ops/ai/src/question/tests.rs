@@ -213,7 +213,7 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
     // One result too many.
     let found =
         waiting(&cohere::rerank::kind(), &settings, vec![row(&json!({ "text": "x" }))], Arc::new(Oblivion)).await;
-    assert!(found[0].as_ref().unwrap_err().ends_with("2 results of 1 documents"), "{found:?}");
+    assert!(found[0].as_ref().unwrap_err().ends_with("it has 2 results for 1 document"), "{found:?}");
 }
 
 #[tokio::test]

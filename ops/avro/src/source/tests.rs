@@ -162,7 +162,9 @@ fn what_a_source_names_itself_stays() {
     own.metadata.remove(&version);
     let fault = extracted_by(shared::structured_source(), Arc::default(), &[], vec![own]).unwrap_err();
     assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "schema_metadata_incomplete"));
-    assert!(fault.message().contains("recfmt.payload.schema.subject without recfmt.payload.schema.version"));
+    assert!(
+        fault.message().contains("recfmt.payload.schema.subject of a record without recfmt.payload.schema.version")
+    );
 }
 
 #[test]
