@@ -187,7 +187,7 @@ async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered
         (vec![Some(2), Some(1), Some(1)], "index 1 occurs twice"),
         // What has no index is where it stands.
         (vec![Some(1), None, Some(2)], "index 1 occurs twice"),
-        (vec![Some(0), Some(1), Some(3)], "index 3 is larger than that of the last of 3 texts"),
+        (vec![Some(0), Some(1), Some(3)], "index 3 is beyond the last of 3 texts"),
         (vec![Some(0), Some(1)], "it has 2 embeddings for 3 texts"),
         (vec![Some(0), Some(1), Some(2), Some(2)], "it has 4 embeddings for 3 texts"),
     ] {
