@@ -233,6 +233,8 @@ fn the_token_of_the_listener_is_read_again() {
     workspace.write("token", "");
     let log = process.printed();
     process.wait_until("a word about it", || log().contains("the service keeps the previous token"));
+    workspace.write("token", "two\nlines");
+    process.wait_until("the reason", || log().contains("which clients cannot send"));
     assert_eq!(with_token(address, "second-token").status, 200);
     workspace.write("token", "third-token\n");
     process.wait_until("the third token", || with_token(address, "third-token").status == 200);

@@ -22,7 +22,7 @@ type Evicted = Vec<(String, u64)>;
 
 pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
     let answers = patient.answers();
-    let unknown = |why: String| Found::well(format!("unknown: {why}"));
+    let unknown = |why: String| Found::warning(format!("unknown: {why}"));
     let runtime = match runtime::start(&mut Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return unknown(error.to_string()),

@@ -251,7 +251,7 @@ impl Service {
             _ = work => {}
             signal = signals.next() => self.abort(signal),
             () = until(patience) => tracing::warn!(
-                "the state store does not respond; the service ends without waiting for it"
+                "the service was still starting, and ends without waiting for that"
             ),
         }
         None

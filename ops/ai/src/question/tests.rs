@@ -218,9 +218,7 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
 
 #[tokio::test]
 async fn cohere_rerank_says_what_is_wrong_with_indexes() {
-    for (indexes, why) in
-        [([1, 1], "index 1 occurs twice"), ([0, 2], "index 2 is beyond the last of 2 documents")]
-    {
+    for (indexes, why) in [([1, 1], "index 1 occurs twice"), ([0, 2], "index 2 is beyond the last of 2 documents")] {
         let results = indexes.map(|index| json!({ "index": index, "relevance_score": 0.5 }));
         let server = Server::start(move |_| Reply::ok(json!({ "results": results }).to_string()));
         let url = server.url();

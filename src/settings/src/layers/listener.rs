@@ -6,7 +6,7 @@ use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Diagnostic;
 
 use super::Checking;
-use crate::listener::{ApiSettings, Compatibility, ServedSchemas};
+use crate::listener::{ApiSettings, Compatibility, ServedSchemas, UNSENDABLE, is_sendable};
 use crate::resolved::Source;
 
 /// Schemes that an HTTP address can have.
@@ -29,6 +29,10 @@ impl Checking<'_> {
             self.report(self.entry("schema-registry.serve"), refuse(what), None);
         }
         let api = self.api();
+        if api.token.as_ref().is_some_and(|token| !is_sendable(token)) {
+            let what = format!("api.http.token: the token contains {UNSENDABLE}");
+            self.report(self.entry("api.http.token"), refuse(&what), None);
+        }
         if api.token.is_some() && api.token_file.is_some() {
             let what = "api.http.token and api.http.token-file are both set: set only one of them";
             self.report(self.entry("api.http.token-file"), refuse(what), None);
