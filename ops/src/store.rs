@@ -26,7 +26,7 @@ pub fn kind() -> Arc<dyn DestinationKind> {
          drop-oldest`, the oldest dead letters are removed instead, which is counted and logged. Use it with \
          `window-size: 0`: otherwise the first failure stops the pipeline.",
     );
-    kind::dead_letter_queue(specification, configure)
+    kind::dead_letter_queue(specification, |settings: Settings| configure(&settings))
 }
 
 #[derive(Parameters)]
@@ -48,8 +48,8 @@ struct Settings {
     max_age: Duration,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
-    let Settings { max_count, max_bytes, when_full, max_age } = settings;
+fn configure(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let Settings { max_count, max_bytes, when_full, max_age } = *settings;
     Ok(Arc::new(Kept(LetterBounds {
         count: max_count,
         bytes: max_bytes.0,

@@ -142,9 +142,9 @@ fn pipelines_for_data_of_a_certain_form_deliver_such_data() {
         workspace.write(&format!("pipelines/{number}.yaml"), right(number));
     }
     let text = workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0).both();
-    for number in 0..RIGHT.len() {
+    for (number, row) in RIGHT.iter().enumerate() {
         let ended = text.lines().find(|line| line.starts_with(&format!("p{number} finished:")));
-        assert!(ended.is_some_and(|line| line.contains(" 0 dead-lettered")), "{}\n{text}", RIGHT[number].of);
+        assert!(ended.is_some_and(|line| line.contains(" 0 dead-lettered")), "{}\n{text}", row.of);
     }
 }
 

@@ -165,12 +165,12 @@ pub fn token_in(path: &Path) -> Result<Str, String> {
 }
 
 /// Why a token that is not [`is_sendable`] is refused.
-pub const UNSENDABLE: &str =
+pub(crate) const UNSENDABLE: &str =
     "a line break, or a character other than those of printable ASCII, which clients cannot send";
 
 /// Returns `true` if clients can send a token in the header `Authorization` (RFC 9110 § 5.5): it consists of printable
 /// ASCII characters.
-pub fn is_sendable(token: &str) -> bool {
+pub(crate) fn is_sendable(token: &str) -> bool {
     token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }
 

@@ -79,7 +79,7 @@ fn a_source_that_fails_before_it_reads_says_why() {
             check(
                 "configure-error",
                 "does not accept its settings: config invalid: error validating \"greeting\": rude",
-            )
+            );
         },
         &|| check("configure-die", "its process ended (exit code 2); its last output: panic: ordered to die"),
         &|| check("open-error", "cannot be opened: cannot reach the database"),

@@ -135,7 +135,7 @@ impl Network {
                 );
             }
             Err(refusal) => {
-                tracing::warn!(processor = node, place = endpoint, "a request of a processor failed: {refusal}")
+                tracing::warn!(processor = node, place = endpoint, "a request of a processor failed: {refusal}");
             }
         }
         result

@@ -165,15 +165,14 @@ fn tainted(script: &str) -> BTreeSet<&str> {
                 ["for", "while", "if", "else", "switch"].iter().any(|word| statement.trim_start().starts_with(word));
             // Names of fields do not matter, only those of variables.
             let named = variables(statement).filter(|word| !GLOBALS.contains(word));
-            match statement.split_once('=').filter(|_| !is_nested) {
+            let assigned = statement.split_once('=').filter(|(_, value)| !is_nested && !is_tainted(value));
+            if let Some((target, _)) = assigned {
                 // A place in the record is tainted already, and so may be what indexes it.
-                Some((target, value)) if !is_tainted(value) => {
-                    if variables(target).skip(1).any(|word| tainted.contains(word)) {
-                        tainted.extend(variables(target).filter(|word| !GLOBALS.contains(word)));
-                    }
+                if variables(target).skip(1).any(|word| tainted.contains(word)) {
+                    tainted.extend(variables(target).filter(|word| !GLOBALS.contains(word)));
                 }
-                _ if is_tainted(statement) => tainted.extend(named),
-                _ => {}
+            } else if is_tainted(statement) {
+                tainted.extend(named);
             }
         }
         if tainted.len() == before {
