@@ -1,5 +1,6 @@
 //! Protocols for requesting embeddings.
 
+use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use base64::Engine as _;
@@ -119,7 +120,7 @@ impl Model {
             }
         };
         if vectors.len() != texts.len() {
-            let why = format!("it has {} embeddings for {} texts", vectors.len(), texts.len());
+            let why = format!("it has {} for {}", counted(vectors.len(), "embedding"), counted(texts.len(), "text"));
             return Err(Refusal::Other(service.unusable(why)));
         }
         if self.dimensions.is_none() {
@@ -132,7 +133,7 @@ impl Model {
         match self.dimensions {
             _ if vector.is_empty() => Err("an embedding is empty".to_owned()),
             Some(wanted) if vector.len() != wanted as usize => {
-                Err(format!("an embedding has {} dimensions, not {wanted}", vector.len()))
+                Err(format!("an embedding has {}, not {wanted}", counted(vector.len(), "dimension")))
             }
             _ => Ok(Value::from(vector.into_iter().map(Value::Float).collect::<Vec<_>>())),
         }

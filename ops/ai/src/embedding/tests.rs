@@ -173,7 +173,7 @@ async fn answers_that_do_not_fit_are_refused() {
     let server = answer(r#"{"embeddings":[[1.0,2.0],[1.0]]}"#);
     let found = embedded(&server.url(), &[("dimensions", "2")], rows(&["a", "b"])).await;
     assert_eq!(found[0], Ok(json!([1.0, 2.0])));
-    assert!(found[1].as_ref().unwrap_err().ends_with("an embedding has 1 dimensions, not 2"));
+    assert!(found[1].as_ref().unwrap_err().ends_with("an embedding has 1 dimension, not 2"));
 }
 
 #[tokio::test]
