@@ -38,6 +38,7 @@ pub struct Api {
     tls: watch::Sender<Option<TlsAcceptor>>,
     access: Arc<Access>,
     credentials: Credentials,
+    #[cfg_attr(not(feature = "avro"), expect(dead_code, reason = "schemas are served with the feature only"))]
     schemas: Option<ServedSchemas>,
     page: bool,
     open_metrics: bool,
