@@ -53,6 +53,9 @@ pub(super) fn judge<'a>(
     sights: &[Sight],
     records: &HashMap<usize, Synthetic>,
 ) -> Option<Failing<'a>> {
+    if sights.iter().all(|sight| sight.fault.is_none()) {
+        return None;
+    }
     let node = node_at(compiled, spot)?;
     let place = Place::of(compiled, node, spot)?;
     let counts = |sight: &&Sight| sight.fault.is_some() || !place.lets_pass(sight, records);
@@ -116,9 +119,9 @@ impl Place {
         if matches!(what, What::Reader(_)) && named.is_empty() {
             named.push(FieldPath { side: Side::After, names: Vec::new() });
         }
-        let index = compiled.members.get(spot.stage.0)?.get(spot.step)?.index();
+        let lines = origins::steps_before(compiled, *compiled.members.get(spot.stage.0)?.get(spot.step)?);
         let origin = |path: FieldPath| {
-            let origin = origins::origin(compiled, index, &path);
+            let origin = origins::origin(&lines, &path);
             (path, origin)
         };
         Some(Place { what, text, named: named.into_iter().map(origin).collect() })

@@ -1,10 +1,14 @@
 //! Where the value of a field comes from: what the steps before a place make of it, whatever the data are.
 
+use std::collections::HashSet;
+
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::graph::{Node, NodeKind};
 use anabranch_record::access::Access;
 use anabranch_template::tree::{Body, Command, Literal, Node as Part, Operand, Pipeline, Term};
 use anabranch_template::{MissingKey, Template};
+use petgraph::graph::NodeIndex;
+use petgraph::visit::{Dfs, DfsPostOrder, Reversed, Walker as _};
 
 use super::names::{FieldPath, paths};
 use super::patterns::{Pattern, Piece};
@@ -26,11 +30,11 @@ pub(super) enum Origin {
     Any,
 }
 
-/// Says where a field comes from at the node with this index of `rewritten`.
-pub(super) fn origin(compiled: &Compiled, at: usize, path: &FieldPath) -> Origin {
+/// Says where a field comes from behind the steps of each source, as [`steps_before`] returns them.
+pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> Origin {
     let mut found: Option<Origin> = None;
-    for steps in steps_before(compiled, at) {
-        let here = behind(&steps, path);
+    for steps in lines {
+        let here = behind(steps, path);
         found = match found {
             Some(other) if other != here => return Origin::Any,
             _ => Some(here),
@@ -39,47 +43,17 @@ pub(super) fn origin(compiled: &Compiled, at: usize, path: &FieldPath) -> Origin
     found.unwrap_or(Origin::Any)
 }
 
-/// The processors between each source and the node, in order.
-fn steps_before(compiled: &Compiled, at: usize) -> Vec<Vec<&Node>> {
+/// The processors between each source and the node of `rewritten`, in order.
+pub(super) fn steps_before(compiled: &Compiled, at: NodeIndex) -> Vec<Vec<&Node>> {
     let plan = &compiled.rewritten;
-    let mut nodes: Vec<Option<&Node>> = Vec::new();
-    for index in plan.node_indices() {
-        if nodes.len() <= index.index() {
-            nodes.resize(index.index() + 1, None);
-        }
-        nodes[index.index()] = plan.node_weight(index);
-    }
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (from, to) in plan.edge_indices().filter_map(|edge| plan.edge_endpoints(edge)) {
-        before[to.index()].push(from.index());
-        behind[from.index()].push(to.index());
-    }
-    let above = in_order(&before, at);
-    let is_source = |index: &&usize| matches!(nodes[**index].map(|node| &node.kind), Some(NodeKind::Source(_)));
-    let lines = above.iter().filter(is_source).map(|source| {
-        let below = in_order(&behind, *source);
-        let steps = above.iter().filter(|index| **index != at && below.contains(index));
-        steps.filter_map(|index| nodes[*index]).filter(|node| node.kind.operator().is_some()).collect()
+    let above: Vec<NodeIndex> = DfsPostOrder::new(Reversed(plan), at).iter(Reversed(plan)).collect();
+    let sources = above.iter().filter(|index| matches!(plan[**index].kind, NodeKind::Source(_)));
+    let lines = sources.map(|source| {
+        let below: HashSet<NodeIndex> = Dfs::new(plan, *source).iter(plan).collect();
+        let steps = above.iter().filter(|index| **index != at && below.contains(index)).map(|index| &plan[*index]);
+        steps.filter(|node| node.kind.operator().is_some()).collect()
     });
     lines.collect()
-}
-
-/// All nodes that `start` leads to, each behind those that it leads to itself. The graph has no cycle.
-fn in_order(edges: &[Vec<usize>], start: usize) -> Vec<usize> {
-    let mut order = Vec::new();
-    let mut seen = vec![false; edges.len()];
-    // Each entry is visited twice: the second time, all that it leads to has its place.
-    let mut left = vec![(start, false)];
-    while let Some((index, is_done)) = left.pop() {
-        if is_done {
-            order.push(index);
-        } else if !std::mem::replace(&mut seen[index], true) {
-            left.push((index, true));
-            left.extend(edges[index].iter().filter(|next| !seen[**next]).map(|next| (*next, false)));
-        }
-    }
-    order
 }
 
 /// Where a field comes from behind steps that follow on a source.
