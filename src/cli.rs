@@ -35,6 +35,8 @@ use anabranch_registry::{registry, registry_with, worker};
 use anabranch_settings::{Layers, SettingFlags, Settings};
 use clap::{Parser, Subcommand};
 
+use crate::codes;
+
 pub use report::{Exit, Report};
 
 /// Moves records from sources, through processors, to destinations.
@@ -156,7 +158,7 @@ fn called(line: impl IntoIterator<Item = String>) -> Report {
         Err(error) => {
             let text = error.to_string();
             let message = text.lines().next().unwrap_or_default();
-            Report::new("anabranch").fail(Exit::Invalid, "cli.usage", message.trim_start_matches("error: "))
+            Report::new("anabranch").fail(Exit::Invalid, codes::CLI_USAGE, message.trim_start_matches("error: "))
         }
     }
 }
@@ -183,7 +185,7 @@ fn refused(error: &clap::Error) -> Exit {
     let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = lines.join(" ");
     Report::new("anabranch")
-        .fail(Exit::Invalid, "cli.usage", message.strip_prefix("error: ").unwrap_or(&message))
+        .fail(Exit::Invalid, codes::CLI_USAGE, message.strip_prefix("error: ").unwrap_or(&message))
         .suggest(meant.map_or_else(
             || "`--help` lists all commands and options".to_owned(),
             |meant| format!("did you mean `{meant}`?"),
@@ -235,7 +237,7 @@ impl Context {
                 Err(Box::new(
                     Report::new(command)
                         .notes(text)
-                        .fail(Exit::Invalid, "service.invalid_settings", "the settings cannot be used")
+                        .fail(Exit::Invalid, codes::SERVICE_INVALID_SETTINGS, "the settings cannot be used")
                         .result(serde_json::json!({ "findings": report::findings(&refused.findings, &refused.files) })),
                 ))
             }

@@ -34,6 +34,8 @@ use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use anabranch_settings::ApiSettings;
 
+use crate::codes;
+
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time limit of a response: longer than the limit of the service.
@@ -158,18 +160,19 @@ pub struct Refusal {
 impl ClientError {
     /// Returns the stable code of the error.
     pub fn code(&self) -> &str {
-        match self {
-            ClientError::Disabled | ClientError::NoPort => "service.no_address",
-            ClientError::Token(_) => "api.token_unreadable",
-            ClientError::Tls(_) => "api.certificate_unusable",
-            ClientError::Untrusted { .. } => "service.untrusted",
-            ClientError::Unreachable { .. } => "service.unreachable",
-            ClientError::Silent { .. } => "service.timeout",
-            ClientError::Broken { .. } | ClientError::NotHttp { .. } => "service.broken_answer",
-            ClientError::Unwritten { .. } => "cli.system",
-            ClientError::Foreign { .. } => "service.foreign",
-            ClientError::Refused(refusal) => &refusal.reason,
-        }
+        let own = match self {
+            ClientError::Disabled | ClientError::NoPort => codes::SERVICE_NO_ADDRESS,
+            ClientError::Token(_) => codes::API_TOKEN_UNREADABLE,
+            ClientError::Tls(_) => codes::API_CERTIFICATE_UNUSABLE,
+            ClientError::Untrusted { .. } => codes::SERVICE_UNTRUSTED,
+            ClientError::Unreachable { .. } => codes::SERVICE_UNREACHABLE,
+            ClientError::Silent { .. } => codes::SERVICE_TIMEOUT,
+            ClientError::Broken { .. } | ClientError::NotHttp { .. } => codes::SERVICE_BROKEN_ANSWER,
+            ClientError::Unwritten { .. } => codes::CLI_SYSTEM,
+            ClientError::Foreign { .. } => codes::SERVICE_FOREIGN,
+            ClientError::Refused(refusal) => return &refusal.reason,
+        };
+        own.name()
     }
 
     /// Returns the remedy, if there is one.
@@ -187,7 +190,9 @@ impl ClientError {
                 Some("set the token with --api.http.token-file or the variable ANABRANCH_API_HTTP_TOKEN")
             }
             ClientError::Refused(refusal) => match (&refusal.suggestion, refusal.reason.as_str()) {
-                (None, "pipeline.not_found") => Some("`anabranch pipelines list` lists them"),
+                (None, reason) if reason == codes::PIPELINE_NOT_FOUND.name() => {
+                    Some("`anabranch pipelines list` lists them")
+                }
                 (suggestion, _) => suggestion.as_deref(),
             },
             ClientError::NotHttp { url, .. } if url.starts_with("http://") => {

@@ -10,6 +10,7 @@
 
 pub mod cli;
 pub mod client;
+pub mod codes;
 pub mod docs;
 pub mod fixing;
 pub mod mcp;

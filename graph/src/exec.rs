@@ -74,6 +74,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use context::{Context, Interrupt};
 
+use crate::codes;
 use crate::plan::stage::StagePlan;
 
 /// Services that a run uses, in addition to its plan.
@@ -183,7 +184,7 @@ impl Running {
         if let Some(task) = &mut self.task {
             let ending = task.await.unwrap_or_else(|error| {
                 Ending::Faulted(Fault::fatal(
-                    "engine_panicked",
+                    codes::ENGINE_PANICKED,
                     format!("the executor panicked: {}", panic::of_task(error)),
                 ))
             });
@@ -209,7 +210,7 @@ impl Running {
         async move {
             match opened.wait_for(Option::is_some).await {
                 Ok(result) => result.clone().unwrap_or(Ok(())),
-                Err(_) => Err(Fault::transient("not_opened", "the run ended before everything was open")),
+                Err(_) => Err(Fault::transient(codes::NOT_OPENED, "the run ended before everything was open")),
             }
         }
     }

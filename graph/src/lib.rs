@@ -60,6 +60,7 @@
 //! assert_eq!(upstream.kept(), 0, "every row was acknowledged");
 //! ```
 
+pub mod codes;
 #[macro_use]
 pub mod mutant;
 

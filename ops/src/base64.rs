@@ -9,6 +9,8 @@ use anabranch_plugin::parameters::Argument;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference, Target};
 
+use crate::codes;
+
 /// Returns the field, which must refer to a single value.
 fn one_value(field: &Argument<Reference>) -> Result<Reference, Diagnostics> {
     match field.target() {
@@ -22,7 +24,7 @@ fn one_value(field: &Argument<Reference>) -> Result<Reference, Diagnostics> {
 
 /// Type-checks the field and sets its type after the processor: input kinds `takes`, output kinds `makes`.
 fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds, content: Option<Content>) {
-    let found = flow.need("flow.not_a_text", "field", field, (takes, "text or bytes"), true);
+    let found = flow.need(codes::FLOW_NOT_A_TEXT, "field", field, (takes, "text or bytes"), true);
     match field.target() {
         Target::Data(side) => {
             let shape = flow.record.side_mut(*side);
@@ -41,5 +43,5 @@ fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds, content:
 #[cold]
 fn unexpected_type(verb: &str, field: &Reference, part: &Part<'_>) -> Fault {
     let what = format!("cannot {verb} {field}: unexpected data type {}", part.type_name());
-    Fault::record("base64_unexpected_type", what)
+    Fault::record(codes::BASE64_UNEXPECTED_TYPE, what)
 }

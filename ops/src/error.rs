@@ -12,6 +12,8 @@ use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_template::Template;
 
+use crate::codes;
+
 /// Returns the `error` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     kind::inline::<Failing>()
@@ -62,7 +64,7 @@ impl InlineOperator for Failing {
             if let Err(e) = self.message.render(record, &mut message) {
                 message = e.to_string();
             }
-            Err(Fault::record("error_triggered", message))
+            Err(Fault::record(codes::ERROR_TRIGGERED, message))
         });
     }
 }
@@ -82,7 +84,7 @@ mod tests {
         {
             let (after, decision) = process(&kind(), settings, &sample);
             let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
-            assert_eq!((fault.code(), fault.message().as_str()), ("error_triggered", message));
+            assert_eq!((fault.code().name(), fault.message().as_str()), ("error_triggered", message));
             assert_eq!(after, sample);
         }
         assert_eq!(testing::signature(&kind(), &[]).reads, Access::NOTHING);

@@ -30,6 +30,7 @@ use anabranch_record::value::{Object, Timestamp, Value};
 use anabranch_record::{Change, Data, Operation, Position, Record};
 
 use crate::arena::Arena;
+use crate::codes;
 use field::{Field, pick};
 use pace::{Due, Pace};
 use settings::{Format, Options, Settings};
@@ -138,7 +139,7 @@ impl Source for ConfiguredGenerator {
 fn number_of(position: &Position) -> Result<u64, Fault> {
     std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).ok_or_else(|| {
         Fault::fatal(
-            "position_unknown",
+            codes::POSITION_UNKNOWN,
             "the position is not that of a generator; run `anabranch positions reset` to start from the beginning",
         )
     })
@@ -148,7 +149,7 @@ fn number_of(position: &Position) -> Result<u64, Fault> {
 const MOST_BYTES: u64 = 64 << 20;
 
 async fn whole_file(path: &Path) -> Result<Bytes, Fault> {
-    let refused = |why: String| Fault::fatal("file_unreadable", format!("cannot read {}: {why}", path.display()));
+    let refused = |why: String| Fault::fatal(codes::FILE_UNREADABLE, format!("cannot read {}: {why}", path.display()));
     // A device may be endless, and a pipe without a writer blocks.
     let metadata = tokio::fs::metadata(path).await.map_err(|error| refused(error.to_string()))?;
     if !metadata.is_file() {

@@ -3,6 +3,7 @@
 mod arena;
 pub mod base64;
 pub mod clone;
+pub mod codes;
 pub mod drop;
 pub mod error;
 pub mod field;

@@ -19,6 +19,7 @@ use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
+use crate::codes;
 use crate::offload::Offload;
 
 /// Returns the `log` destination for the registry.
@@ -125,7 +126,7 @@ struct Logging {
 #[async_trait]
 impl Writer for Logging {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        let broken = || Fault::fatal("log_unwritable", "the thread that writes the log panicked");
+        let broken = || Fault::fatal(codes::LOG_UNWRITABLE, "the thread that writes the log panicked");
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
         if !output.log.enabled(self.level) {
@@ -147,7 +148,7 @@ impl Writer for Logging {
                 // A reader that closed its end does not come back. A full disk may get free space.
                 let gone = e.kind() == std::io::ErrorKind::BrokenPipe;
                 let class = if gone { FaultClass::Fatal } else { FaultClass::Transient };
-                Fault::new(class, "log_unwritable", format!("cannot write the log: {e}"))
+                Fault::new(class, codes::LOG_UNWRITABLE, format!("cannot write the log: {e}"))
             })?;
         }
         if failures.is_empty() {
@@ -179,8 +180,8 @@ fn encode<'a>(
         let text = &out[start..];
         let one_line = memchr::memchr2(b'\n', b'\r', text).is_none();
         if !(one_line && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok()) {
-            let quoted =
-                serde_json::to_vec(&String::from_utf8_lossy(text)).map_err(|e| Fault::record("format_failed", e))?;
+            let quoted = serde_json::to_vec(&String::from_utf8_lossy(text))
+                .map_err(|e| Fault::record(codes::FORMAT_FAILED, e))?;
             out.truncate(start);
             out.extend_from_slice(&quoted);
         }

@@ -16,6 +16,7 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 
+use crate::codes;
 use crate::ordinal::ordinal;
 
 /// Returns the `split` processor for the registry.
@@ -74,7 +75,7 @@ impl InlineOperator for Split {
     fn flow(&self, flow: &mut Flow) {
         // An empty list drops the record.
         flow.may_fail();
-        flow.need("flow.not_a_list", "field", &self.field, (Kinds::LIST, "a list"), false);
+        flow.need(codes::FLOW_NOT_A_LIST, "field", &self.field, (Kinds::LIST, "a list"), false);
         flow.set("field", &self.field, Type::any());
         flow.record.metadata.insert_one_of(key::SPLIT_INDEX, Texts::UpTo(u64::MAX));
     }
@@ -109,7 +110,7 @@ impl Split {
     #[cold]
     fn not_a_list(&self, found: Option<Part<'_>>) -> Fault {
         let found = found.map_or("missing", |part| part.type_name());
-        Fault::record("split_not_a_list", format!("field {:?} is not a list, it is {found}", self.field.as_str()))
+        Fault::record(codes::SPLIT_NOT_A_LIST, format!("field {:?} is not a list, it is {found}", self.field.as_str()))
     }
 }
 

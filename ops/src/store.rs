@@ -17,6 +17,8 @@ use anabranch_plugin::parameters::{ByteSize, Parameters};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 
+use crate::codes;
+
 /// Returns the `store` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
     let specification = Specification::builtin("store", "Keeps dead letters in the state store.").describe(
@@ -63,7 +65,7 @@ struct Kept(LetterBounds);
 #[async_trait]
 impl Destination for Kept {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Err(Fault::fatal("plan_broken", "the dead letters of this queue go to the state store"))
+        Err(Fault::fatal(codes::PLAN_BROKEN, "the dead letters of this queue go to the state store"))
     }
 
     fn policy(&self) -> WritePolicy {

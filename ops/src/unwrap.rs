@@ -16,16 +16,18 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::codes;
+
 /// Reports a field that can never hold an envelope, because it has none of the fields `needs`.
 fn flow(flow: &mut Flow, field: &Reference, needs: &[&str]) {
     let wanted = (Kinds::MAP | Kinds::TEXT | Kinds::BYTES, "an envelope");
-    let found = flow.need("flow.no_envelope", "field", field, wanted, false);
+    let found = flow.need(codes::FLOW_NO_ENVELOPE, "field", field, wanted, false);
     let fields = &found.ty.fields;
     if found.ty.kinds == Kinds::MAP && !flow.fails() && needs.iter().all(|name| fields.get(name).is_none()) {
         let message =
             format!("every record fails here: {field} has no {:?}, so it is not an envelope", needs.join("\", \""));
         let since = Some((found.ty.since, "its fields are known since here".to_owned()));
-        flow.fail("flow.no_envelope", "field", message, since, None);
+        flow.fail(codes::FLOW_NO_ENVELOPE, "field", message, since, None);
     }
     flow.may_fail();
 }
@@ -46,7 +48,7 @@ fn with_key(field: &Reference) -> Access {
 /// Returns a record fault; `what` describes the problem with the envelope.
 #[cold]
 fn invalid(field: &Reference, what: &str) -> Fault {
-    Fault::record("unwrap_failed", format!("cannot unwrap {field}: {what}"))
+    Fault::record(codes::UNWRAP_FAILED, format!("cannot unwrap {field}: {what}"))
 }
 
 /// Reads the envelope in a field: structured data or JSON text.

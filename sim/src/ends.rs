@@ -51,7 +51,7 @@ pub fn copy(record: &Record) -> Copy {
 
 /// Creates a transient fault.
 fn passing(what: &'static str) -> Fault {
-    Fault::transient("sim_passing", what)
+    Fault::transient(crate::codes::SIM_PASSING, what)
 }
 
 async fn sleep_up_to(millis: u64, number: u64) {
@@ -383,7 +383,7 @@ impl Writer for SimWriter {
             world.hang().await;
         }
         let refused = |row: &Record| hits(spec.salt, copy(row).id, spec.refuses) && !self.sink.is_letters();
-        let refusal = || Fault::record("refused", "the destination does not want it");
+        let refusal = || Fault::record(anabranch_plugin::testing::codes::REFUSED, "the destination does not want it");
         if spec.whole && rows.iter().any(refused) {
             return Err(refusal());
         }
@@ -421,7 +421,8 @@ impl Writer for SimWriter {
             self.unknown = true;
             return Ok(Verdicts::Each(verdicts));
         }
-        self.unknown |= verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == "sim_passing"));
+        self.unknown |=
+            verdicts.iter().any(|verdict| matches!(verdict, Err(fault) if fault.code() == crate::codes::SIM_PASSING));
         for (i, (row, verdict)) in rows.iter().zip(&verdicts).enumerate() {
             // A crash can happen in the middle of a call.
             if i == rows.len() / 2 {

@@ -15,6 +15,7 @@
 //! * the counters add up;
 //! * everything that can make progress does: nothing stalls.
 
+mod codes;
 pub mod ends;
 pub mod mutants;
 pub mod oracle;

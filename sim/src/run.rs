@@ -12,6 +12,7 @@ use anabranch_record::fault::{Fault, FaultClass};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
+use crate::codes;
 use crate::ends::SimStore;
 use crate::pipeline::plan;
 use crate::scenario::{Place, Scenario};
@@ -127,7 +128,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             return Ok(());
         }
         let mut state = world.lock();
-        let fatal = |fault: &Fault| fault.class() == FaultClass::Fatal && fault.code() != "fenced";
+        let fatal = |fault: &Fault| fault.class() == FaultClass::Fatal && fault.code() != codes::FENCED;
         if matches!(&ending, Ending::Faulted(fault) if fatal(fault)) && !state.repaired {
             state.repaired = true;
             drop(state);
@@ -240,16 +241,22 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
 fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> Result<(), String> {
     let unfair = || Err(format!("it ends with {fault:?}"));
     match (fault.class(), fault.code()) {
-        (FaultClass::Transient, "sim_passing" | "store_unavailable") if state.is_troubled() => Ok(()),
-        (FaultClass::Transient, "marks_moved") if state.shelves.iter().any(|shelf| shelf.went_back_now) => Ok(()),
-        (FaultClass::Fatal, "dead_letter_failed") if state.is_troubled() => Ok(()),
-        (FaultClass::Fatal, "operator_panicked") if scenario.panics() && !state.repaired => Ok(()),
-        (FaultClass::Fatal, "engine_panicked" | "operator_panicked") if state.panicked_outside => Ok(()),
-        (FaultClass::Fatal, "sim_broken") if state.is_troubled() && !state.repaired => Ok(()),
-        (FaultClass::Fatal, "fenced") if state.fenced => Ok(()),
-        (FaultClass::Fatal, "verdict_count") if state.miscounted => Ok(()),
-        (FaultClass::Fatal, "not_converging") if scenario.is_mute() && !state.repaired => Ok(()),
-        (FaultClass::Fatal, "dead_letter_threshold" | "failed" | "refused" | "condition_not_boolean") => {
+        (FaultClass::Transient, codes::SIM_PASSING | codes::STORE_UNAVAILABLE) if state.is_troubled() => Ok(()),
+        (FaultClass::Transient, codes::MARKS_MOVED) if state.shelves.iter().any(|shelf| shelf.went_back_now) => Ok(()),
+        (FaultClass::Fatal, codes::DEAD_LETTER_FAILED) if state.is_troubled() => Ok(()),
+        (FaultClass::Fatal, codes::OPERATOR_PANICKED) if scenario.panics() && !state.repaired => Ok(()),
+        (FaultClass::Fatal, codes::ENGINE_PANICKED | codes::OPERATOR_PANICKED) if state.panicked_outside => Ok(()),
+        (FaultClass::Fatal, codes::SIM_BROKEN) if state.is_troubled() && !state.repaired => Ok(()),
+        (FaultClass::Fatal, codes::FENCED) if state.fenced => Ok(()),
+        (FaultClass::Fatal, codes::VERDICT_COUNT) if state.miscounted => Ok(()),
+        (FaultClass::Fatal, codes::NOT_CONVERGING) if scenario.is_mute() && !state.repaired => Ok(()),
+        (
+            FaultClass::Fatal,
+            codes::DEAD_LETTER_THRESHOLD
+            | anabranch_plugin::testing::codes::FAILED
+            | anabranch_plugin::testing::codes::REFUSED
+            | codes::CONDITION_NOT_BOOLEAN,
+        ) => {
             let due = !state.repaired && scenario.window > 0 && state.may_exceed(scenario.window, scenario.threshold);
             if due { Ok(()) } else { unfair() }
         }

@@ -91,7 +91,12 @@ impl SimStep {
                 };
             }
             Outcome::Filter => return Decision::Filter,
-            Outcome::Fail => return Decision::Fail(Fault::record("failed", "the processor refuses it")),
+            Outcome::Fail => {
+                return Decision::Fail(Fault::record(
+                    anabranch_plugin::testing::codes::FAILED,
+                    "the processor refuses it",
+                ));
+            }
             Outcome::Panic => {
                 let panics = self.world.lock().panics(self.step.salt, before.id);
                 assert!(!panics, "simulated");
@@ -133,8 +138,8 @@ impl AsyncOperator for SimStep {
         if troubled && hits(self.step.salt ^ 1, call, late) {
             tokio::time::sleep(LATE).await;
             let fault = || match repaired || call % 4 > 0 {
-                true => Fault::transient("sim_passing", "there is no answer"),
-                false => Fault::fatal("sim_broken", "there is no answer, and never will be"),
+                true => Fault::transient(crate::codes::SIM_PASSING, "there is no answer"),
+                false => Fault::fatal(crate::codes::SIM_BROKEN, "there is no answer, and never will be"),
             };
             return rows.iter().map(|_| Verdict::Fail(fault())).collect();
         }

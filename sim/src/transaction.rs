@@ -7,6 +7,7 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 
+use crate::codes;
 use crate::ends::copy;
 use crate::scenario::{Sink, hits, mix};
 use crate::world::World;
@@ -22,7 +23,7 @@ pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) 
     };
     world.tick().await;
     if troubled && hits(spec.salt ^ 5, call, spec.fails) {
-        return Err(Fault::transient("sim_passing", "the marks cannot be read"));
+        return Err(Fault::transient(crate::codes::SIM_PASSING, "the marks cannot be read"));
     }
     *known = world.lock().shelves[shelf].marks.clone();
     Ok(known.clone().into_iter().collect())
@@ -46,7 +47,7 @@ pub async fn write(
     if troubled && hits(spec.salt ^ 1, call, spec.hangs) {
         world.hang().await;
     }
-    let refusal = || Fault::record("refused", "the destination does not want it");
+    let refusal = || Fault::record(anabranch_plugin::testing::codes::REFUSED, "the destination does not want it");
     let unwanted = |(i, row): (usize, &Record)| hits(spec.salt, copy(row).id, spec.refuses).then(|| (i, refusal()));
     let refused: Vec<(usize, Fault)> = rows.iter().enumerate().filter_map(unwanted).collect();
     if let Some((first, _)) = refused.first() {
@@ -62,14 +63,14 @@ pub async fn write(
     }
     let fails = troubled && hits(spec.salt ^ 2, call, spec.fails);
     if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
-        return Err(Fault::transient("sim_passing", "the destination is away"));
+        return Err(Fault::transient(crate::codes::SIM_PASSING, "the destination is away"));
     }
     let (moved, went_back) = {
         let shelf = &world.lock().shelves[shelf];
         (shelf.marks != *known, shelf.went_back_now)
     };
     if moved && went_back {
-        return Err(Fault::transient("marks_moved", "the destination lost what it had confirmed"));
+        return Err(Fault::transient(codes::MARKS_MOVED, "the destination lost what it had confirmed"));
     }
     if moved {
         world.breaks(|| format!("d{shelf} has marks that its writer does not know"));
@@ -90,7 +91,7 @@ pub async fn write(
     // A crash can happen before the writer returns.
     world.tick().await;
     if fails {
-        return Err(Fault::transient("sim_passing", "the connection was lost"));
+        return Err(Fault::transient(crate::codes::SIM_PASSING, "the connection was lost"));
     }
     known.extend(marks.iter().cloned());
     Ok(Verdicts::All(Delivered::Durable))

@@ -260,8 +260,8 @@ impl World {
                 drop(state);
                 panic!("simulated")
             }
-            1 if !state.repaired => Err(Fault::fatal("sim_broken", "it cannot be opened")),
-            _ => Err(Fault::transient("sim_passing", "it cannot be opened")),
+            1 if !state.repaired => Err(Fault::fatal(crate::codes::SIM_BROKEN, "it cannot be opened")),
+            _ => Err(Fault::transient(crate::codes::SIM_PASSING, "it cannot be opened")),
         }
     }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::remote::Remote;
 use super::{Context, Exit, Report};
 use crate::client::ClientError;
+use crate::codes;
 
 /// Back up the store while the service runs.
 ///
@@ -45,7 +46,7 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
     let Database::Embedded(path) = &settings.database else {
         let report = Report::new(COMMAND).fail(
             Exit::Invalid,
-            "backup.not_a_file",
+            codes::BACKUP_NOT_A_FILE,
             "db.type is not embedded: there is no file to back up",
         );
         return Err(Box::new(report.suggest("back up a store in PostgreSQL with `pg_dump`; see docs/operations.md")));
@@ -61,7 +62,7 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
             path.display().to_string()
         }
         Ok(None) => {
-            let report = Report::new(COMMAND).fail(Exit::Environment, "store.none", "there is no store yet");
+            let report = Report::new(COMMAND).fail(Exit::Environment, codes::STORE_NONE, "there is no store yet");
             return Err(Box::new(
                 report.suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
             ));
@@ -98,12 +99,12 @@ fn download(remote: &Remote, draft: &Path, to: &Path) -> Result<(), Box<Report>>
 
 fn failed(error: &BackupError) -> Box<Report> {
     let (exit, code) = match error {
-        BackupError::Exists(_) => (Exit::Invalid, "backup.exists"),
-        BackupError::System { .. } | BackupError::Unsound { .. } => (Exit::Environment, "backup.failed"),
+        BackupError::Exists(_) => (Exit::Invalid, codes::BACKUP_EXISTS),
+        BackupError::System { .. } | BackupError::Unsound { .. } => (Exit::Environment, codes::BACKUP_FAILED),
     };
     Box::new(Report::new(COMMAND).fail(exit, code, error.to_string()))
 }
 
 fn unavailable(what: &str) -> Box<Report> {
-    Box::new(Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", what))
+    Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::STORE_UNAVAILABLE, what))
 }

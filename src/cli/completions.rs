@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use super::{Cli, Exit, Report, registry};
 use crate::client::Client;
+use crate::codes;
 
 /// The variable with which a shell asks for completions; its value is the name of the shell.
 const VARIABLE: &str = "ANABRANCH_COMPLETE";
@@ -71,7 +72,7 @@ pub(super) fn script(shell: Shell) -> Report {
     let written =
         completer.write_registration(VARIABLE, "anabranch", "anabranch", &program.to_string_lossy(), &mut script);
     if let Err(error) = written {
-        return Report::new("completions").fail(Exit::Environment, "cli.system", error.to_string());
+        return Report::new("completions").fail(Exit::Environment, codes::CLI_SYSTEM, error.to_string());
     }
     let script = String::from_utf8_lossy(&script).into_owned();
     Report::new("completions").result(serde_json::json!({ "script": script })).text(script)

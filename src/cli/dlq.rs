@@ -20,6 +20,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::remote::Remote;
 use super::{Context, Exit, Report};
+use crate::codes;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -72,7 +73,7 @@ impl Shelf {
         settings: &Settings,
     ) -> Result<Shelf, Box<Report>> {
         let unusable = |error: &OpenError| {
-            Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string()))
+            Box::new(Report::new(command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, error.to_string()))
         };
         // If the user names a service, its dead letters are meant, not those of a store on this machine.
         if settings.api.as_ref().is_some_and(|api| api.named)
@@ -98,7 +99,7 @@ impl Shelf {
             }
             Database::Embedded(_) | Database::InMemory => Err(Box::new(
                 Report::new(command)
-                    .fail(Exit::Environment, "store.none", "there is no store yet, and no service answers")
+                    .fail(Exit::Environment, codes::STORE_NONE, "there is no store yet, and no service answers")
                     .suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
             )),
         }
@@ -116,14 +117,14 @@ impl Opened {
         // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
             let message = format!("cannot start the runtime: {}", anabranch_process::files::system(&error));
-            Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
+            Box::new(Report::new(command).fail(Exit::Environment, codes::CLI_SYSTEM, message))
         })?;
         Ok(Opened { command, store, runtime })
     }
 
     fn ask<T>(&self, asking: impl Future<Output = Result<T, StoreError>>) -> Result<T, Box<Report>> {
         self.runtime.block_on(asking).map_err(|error| {
-            Box::new(Report::new(self.command).fail(Exit::Environment, "store.unavailable", error.to_string()))
+            Box::new(Report::new(self.command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, error.to_string()))
         })
     }
 
@@ -139,7 +140,7 @@ impl Opened {
             return Ok(());
         }
         let message = format!("the store has no pipeline {:?}", id.as_str());
-        let report = Report::new(self.command).fail(Exit::Invalid, "pipeline.unknown", message);
+        let report = Report::new(self.command).fail(Exit::Invalid, codes::PIPELINE_UNKNOWN, message);
         Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest("`anabranch pipelines list` lists them"),
@@ -151,7 +152,11 @@ impl Opened {
 fn missing(command: &'static str, pipeline: &str, number: u64) -> Box<Report> {
     Box::new(
         Report::new(command)
-            .fail(Exit::Invalid, "dead_letter.not_found", format!("pipeline {pipeline} has no dead letter {number}"))
+            .fail(
+                Exit::Invalid,
+                codes::DEAD_LETTER_NOT_FOUND,
+                format!("pipeline {pipeline} has no dead letter {number}"),
+            )
             .suggest(format!("`anabranch dlq list {pipeline}` lists them")),
     )
 }

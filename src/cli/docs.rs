@@ -9,6 +9,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{Exit, Report, registry};
+use crate::codes;
 use crate::docs::{Page, delivery, errors, llms, plugins, settings, templates};
 
 #[derive(Debug, Subcommand)]
@@ -30,7 +31,7 @@ pub(super) fn dispatch(command: &Command) -> Report {
         let parent = path.parent().unwrap_or(directory);
         if let Err(error) = fs::create_dir_all(parent).and_then(|()| fs::write(&path, &page.text)) {
             let what = format!("cannot write {}: {}", path.display(), system(&error));
-            return Report::new(COMMAND).fail(Exit::Environment, "docs.cannot_write", what);
+            return Report::new(COMMAND).fail(Exit::Environment, codes::DOCS_CANNOT_WRITE, what);
         }
     }
     let paths: Vec<&str> = pages.iter().map(|page| page.path.as_str()).collect();

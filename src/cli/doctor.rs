@@ -14,6 +14,7 @@ use anabranch_settings::{Layers, Refused, ServiceFlags, Settings};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
+use crate::codes;
 
 /// Check the settings, files, store and machine for problems.
 ///
@@ -150,8 +151,11 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     let names = || [SETTINGS, STANDALONE].into_iter().chain(CHECKS.iter().map(|(name, _)| *name));
     let is_meant = |name: &str, asked: &str| name == asked || name.split('.').next() == Some(asked);
     if let Some(unknown) = arguments.checks.iter().find(|asked| !names().any(|name| is_meant(name, asked))) {
-        let report =
-            Report::new(COMMAND).fail(Exit::Invalid, "doctor.unknown_check", format!("there is no check {unknown:?}"));
+        let report = Report::new(COMMAND).fail(
+            Exit::Invalid,
+            codes::DOCTOR_UNKNOWN_CHECK,
+            format!("there is no check {unknown:?}"),
+        );
         return match did_you_mean(unknown, names()) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest(format!("the checks are: {}", names().collect::<Vec<_>>().join(", "))),

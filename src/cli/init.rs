@@ -10,6 +10,7 @@ use anabranch_settings::document;
 use serde_json::json;
 
 use super::{Exit, Report};
+use crate::codes;
 
 /// Create the directories and the configuration file of a new service.
 ///
@@ -66,7 +67,7 @@ fn shown(base: &Path, name: &str) -> PathBuf {
 fn refused(path: &Path, error: &std::io::Error) -> Report {
     Report::new("init").fail(
         Exit::Environment,
-        "init.cannot_write",
+        codes::INIT_CANNOT_WRITE,
         format!("cannot create {}: {}", path.display(), system(error)),
     )
 }

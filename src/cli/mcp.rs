@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::{Context, Exit, Report};
+use crate::codes;
 use crate::mcp::{Server, http, stdio};
 
 /// Let assistants check, try and inspect pipelines over the Model Context Protocol.
@@ -72,14 +73,14 @@ pub(super) fn mcp(arguments: &Arguments, context: &Context) -> Report {
     if arguments.one_call {
         return match apart::one_call(&Server::new(tools, INSTRUCTIONS)) {
             Ok(()) => Report::new(COMMAND).streamed(),
-            Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, "cli.system", system(&error)),
+            Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, codes::CLI_SYSTEM, system(&error)),
         };
     }
     let server = Server::new(apart::apart(tools), INSTRUCTIONS);
     match &arguments.http {
         None => match stdio::serve(&server, BufReader::new(stdin()), terminal::data(Stream::Out)) {
             Ok(()) => Report::new(COMMAND).streamed(),
-            Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, "cli.system", system(&error)),
+            Err(error) => Report::new(COMMAND).streamed().fail(Exit::Environment, codes::CLI_SYSTEM, system(&error)),
         },
         Some(address) => listen(server, address, arguments),
     }
@@ -91,14 +92,14 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
         Some(path) => match token_in(path) {
             Ok(token) => token,
             Err(error) => {
-                return report().fail(Exit::Invalid, "api.token_unreadable", format!("--token-file: {error}"));
+                return report().fail(Exit::Invalid, codes::API_TOKEN_UNREADABLE, format!("--token-file: {error}"));
             }
         },
         None => match std::env::var(TOKEN) {
             Ok(token) if !token.trim().is_empty() => token.trim().into(),
             _ => {
                 let what = "--http requires a token, but no token is configured";
-                let report = report().fail(Exit::Invalid, "mcp.token_missing", what);
+                let report = report().fail(Exit::Invalid, codes::MCP_TOKEN_MISSING, what);
                 return report.suggest(format!("give a file with --token-file, or set {TOKEN}"));
             }
         },
@@ -108,12 +109,16 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
     let tls = match identity.as_ref().map(acceptor).transpose() {
         Ok(tls) => tls,
         Err(error) => {
-            return report().fail(Exit::Invalid, "api.certificate_unusable", format!("--tls-cert, --tls-key: {error}"));
+            return report().fail(
+                Exit::Invalid,
+                codes::API_CERTIFICATE_UNUSABLE,
+                format!("--tls-cert, --tls-key: {error}"),
+            );
         }
     };
     let runtime = match anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()) {
         Ok(runtime) => runtime,
-        Err(error) => return report().fail(Exit::Environment, "cli.system", system(&error)),
+        Err(error) => return report().fail(Exit::Environment, codes::CLI_SYSTEM, system(&error)),
     };
     runtime.block_on(async {
         let bound = match TcpListener::bind(address).await {
@@ -124,16 +129,16 @@ fn listen(server: Server, address: &str, arguments: &Arguments) -> Report {
             Ok(bound) => bound,
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 let what = format!("--http: {address} is in use by another program");
-                return report().fail(Exit::Environment, "api.address_in_use", what);
+                return report().fail(Exit::Environment, codes::API_ADDRESS_IN_USE, what);
             }
             Err(error) => {
                 let what = format!("--http: cannot listen on {address}: {}", system(&error));
-                return report().fail(Exit::Environment, "api.not_listening", what);
+                return report().fail(Exit::Environment, codes::API_NOT_LISTENING, what);
             }
         };
         let mut signals = match Signals::listen() {
             Ok(signals) => signals,
-            Err(error) => return report().fail(Exit::Environment, "cli.system", system(&error)),
+            Err(error) => return report().fail(Exit::Environment, codes::CLI_SYSTEM, system(&error)),
         };
         let access = Arc::new(Access::new(Some(token), at.ip().is_loopback(), Vec::new()));
         // If standard output is closed, the server still runs.

@@ -11,6 +11,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, completions, registry_with};
+use crate::codes;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
@@ -115,7 +116,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
         let error = errors.max_by_key(|error| !matches!(error, ResolveError::Unknown { near: None, .. }));
         return match error {
             Some(error) => unknown(COMMAND, "connector", &error, &names),
-            None => Report::new(COMMAND).fail(Exit::Invalid, "plugins.unknown", "the connector does not exist"),
+            None => Report::new(COMMAND).fail(Exit::Invalid, codes::PLUGINS_UNKNOWN, "the connector does not exist"),
         };
     };
     let roles: Vec<&str> = connector.roles().map(|(role, _)| role).collect();
@@ -174,7 +175,11 @@ fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[Str
     if let ResolveError::WrongRole { name, roles, .. } = error {
         let other = if what == "processor" { "connectors" } else { "processors" };
         return Report::new(command)
-            .fail(Exit::Invalid, "plugins.unknown", format!("{name:?} can be used as {roles}, but not as a {what}"))
+            .fail(
+                Exit::Invalid,
+                codes::PLUGINS_UNKNOWN,
+                format!("{name:?} can be used as {roles}, but not as a {what}"),
+            )
             .suggest(format!("see `anabranch {other} describe {name}`"));
     }
     let (message, near) = match error {
@@ -183,7 +188,7 @@ fn unknown(command: &'static str, what: &str, error: &ResolveError, names: &[Str
         }
         other => (other.to_string(), None),
     };
-    let report = Report::new(command).fail(Exit::Invalid, "plugins.unknown", message);
+    let report = Report::new(command).fail(Exit::Invalid, codes::PLUGINS_UNKNOWN, message);
     match near {
         Some(near) => report.suggest(format!("did you mean {near}?")),
         None => report.suggest(format!("available: {}", names.join(", "))),

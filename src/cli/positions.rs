@@ -26,6 +26,7 @@ use tokio::runtime::Runtime;
 use super::remote::Remote;
 use super::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
+use crate::codes;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -145,11 +146,11 @@ impl Opened {
         database: &Database,
     ) -> Result<Self, Box<Report>> {
         let failed =
-            |message: String| Box::new(Report::new(command).fail(Exit::Environment, "store.unavailable", message));
+            |message: String| Box::new(Report::new(command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, message));
         let there = !matches!(database, Database::Embedded(path) if !path.exists());
         let store = if there { Some(open(database).map_err(|e| failed(e.to_string()))?) } else { None };
         let Some(store) = store else {
-            let report = Report::new(command).fail(Exit::Environment, "positions.none", "there is no store yet");
+            let report = Report::new(command).fail(Exit::Environment, codes::POSITIONS_NONE, "there is no store yet");
             return Err(Box::new(
                 report.suggest("`anabranch run` creates the store; if it is elsewhere, set --db.path"),
             ));
@@ -184,7 +185,7 @@ fn declared(settings: &Settings, id: &str, stored: Option<&StoredPipeline>) -> O
 
 /// The report for a store that failed.
 pub(super) fn unreadable(command: &'static str, error: &StoreError) -> Report {
-    Report::new(command).fail(Exit::Environment, "store.unavailable", error.to_string())
+    Report::new(command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, error.to_string())
 }
 
 /// Returns the pipeline with this id.
@@ -198,7 +199,7 @@ fn named<'a>(
 ) -> Result<&'a StoredPipeline, Box<Report>> {
     pipelines.iter().find(|pipeline| pipeline.id.as_str() == id).ok_or_else(|| {
         let message = format!("the store has no pipeline {id:?}");
-        let report = Report::new(command).fail(Exit::Invalid, "pipeline.unknown", message);
+        let report = Report::new(command).fail(Exit::Invalid, codes::PIPELINE_UNKNOWN, message);
         Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest("`anabranch pipelines list` lists them"),

@@ -7,6 +7,7 @@ use anabranch_settings::{Layers, document};
 
 use super::run::{Manner, serve};
 use super::{Context, Exit, Report, pipelines};
+use crate::codes;
 
 /// Run a demo pipeline in a temporary directory and show it in the browser.
 ///
@@ -43,7 +44,7 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
         Err(refused) => {
             return Report::new("quickstart").notes(context.rendered(&refused.findings, &refused.files)).fail(
                 Exit::Failed,
-                "quickstart.settings",
+                codes::QUICKSTART_SETTINGS,
                 "the default settings cannot be used",
             );
         }
@@ -77,5 +78,5 @@ fn has_display() -> bool {
 
 fn refused(error: &std::io::Error) -> Report {
     let message = format!("cannot create a temporary directory: {}", system(error));
-    Report::new("quickstart").fail(Exit::Environment, "quickstart.no_directory", message)
+    Report::new("quickstart").fail(Exit::Environment, codes::QUICKSTART_NO_DIRECTORY, message)
 }

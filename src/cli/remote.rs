@@ -8,6 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{Exit, Report};
 use crate::client::{Client, ClientError};
+use crate::codes;
 
 /// The running service that a command calls, and the runtime that the calls need. Failures become the report of the
 /// command.
@@ -67,7 +68,7 @@ impl Remote {
     pub(super) fn get_if_known<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Box<Report>> {
         match self.runtime.block_on(self.client.get(path)) {
             Ok(answer) => Ok(Some(answer)),
-            Err(ClientError::Refused(refusal)) if refusal.reason == "api.no_such_path" => Ok(None),
+            Err(ClientError::Refused(refusal)) if refusal.reason == codes::API_NO_SUCH_PATH.name() => Ok(None),
             Err(error) => Err(self.refused(&error)),
         }
     }
@@ -76,7 +77,9 @@ impl Remote {
     pub(super) fn get_of_store<T: DeserializeOwned>(&self, path: &str) -> Result<Result<T, String>, Box<Report>> {
         match self.runtime.block_on(self.client.get(path)) {
             Ok(answer) => Ok(Ok(answer)),
-            Err(ClientError::Refused(refusal)) if refusal.reason == "store.unavailable" => Ok(Err(refusal.message)),
+            Err(ClientError::Refused(refusal)) if refusal.reason == codes::STORE_UNAVAILABLE.name() => {
+                Ok(Err(refusal.message))
+            }
             Err(error) => Err(self.refused(&error)),
         }
     }
@@ -109,6 +112,6 @@ impl Remote {
 fn asking(command: &'static str) -> Result<Runtime, Box<Report>> {
     runtime::start(&mut Builder::new_current_thread()).map_err(|error| {
         let message = format!("cannot start the runtime: {}", anabranch_process::files::system(&error));
-        Box::new(Report::new(command).fail(Exit::Environment, "cli.system", message))
+        Box::new(Report::new(command).fail(Exit::Environment, codes::CLI_SYSTEM, message))
     })
 }

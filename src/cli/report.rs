@@ -7,11 +7,13 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
 use anabranch_process::files::output::Unwritable;
 use anabranch_process::files::system;
 use anabranch_process::terminal::{self, Stream};
+use anabranch_record::code::Code;
 
 pub(super) use anabranch_record::phrase::counted;
 use serde_json::{Value, json};
 
 use crate::client::ClientError;
+use crate::codes;
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +113,13 @@ impl Report {
 
     /// Marks the command as failed.
     #[must_use]
-    pub fn fail(mut self, exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    pub fn fail(self, exit: Exit, code: Code, message: impl Into<String>) -> Self {
+        self.relayed(exit, code.name(), message)
+    }
+
+    /// Marks the command as failed with a code that a service sent.
+    #[must_use]
+    pub fn relayed(mut self, exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         self.exit = exit;
         self.error = Some(Error { code: code.into(), message: message.into(), suggestion: None, path: None });
         self
@@ -134,7 +142,7 @@ impl Report {
             ClientError::Broken { .. } | ClientError::NotHttp { .. } => (Exit::Failed, None),
             _ => (Exit::Environment, None),
         };
-        let mut report = self.fail(exit, error.code().to_owned(), error.to_string());
+        let mut report = self.relayed(exit, error.code().to_owned(), error.to_string());
         if let Some(failed) = &mut report.error {
             failed.suggestion = error.suggestion().map(str::to_owned);
             failed.path = path;
@@ -156,9 +164,9 @@ impl Report {
 
     /// The command failed: it cannot write a file that the user named. `system`: the code where the system refuses.
     #[must_use]
-    pub fn unwritable(self, system: &'static str, error: &Unwritable) -> Self {
+    pub fn unwritable(self, system: Code, error: &Unwritable) -> Self {
         let (exit, code) = match error {
-            Unwritable::Directory(_) | Unwritable::Taken { .. } => (Exit::Invalid, "cli.output_taken"),
+            Unwritable::Directory(_) | Unwritable::Taken { .. } => (Exit::Invalid, codes::CLI_OUTPUT_TAKEN),
             Unwritable::System { .. } => (Exit::Environment, system),
         };
         let report = self.fail(exit, code, error.to_string());
@@ -260,7 +268,7 @@ pub(super) fn one(finding: &Diagnostic, files: &Files) -> Value {
         .map(|fix| json!({ "configPath": finding.path, "op": "replace", "was": fix.was, "value": fix.becomes }));
     json!({
         "severity": finding.severity,
-        "code": finding.code,
+        "code": finding.code.name(),
         "message": finding.message,
         "configPath": finding.path,
         "suggestion": finding.hint,

@@ -21,6 +21,7 @@ use tokio::runtime::Builder;
 
 use super::pipelines::Watch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
+use crate::codes;
 
 /// Start the service and its pipelines.
 ///
@@ -116,7 +117,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         return Report::new(command)
             .fail(
                 Exit::Invalid,
-                "service.invalid_settings",
+                codes::SERVICE_INVALID_SETTINGS,
                 format!("pipelines.path: the file or directory {} does not exist", path.display()),
             )
             .suggest("`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline into it");
@@ -132,12 +133,12 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
         return match (refused, pipelines.good.is_empty()) {
             (false, _) => report
-                .fail(Exit::Invalid, "run.no_pipelines", format!("there is no pipeline in {}", path.display()))
+                .fail(Exit::Invalid, codes::RUN_NO_PIPELINES, format!("there is no pipeline in {}", path.display()))
                 .suggest("`anabranch pipelines init` writes one"),
-            (true, true) => report.fail(Exit::Invalid, "run.no_valid_pipelines", "no pipeline can be started"),
+            (true, true) => report.fail(Exit::Invalid, codes::RUN_NO_VALID_PIPELINES, "no pipeline can be started"),
             (true, false) => report.fail(
                 Exit::Invalid,
-                "run.invalid_pipelines",
+                codes::RUN_INVALID_PIPELINES,
                 "a pipeline file has errors, and pipelines.exit-on-degraded is set: no pipeline was started",
             ),
         };
@@ -154,7 +155,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         Err(error) => {
             return Report::new(command).fail(
                 Exit::Environment,
-                "run.no_output",
+                codes::RUN_NO_OUTPUT,
                 format!("cannot write to standard output: {}", anabranch_process::files::system(&error)),
             );
         }
@@ -176,10 +177,10 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         }
         Err(ServiceError::Listen(error)) => {
             let (exit, code) = match &error {
-                ListenError::InUse(_) => (Exit::Environment, "api.address_in_use"),
-                ListenError::System { .. } => (Exit::Environment, "api.not_listening"),
-                ListenError::Token(_) => (Exit::Invalid, "api.token_unreadable"),
-                ListenError::Tls(_) | ListenError::NoCertificate(_) => (Exit::Invalid, "api.certificate_unusable"),
+                ListenError::InUse(_) => (Exit::Environment, codes::API_ADDRESS_IN_USE),
+                ListenError::System { .. } => (Exit::Environment, codes::API_NOT_LISTENING),
+                ListenError::Token(_) => (Exit::Invalid, codes::API_TOKEN_UNREADABLE),
+                ListenError::Tls(_) | ListenError::NoCertificate(_) => (Exit::Invalid, codes::API_CERTIFICATE_UNUSABLE),
             };
             let report = Report::new(command).fail(exit, code, error.to_string());
             match error {
@@ -193,11 +194,11 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
         }
         Err(error) => {
             let code = match &error {
-                ServiceError::Open(OpenError::InUse { .. }) => "store.in_use",
-                ServiceError::Open(_) | ServiceError::Store(_) => "store.unavailable",
-                ServiceError::Schemas(_) => "run.schema_registry",
-                ServiceError::Traces(_) => "run.traces",
-                ServiceError::System { .. } | ServiceError::Listen(_) => "run.system",
+                ServiceError::Open(OpenError::InUse { .. }) => codes::STORE_IN_USE,
+                ServiceError::Open(_) | ServiceError::Store(_) => codes::STORE_UNAVAILABLE,
+                ServiceError::Schemas(_) => codes::RUN_SCHEMA_REGISTRY,
+                ServiceError::Traces(_) => codes::RUN_TRACES,
+                ServiceError::System { .. } | ServiceError::Listen(_) => codes::RUN_SYSTEM,
             };
             Report::new(command).fail(Exit::Environment, code, error.to_string())
         }

@@ -9,6 +9,7 @@ use anabranch_template::TemplateError;
 use clap::Subcommand;
 
 use super::{Context, Report};
+use crate::codes;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -27,7 +28,8 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
 
 /// Converts the error of a template to a finding at its place.
 fn finding(error: TemplateError, file: FileId) -> Diagnostics {
-    let finding = Diagnostic::error("template.invalid", error.message).with_span(span(file, error.offset, error.len));
+    let finding =
+        Diagnostic::error(codes::TEMPLATE_INVALID, error.message).with_span(span(file, error.offset, error.len));
     Diagnostics::from(match error.hint {
         Some(hint) => finding.with_hint(hint),
         None => finding,

@@ -149,7 +149,7 @@ fn route(
     let loaded = load(&files, &Made);
     let compiled = compile(loaded.pipelines.first()?, registry, &CompileOptions::default()).ok()?;
     // If nearly every record would fail, the compiler only warns.
-    if compiled.warnings.iter().any(|finding| finding.code.starts_with("flow.")) {
+    if compiled.warnings.iter().any(|finding| finding.code.name().starts_with("flow.")) {
         return None;
     }
     let plan = anabranch_picture::explain(&compiled, Pass::Fused, Format::Json, TextStyle::default());

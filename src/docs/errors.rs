@@ -1,34 +1,35 @@
 //! Every stable error code with its meaning and remedy.
 
-mod records;
-mod service;
-
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use anabranch_record::code::Code;
 
 use super::{Page, cell};
 
-/// An error code, which is stable and which programs can compare.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The code: `pipeline.not_found`, `field_missing`.
-    pub code: &'static str,
-    /// Meaning.
-    pub meaning: &'static str,
-    /// Remedy.
-    pub advice: &'static str,
-}
+/// All codes that crates of this build declare, in the order of their names.
+pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
+    let mut all: Vec<Code> = [
+        anabranch_record::codes::ALL,
+        anabranch_template::codes::ALL,
+        anabranch_plugin::codes::ALL,
+        anabranch_graph::codes::ALL,
+        anabranch_process::codes::ALL,
+        anabranch_settings::codes::ALL,
+        anabranch_service::codes::ALL,
+        anabranch_api::codes::ALL,
+        anabranch_trial::codes::ALL,
+        crate::codes::ALL,
+    ]
+    .concat();
+    all.extend(anabranch_registry::codes());
+    all.sort_unstable();
+    all
+});
 
-const fn entry(code: &'static str, meaning: &'static str, advice: &'static str) -> Entry {
-    Entry { code, meaning, advice }
-}
-
-/// All entries: those of commands, files and the API, and those of records and runs.
-pub static ALL: std::sync::LazyLock<Vec<Entry>> =
-    std::sync::LazyLock::new(|| service::CODES.iter().chain(records::CODES).copied().collect());
-
-/// Returns the entry of a code.
-pub fn explain(code: &str) -> Option<Entry> {
-    ALL.iter().find(|entry| entry.code == code).copied()
+/// Returns the code with a name.
+pub fn explain(name: &str) -> Option<Code> {
+    ALL.iter().find(|code| code.name() == name).copied()
 }
 
 /// Builds the index of all codes.
@@ -39,10 +40,10 @@ pub fn page() -> Page {
          Codes without a dot give the reason why a record failed or a run ended: in dead letters, in the log, in the \
          status of a pipeline.\n",
     );
-    for (title, codes) in [("Commands, files, API", service::CODES), ("Records and runs", records::CODES)] {
+    for (title, of_commands) in [("Commands, files, API", true), ("Records and runs", false)] {
         let _ = write!(text, "\n## {title}\n\n| code | meaning | remedy |\n| --- | --- | --- |\n");
-        for Entry { code, meaning, advice } in codes {
-            let _ = writeln!(text, "| `{code}` | {} | {} |", cell(meaning), cell(advice));
+        for code in ALL.iter().filter(|code| code.is_of_commands() == of_commands) {
+            let _ = writeln!(text, "| `{code}` | {} | {} |", cell(code.meaning()), cell(code.remedy()));
         }
     }
     Page { path: "docs/errors.md".to_owned(), text }

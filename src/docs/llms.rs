@@ -103,7 +103,7 @@ pub fn full(registry: &Registry) -> Page {
     }
     text.push_str("\n# Errors\n\n");
     for entry in errors::ALL.iter() {
-        let _ = writeln!(text, "- `{}`: {} {}", entry.code, entry.meaning, entry.advice);
+        let _ = writeln!(text, "- `{}`: {} {}", entry, entry.meaning(), entry.remedy());
     }
     Page { path: "llms-full.txt".to_owned(), text }
 }

@@ -28,6 +28,16 @@ use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{Layers, Settings};
 use async_trait::async_trait;
 
+mod codes {
+    anabranch_record::codes! {
+        /// A row was acknowledged before it was stored.
+        ACKNOWLEDGED_EARLY: "acknowledged_early", "None: this is a test.";
+
+        /// A row was acknowledged again.
+        ACKNOWLEDGED_TWICE: "acknowledged_twice", "None: this is a test.";
+    }
+}
+
 use crate::kills::{Kills, When};
 use crate::process::{PATIENCE, Workspace, raw_after};
 
@@ -70,7 +80,10 @@ impl Source for Directory {
         let there = rows(&self.0);
         // What was deleted must be below the stored position: otherwise it was acknowledged before it was stored.
         if let Some(missing) = (next..ROWS).find(|row| !there.contains(row)) {
-            return Err(Fault::fatal("acknowledged_early", format!("row {missing} is gone, the position says {next}")));
+            return Err(Fault::fatal(
+                codes::ACKNOWLEDGED_EARLY,
+                format!("row {missing} is gone, the position says {next}"),
+            ));
         }
         // A crash may have come between storing the position and acknowledging: the position is the acknowledgement.
         for row in there.range(..next) {
@@ -102,7 +115,10 @@ impl Acker for DirectoryAcker {
     async fn ack(&mut self, _: &Partition, positions: &[Position]) -> Result<(), Fault> {
         for position in positions {
             std::fs::remove_file(self.0.join(number(position).to_string())).map_err(|e| {
-                Fault::fatal("acknowledged_twice", format!("row {} was acknowledged before: {e}", number(position)))
+                Fault::fatal(
+                    codes::ACKNOWLEDGED_TWICE,
+                    format!("row {} was acknowledged before: {e}", number(position)),
+                )
             })?;
         }
         Ok(())

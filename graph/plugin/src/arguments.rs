@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use anabranch_record::code::Code;
 use anabranch_record::near::{did_you_mean, slip};
 use anabranch_record::reference::{Reference, ReferenceError};
 use anabranch_record::text::Str;
 use anabranch_template::{MissingKey, Template, TemplateError};
 
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::secret::MASKED_FROM;
 use crate::secret::expressions;
@@ -111,10 +113,13 @@ impl Arguments {
             let name: Str = if parameter.name.contains('*') { name.into() } else { parameter.name.clone() };
             if let Some(first) = given.insert(name.clone(), setting.name.span) {
                 findings.push(
-                    Diagnostic::error("settings.duplicate", format!("{name:?} is set twice under different names"))
-                        .with_span(setting.name.span)
-                        .with_related(first, "first set here")
-                        .with_path(pointer(&setting.name.value)),
+                    Diagnostic::error(
+                        codes::SETTINGS_DUPLICATE,
+                        format!("{name:?} is set twice under different names"),
+                    )
+                    .with_span(setting.name.span)
+                    .with_related(first, "first set here")
+                    .with_path(pointer(&setting.name.value)),
                 );
                 continue;
             }
@@ -164,7 +169,7 @@ impl Arguments {
                     None => format!("{}: {}", parameter.name, parameter.description),
                 };
                 findings.push(
-                    Diagnostic::error("settings.required", message)
+                    Diagnostic::error(codes::SETTINGS_REQUIRED, message)
                         .with_span(empty.unwrap_or(settings.span))
                         .with_hint(hint)
                         .with_path(pointer(&parameter.name)),
@@ -282,7 +287,7 @@ pub(crate) fn pointer(name: &str) -> String {
 /// Reports a single text instead of a map of settings. It stands for the only required parameter, if there is exactly
 /// one.
 fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnostic, Option<&'a str>) {
-    let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
+    let finding = Diagnostic::error(codes::CONFIG_TYPE, "\"settings\" must be a map of fields, not a single value")
         .with_span(written.span());
     let mut required = specification.parameters.iter().filter(|parameter| parameter.is_required());
     let parameter = match (required.next(), required.next()) {
@@ -332,8 +337,9 @@ const BESIDE_THE_PLUGIN: [&str; 5] = ["workers", "condition", "processors", "win
 
 fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
     let names = || specification.parameters.iter().map(|p| p.name.as_str());
-    let finding = Diagnostic::error("settings.unknown", format!("{} has no parameter {name:?}", specification.name))
-        .with_span(span);
+    let finding =
+        Diagnostic::error(codes::SETTINGS_UNKNOWN, format!("{} has no parameter {name:?}", specification.name))
+            .with_span(span);
     if let Some(above) = BESIDE_THE_PLUGIN.iter().find(|above| **above == name) {
         return finding.with_hint(format!("write {above:?} next to \"plugin\", not in \"settings\""));
     }
@@ -356,13 +362,13 @@ pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) ->
             format!("{:?}", written.value())
         }
     };
-    let invalid = |what: String| Diagnostics::from(Diagnostic::error("settings.invalid", what).with_span(span));
+    let invalid = |what: String| Diagnostics::from(Diagnostic::error(codes::SETTINGS_INVALID, what).with_span(span));
     let text = written.value().trim();
     let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
     let typed = match parameter.kind {
         ParameterKind::File if written.value().contains('\n') => {
             let hint = "a block (`|` or `>`) ends with a line feed: write the path on the line of the setting's name";
-            let finding = Diagnostic::error("settings.invalid", format!("{name}: the path contains a line feed"));
+            let finding = Diagnostic::error(codes::SETTINGS_INVALID, format!("{name}: the path contains a line feed"));
             return Err(finding.with_span(span).with_hint(hint).into());
         }
         ParameterKind::Text | ParameterKind::File => Typed::Text,
@@ -417,7 +423,7 @@ pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) ->
             Validation::OneOf(texts) => {
                 if let Some(bad) = items.iter().find(|item| !texts.contains(item)) {
                     let finding = Diagnostic::error(
-                        "settings.invalid",
+                        codes::SETTINGS_INVALID,
                         format!("{name}: {} is not one of {}", shown(), list(texts)),
                     )
                     .with_span(span);
@@ -471,7 +477,7 @@ pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) ->
 
 /// The message quotes the text, so it is replaced by a general one if the text contains substituted values.
 fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
-    const CODE: &str = "settings.invalid_reference";
+    const CODE: Code = codes::SETTINGS_INVALID_REFERENCE;
     if written.is_substituted() {
         return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
             .with_span(written.span())
@@ -490,7 +496,7 @@ fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> D
 
 pub(crate) fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
     let again = |text: &str| Template::parse(text, MissingKey::NoValue).err();
-    not_compiled("settings.invalid_template", written, error, again, |error| match error {
+    not_compiled(codes::SETTINGS_INVALID_TEMPLATE, written, error, again, |error| match error {
         Some(message) => format!("{name}: {message}"),
         None => format!("{name}: the template does not compile once its variables are replaced"),
     })
@@ -519,7 +525,7 @@ fn without_variables(written: &str) -> (String, Option<&str>) {
 /// If the text contains substituted values, the message of `again` is used instead, which compiles the text without
 /// them; if that succeeds, `message` receives `None`.
 pub fn not_compiled(
-    code: &'static str,
+    code: Code,
     written: &Written,
     error: TemplateError,
     again: impl FnOnce(&str) -> Option<TemplateError>,

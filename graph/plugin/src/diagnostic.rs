@@ -14,6 +14,7 @@ pub use render::RenderStyle;
 
 use std::sync::Arc;
 
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
 /// Index of a file in [`Files`].
@@ -160,7 +161,7 @@ pub struct Diagnostic {
     /// The severity.
     pub severity: Severity,
     /// Stable code, dotted: `config.field_required`, `plan.unknown_plugin`.
-    pub code: &'static str,
+    pub code: Code,
     /// The message, in one line.
     pub message: String,
     /// The place; `None` for findings that do not concern a place in a file.
@@ -179,7 +180,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Creates an error without a place.
-    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn error(code: Code, message: impl Into<String>) -> Self {
         Diagnostic {
             severity: Severity::Error,
             code,
@@ -194,7 +195,7 @@ impl Diagnostic {
     }
 
     /// Creates a warning without a place.
-    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+    pub fn warning(code: Code, message: impl Into<String>) -> Self {
         Diagnostic { severity: Severity::Warning, ..Self::error(code, message) }
     }
 

@@ -21,10 +21,12 @@ mod walk;
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::{Reference, Side, Target};
 use anabranch_record::text::Str;
 
+use crate::codes;
 use crate::diagnostic::{Severity, Span};
 
 pub use assembled::may_be_json;
@@ -36,11 +38,11 @@ pub use texts::Texts;
 use walk::{Access, Resolution, walk};
 
 /// Code of findings about fields that no record has.
-pub const NO_FIELD: &str = "flow.no_field";
+pub const NO_FIELD: Code = codes::FLOW_NO_FIELD;
 /// Code of findings about metadata that no record has.
-pub const NO_METADATA: &str = "flow.no_metadata";
+pub const NO_METADATA: Code = codes::FLOW_NO_METADATA;
 /// Code of findings about parts that no record has.
-pub const NO_PART: &str = "flow.no_part";
+pub const NO_PART: Code = codes::FLOW_NO_PART;
 
 /// The record shape at one node, with the findings of the node.
 #[derive(Debug)]
@@ -110,7 +112,7 @@ pub struct Remark {
     /// An error if every record fails, provided that the node is applied to every record.
     pub severity: Severity,
     /// Stable code, dotted.
-    pub code: &'static str,
+    pub code: Code,
     /// The message, in one line.
     pub message: String,
     /// The place.
@@ -215,7 +217,7 @@ impl Flow {
     /// Reports that every record fails here: `message` is the reason, `since` the place that causes it.
     pub fn fail(
         &mut self,
-        code: &'static str,
+        code: Code,
         place: impl Into<Place>,
         message: impl Into<String>,
         since: Option<(Since, String)>,
@@ -228,7 +230,7 @@ impl Flow {
     /// Reports that something is probably not intended.
     pub fn warn(
         &mut self,
-        code: &'static str,
+        code: Code,
         place: impl Into<Place>,
         message: impl Into<String>,
         since: Option<(Since, String)>,
@@ -240,7 +242,7 @@ impl Flow {
     fn remark(
         &mut self,
         severity: Severity,
-        code: &'static str,
+        code: Code,
         place: Place,
         message: String,
         since: Option<(Since, String)>,
@@ -261,7 +263,7 @@ impl Flow {
             let since = Some((shape.since, "raw data since here".to_owned()));
             let message = format!("nearly every record fails here: {} is raw data, not structured data", side.as_str());
             let hint = "decode it first, for example with json.decode".to_owned();
-            return self.warn("flow.needs_fields", place, message, since, Some(hint));
+            return self.warn(codes::FLOW_NEEDS_FIELDS, place, message, since, Some(hint));
         }
         if shape.has_no_fields() && shape.raw && shape.absent && or_absent {
             let since = Some((shape.since, "raw data since here".to_owned()));
@@ -270,7 +272,7 @@ impl Flow {
                 side = side.as_str()
             );
             let hint = "decode it first, for example with json.decode".to_owned();
-            return self.remark(Severity::Error, "flow.needs_fields", place.into(), message, since, Some(hint));
+            return self.remark(Severity::Error, codes::FLOW_NEEDS_FIELDS, place.into(), message, since, Some(hint));
         }
         if !shape.has_no_fields() || (shape.absent && or_absent) {
             return;
@@ -279,7 +281,7 @@ impl Flow {
         let since = Some((shape.since, format!("{what} since here")));
         let message = format!("every record fails here: {} is {what}, not structured data", side.as_str());
         let hint = shape.raw.then(|| "decode it first, for example with json.decode".to_owned());
-        self.fail("flow.needs_fields", place, message, since, hint);
+        self.fail(codes::FLOW_NEEDS_FIELDS, place, message, since, hint);
     }
 
     /// Returns the possible results of [`Reference::get`].
@@ -342,7 +344,7 @@ impl Flow {
     /// `or_nothing`, missing and null values are accepted.
     pub fn need(
         &mut self,
-        code: &'static str,
+        code: Code,
         place: impl Into<Place>,
         reference: &Reference,
         wanted: (Kinds, &str),
@@ -436,7 +438,7 @@ impl Flow {
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
             let hint = blocked.hint.as_deref().map(str::to_owned);
-            let code = if blocked.missing { NO_FIELD } else { "flow.not_a_map" };
+            let code = if blocked.missing { NO_FIELD } else { codes::FLOW_NOT_A_MAP };
             match certain {
                 true => self.fail(code, place.clone(), blocked.message(), since, hint),
                 false => self.warn(code, place.clone(), blocked.message(), since, hint),
@@ -453,7 +455,7 @@ impl Flow {
     /// Warns that a part of a path to a field is not a map.
     fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
         let since = Some((blocked.since, format!("{} since here", blocked.what)));
-        self.warn("flow.not_a_map", place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));
+        self.warn(codes::FLOW_NOT_A_MAP, place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));
     }
 
     /// Reports that typical records fail on a path to a field, if that is not reported for all records.
@@ -473,7 +475,7 @@ impl Flow {
 
     /// Reports a processor that does nothing, because its input is missing or already has the result.
     pub fn needless(&mut self, place: impl Into<Place>, message: impl Into<String>, hint: impl Into<String>) {
-        self.warn("flow.needless", place, message, None, Some(hint.into()));
+        self.warn(codes::FLOW_NEEDLESS, place, message, None, Some(hint.into()));
     }
 
     /// Applies [`Reference::set`].

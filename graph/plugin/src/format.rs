@@ -9,6 +9,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Record};
 use anabranch_template::{MissingKey, Template};
 
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::flow::Flow;
 use crate::parameters::{Argument, Choice, Parameters};
@@ -77,22 +78,26 @@ impl RecordFormat {
     pub fn new(settings: &FormatSettings) -> Result<RecordFormat, Diagnostics> {
         let FormatSettings { format, options } = settings;
         match (**format, options.as_ref()) {
-            (Name::Template, None) => {
-                Err(Diagnostic::error("settings.required", format!("{OPTIONS:?} is required if {FORMAT} is template"))
-                    .with_span(format.span())
-                    .with_path(format!("/{OPTIONS}"))
-                    .with_hint(format!(
-                        "set {OPTIONS} to the template, for example '{{{{ toJson .Payload.After }}}}', or \
+            (Name::Template, None) => Err(Diagnostic::error(
+                codes::SETTINGS_REQUIRED,
+                format!("{OPTIONS:?} is required if {FORMAT} is template"),
+            )
+            .with_span(format.span())
+            .with_path(format!("/{OPTIONS}"))
+            .with_hint(format!(
+                "set {OPTIONS} to the template, for example '{{{{ toJson .Payload.After }}}}', or \
                                 '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"
-                    ))
-                    .into())
-            }
+            ))
+            .into()),
             (Name::Template, Some(_)) => Ok(RecordFormat::Template(options.compile_template(MissingKey::Error)?)),
             (Name::Debezium, _) => envelope(options).map(RecordFormat::Debezium),
             (Name::Raw, None) => Ok(RecordFormat::Raw),
             (Name::Json, None) => Ok(RecordFormat::Json),
             (Name::Json | Name::Raw, Some(_)) => Err(options
-                .finding("settings.unused", format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"))
+                .finding(
+                    codes::SETTINGS_UNUSED,
+                    format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"),
+                )
                 .with_hint(format!("add {FORMAT}: template, or remove {OPTIONS}"))
                 .into()),
         }
@@ -108,7 +113,7 @@ impl RecordFormat {
                     let since = (flow.record.after.since, "absent since here".to_owned());
                     let message = "every record fails here: recfmt/raw writes .Payload.After, which is absent";
                     let hint = "use another format, or keep .Payload.After".to_owned();
-                    flow.fail("flow.no_data", FORMAT, message, Some(since), Some(hint));
+                    flow.fail(codes::FLOW_NO_DATA, FORMAT, message, Some(since), Some(hint));
                 }
             }
             RecordFormat::Template(template) if always => {
@@ -118,7 +123,7 @@ impl RecordFormat {
                     let message = "the same line is written for every record: the template contains no {{";
                     let hint = "write the parts of the record for the line, for example '{{ toJson .Payload.After }}'"
                         .to_owned();
-                    flow.warn("flow.suspect", OPTIONS, message, None, Some(hint));
+                    flow.warn(codes::FLOW_SUSPECT, OPTIONS, message, None, Some(hint));
                 }
                 flow.json_template(OPTIONS, template, false);
             }
@@ -148,12 +153,12 @@ impl RecordFormat {
                 data @ Data::Structured(_) => json::write_data(data, out),
                 Data::Absent => {
                     let what = "recfmt/raw writes .Payload.After, which the record does not have";
-                    Err(Fault::record("format_failed", what))
+                    Err(Fault::record(codes::FORMAT_FAILED, what))
                 }
             },
             RecordFormat::Template(template) => {
                 let mut text = String::new();
-                template.render(record, &mut text).map_err(|e| Fault::record("format_failed", e))?;
+                template.render(record, &mut text).map_err(|e| Fault::record(codes::FORMAT_FAILED, e))?;
                 out.extend_from_slice(text.as_bytes());
                 Ok(())
             }
@@ -264,7 +269,7 @@ mod tests {
             anabranch_record::value::Value::from(1i64),
         )]);
         assert_eq!(written(Data::from(object)).unwrap(), b"x{\"a\":1}");
-        assert_eq!(written(Data::Absent), Err("format_failed"));
+        assert_eq!(written(Data::Absent), Err(codes::FORMAT_FAILED));
     }
 
     #[test]

@@ -60,6 +60,7 @@
 
 pub mod arguments;
 pub mod backoff;
+pub mod codes;
 pub mod destination;
 pub mod diagnostic;
 pub mod flow;

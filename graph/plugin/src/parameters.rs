@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anabranch_record::text::Str;
 
 use crate::arguments::{Arguments, Typed, type_check};
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::specification::Validation;
 use crate::written::Written;
@@ -177,14 +178,16 @@ impl<'a> Settings<'a> {
             None => match default(T::KIND, field) {
                 Some((value, text)) => T::convert(&value, &text),
                 None => {
-                    let missing = Diagnostic::error("settings.required", format!("{name:?} is required"));
+                    let missing = Diagnostic::error(codes::SETTINGS_REQUIRED, format!("{name:?} is required"));
                     self.report(name, missing);
                     return None;
                 }
             },
         };
         converted
-            .map_err(|why| self.report(name, Diagnostic::error("settings.invalid", format!("{name}: the value {why}"))))
+            .map_err(|why| {
+                self.report(name, Diagnostic::error(codes::SETTINGS_INVALID, format!("{name}: the value {why}")))
+            })
             .ok()
     }
 

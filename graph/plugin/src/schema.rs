@@ -14,8 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
+
+use crate::codes;
 
 pub use cached::Cached;
 
@@ -158,16 +161,16 @@ pub enum SchemaError {
 
 impl SchemaError {
     /// Returns the stable code of the fault.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            SchemaError::SubjectNotFound(_) => "schema_subject_not_found",
-            SchemaError::VersionNotFound { .. } => "schema_version_not_found",
-            SchemaError::SchemaNotFound(_) => "schema_not_found",
-            SchemaError::Invalid(_) => "schema_invalid",
-            SchemaError::Incompatible { .. } => "schema_incompatible",
-            SchemaError::Denied(_) => "schema_registry_denied",
-            SchemaError::Unusable(_) => "schema_registry_unusable",
-            SchemaError::Unavailable(_) => "schema_registry_unavailable",
+            SchemaError::SubjectNotFound(_) => codes::SCHEMA_SUBJECT_NOT_FOUND,
+            SchemaError::VersionNotFound { .. } => codes::SCHEMA_VERSION_NOT_FOUND,
+            SchemaError::SchemaNotFound(_) => codes::SCHEMA_NOT_FOUND,
+            SchemaError::Invalid(_) => codes::SCHEMA_INVALID,
+            SchemaError::Incompatible { .. } => codes::SCHEMA_INCOMPATIBLE,
+            SchemaError::Denied(_) => codes::SCHEMA_REGISTRY_DENIED,
+            SchemaError::Unusable(_) => codes::SCHEMA_REGISTRY_UNUSABLE,
+            SchemaError::Unavailable(_) => codes::SCHEMA_REGISTRY_UNAVAILABLE,
         }
     }
 }
@@ -319,7 +322,7 @@ mod tests {
         assert_eq!(registry.get(&"a".into(), second).await.unwrap().text.as_str(), "2");
         assert_eq!(registry.by_id(SchemaId::FIRST).await.unwrap().text.as_str(), "1");
         assert_eq!(registry.versions(&"a".into()).await.unwrap(), [SchemaVersion::FIRST, second]);
-        let code = |error: SchemaError| error.code();
+        let code = |error: SchemaError| error.code().name();
         assert_eq!(registry.get(&"b".into(), second).await.map_err(code), Err("schema_version_not_found"));
         assert_eq!(registry.get(&"c".into(), second).await.map_err(code), Err("schema_subject_not_found"));
         assert_eq!(registry.by_id(SchemaId::new(3).unwrap()).await.map_err(code), Err("schema_not_found"));

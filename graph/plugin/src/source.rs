@@ -11,6 +11,7 @@ use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
 use crate::arguments::Arguments;
+use crate::codes;
 use crate::diagnostic::Diagnostics;
 use crate::flow::RecordShape;
 use crate::host::Host;
@@ -199,7 +200,10 @@ pub trait Reader: Send {
     /// The errors of [`Reader::read`].
     async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
         let _ = (partition, mark);
-        Err(Fault::fatal("partition_unexpected", "the source was assigned a partition, but cannot resume partitions"))
+        Err(Fault::fatal(
+            codes::PARTITION_UNEXPECTED,
+            "the source was assigned a partition, but cannot resume partitions",
+        ))
     }
 
     /// Describes why there is nothing to read: the resource does not exist. Called after `read` has returned

@@ -4,6 +4,7 @@
 //! One [`Journal`] records everything that becomes durable, is committed or is acknowledged, so that a test can
 //! check the order.
 
+pub mod codes;
 mod destination;
 mod operator;
 mod registry;

@@ -1,5 +1,6 @@
 //! Failures of records, connectors and runs, and their classes.
 
+use crate::code::Code;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl InText {
 #[derive(Clone)]
 pub struct Fault {
     class: FaultClass,
-    code: &'static str,
+    code: Code,
     node: Option<Str>,
     login_refused: bool,
     cause: Arc<dyn Error + Send + Sync>,
@@ -53,22 +54,22 @@ pub struct Fault {
 
 impl Fault {
     /// Creates a fault of `class` with a stable `code` (snake case, such as `field_missing`) and its cause.
-    pub fn new(class: FaultClass, code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn new(class: FaultClass, code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Fault { class, code, node: None, login_refused: false, cause: Arc::from(cause.into()) }
     }
 
     /// Creates a fault of one record.
-    pub fn record(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn record(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Record, code, cause)
     }
 
     /// Creates a fault that a retry may resolve.
-    pub fn transient(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn transient(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Transient, code, cause)
     }
 
     /// Creates a fault that stops the pipeline.
-    pub fn fatal(code: &'static str, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn fatal(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(FaultClass::Fatal, code, cause)
     }
 
@@ -105,7 +106,7 @@ impl Fault {
     }
 
     /// Returns the stable code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         self.code
     }
 

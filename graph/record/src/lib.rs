@@ -21,6 +21,8 @@ pub mod access;
 #[cfg(any(test, feature = "testing"))]
 pub mod arbitrary;
 pub mod clock;
+pub mod code;
+pub mod codes;
 pub mod extent;
 pub mod fault;
 pub mod json;

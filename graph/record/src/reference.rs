@@ -14,6 +14,7 @@ mod write;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::codes;
 use crate::fault::Fault;
 use crate::metadata::{Metadata, own_key};
 use crate::record::{Change, Data, Operation, Position, Record};
@@ -268,7 +269,7 @@ impl Reference {
         let mut place = String::from(side.as_str());
         way.iter().for_each(|key| push_part(key, &mut place));
         Fault::record(
-            "reference_unresolved",
+            codes::REFERENCE_UNRESOLVED,
             format!("cannot resolve reference {}: {place} is {found}, not a map", self.text),
         )
     }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::operator::Pieces;
+use anabranch_plugin::testing::codes::BAD;
 use anabranch_record::Position;
 use proptest::prelude::*;
 
@@ -71,7 +72,7 @@ fn the_worse_of_two_decisions_counts() {
     let mut decisions = vec![
         (2, Decision::Filter),
         (0, Decision::Keep),
-        (2, Decision::Fail(Fault::record("x", "y"))),
+        (2, Decision::Fail(Fault::record(BAD, "y"))),
         (9, Decision::Filter),
     ];
     batch.apply(&mut decisions, &mut left, &mut |run| ledger.lend(run)).unwrap();
@@ -121,7 +122,7 @@ proptest! {
                     Fate::Nothing => 1,
                     Fate::Keep => { decisions.push((row, Decision::Keep)); 1 }
                     Fate::Filter => { decisions.push((row, Decision::Filter)); 0 }
-                    Fate::Fail => { decisions.push((row, Decision::Fail(Fault::record("x", "y")))); 0 }
+                    Fate::Fail => { decisions.push((row, Decision::Fail(Fault::record(BAD, "y")))); 0 }
                     Fate::Split(n) => {
                         decisions.push((row, Decision::Split(vec![Record::at(position(*i)); *n])));
                         *copies.get_mut(i).unwrap() += n.saturating_sub(1);
@@ -196,7 +197,7 @@ proptest! {
                     Fate::Nothing => return None,
                     Fate::Keep => Decision::Keep,
                     Fate::Filter => Decision::Filter,
-                    Fate::Fail => Decision::Fail(Fault::record("x", "y")),
+                    Fate::Fail => Decision::Fail(Fault::record(BAD, "y")),
                     Fate::Split(n) if *later && unfolds => Decision::Pieces(Pieces::new(n * 50, piece)),
                     Fate::Split(n) if *later => Decision::Split((0..n * 50).map(piece).collect()),
                     Fate::Split(n) => Decision::Split((0..*n).map(piece).collect()),

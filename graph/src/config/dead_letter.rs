@@ -12,6 +12,7 @@ use super::settings::{bare_name, read_settings_map};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
+use crate::codes;
 
 /// Maximum size of the window, whose outcomes are kept in memory, one bit each.
 pub(super) const MAX_WINDOW: u64 = 1 << 24;
@@ -74,7 +75,7 @@ pub(super) fn read_dead_letter_queue(
     let (size, threshold) = (queue.window_size, queue.window_nack_threshold);
     if read && size.value > 0 && size.value <= threshold.value {
         let finding = Diagnostic::error(
-            "config.field_invalid",
+            codes::CONFIG_FIELD_INVALID,
             format!(
                 "dead-letter-queue: \"window-nack-threshold\" is {}, but must be lower than \"window-size\", which is {}",
                 threshold.value, size.value
@@ -90,10 +91,11 @@ pub(super) fn read_dead_letter_queue(
             "\"window-nack-threshold\" has no effect: with `window-size: 0` any number of records may fail, not {}",
             threshold.value
         );
-        let finding = Diagnostic::warning("config.no_effect", message).with_span(threshold.span).with_hint(format!(
-            "set the number of latest records to check, for example `window-size: {}`, or remove the threshold",
-            threshold.value.saturating_mul(10).clamp(100, MAX_WINDOW)
-        ));
+        let finding =
+            Diagnostic::warning(codes::CONFIG_NO_EFFECT, message).with_span(threshold.span).with_hint(format!(
+                "set the number of latest records to check, for example `window-size: {}`, or remove the threshold",
+                threshold.value.saturating_mul(10).clamp(100, MAX_WINDOW)
+            ));
         reader.report(finding.with_path(path.name("window-nack-threshold").to_string()));
     }
     reader.report_unknown(&object, Part::DeadLetterQueue, path);

@@ -8,6 +8,7 @@ use serde_saphyr::granit_parser::ScalarStyle;
 
 use super::interpolate::{Dialect, Interpolated, Resolver};
 use super::yaml::{Entry, Map, Node, Scalar, Value};
+use crate::codes;
 
 /// Proof that an error has been reported.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
             Value::Map(_) => ("a map", None),
             Value::Broken => return self.met_reported(),
         };
-        let mut finding = Diagnostic::error("config.type", format!("{what} must be {wanted}, not {found}"))
+        let mut finding = Diagnostic::error(codes::CONFIG_TYPE, format!("{what} must be {wanted}, not {found}"))
             .with_span(span)
             .with_path(path.to_string());
         finding.hint = hint.map(str::to_owned);
@@ -219,7 +220,7 @@ impl<'a> Reader<'a> {
         match text.filter(|text| !text.value().trim().is_empty()) {
             Some(text) => Ok(text),
             None => {
-                let finding = Diagnostic::error("config.field_required", format!("{of}: {name:?} is required"))
+                let finding = Diagnostic::error(codes::CONFIG_FIELD_REQUIRED, format!("{of}: {name:?} is required"))
                     .with_span(entry.map_or(object.head(), Entry::value_span))
                     .with_path(path.to_string());
                 let of = of.to_string();
@@ -262,7 +263,7 @@ impl<'a> Reader<'a> {
         let plain = scalar.style == ScalarStyle::Plain && !scalar.text.contains("${");
         let number = core_integer(text.value());
         let invalid = |message: String| {
-            Diagnostic::error("config.field_invalid", message).with_span(span).with_path(path.to_string())
+            Diagnostic::error(codes::CONFIG_FIELD_INVALID, message).with_span(span).with_path(path.to_string())
         };
         let (key, shown) = (&entry.key, quoted(text.written()));
         let finding = match number {
@@ -295,7 +296,7 @@ impl<'a> Reader<'a> {
             "true" | "True" | "TRUE" | "false" | "False" | "FALSE" => Ok(()),
             other => {
                 let mut finding = Diagnostic::error(
-                    "config.field_invalid",
+                    codes::CONFIG_FIELD_INVALID,
                     format!("{name:?} is {}, but must be true or false", quoted(text.written())),
                 )
                 .with_span(text.span())
@@ -325,7 +326,7 @@ impl<'a> Reader<'a> {
         }
         let path = path.name(name);
         let finding = Diagnostic::error(
-            "config.field_too_long",
+            codes::CONFIG_FIELD_TOO_LONG,
             format!("{of}: {name:?} has {len} bytes, at most {max} are allowed"),
         )
         .with_span(text.span())

@@ -9,6 +9,7 @@ use anabranch_record::text::Str;
 use super::Variables;
 use super::field::quoted;
 use super::literals::Literals;
+use crate::codes;
 
 /// Maximum length of `${...}` in bytes. Keeps the search for its end linear, since a script may contain many opening
 /// braces.
@@ -89,7 +90,7 @@ impl<'a> Resolver<'a> {
                 if dialect == Dialect::Value {
                     let place = rewriting.place(open..open + 2, span.file, span);
                     findings.push(
-                        Diagnostic::error("config.variable_invalid", "`${` has no closing `}`")
+                        Diagnostic::error(codes::CONFIG_VARIABLE_INVALID, "`${` has no closing `}`")
                             .with_label(place, "opened here")
                             .with_hint("write `$${` for the two characters themselves"),
                     );
@@ -152,7 +153,7 @@ impl<'a> Resolver<'a> {
                     (Some(value), _) => return Ok((value.into(), true)),
                     (None, Some(default)) => return Ok((default.into(), false)),
                     (None, None) => Diagnostic::error(
-                        "config.variable_unset",
+                        codes::CONFIG_VARIABLE_UNSET,
                         format!("the environment variable {name} is not set"),
                     )
                     .with_hint(format!(
@@ -168,15 +169,17 @@ impl<'a> Resolver<'a> {
                     .or_insert_with(|| variables.file(path).map(|content| without_final_line_break(&content).into()));
                 match content {
                     Ok(content) => return Ok((content.clone(), true)),
-                    Err(why) => Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"))
-                        .with_hint(format!(
-                            "name a file that exists (a relative path starts at the working directory), or write \
+                    Err(why) => {
+                        Diagnostic::error(codes::CONFIG_VARIABLE_FILE, format!("{path:?} cannot be read: {why}"))
+                            .with_hint(format!(
+                                "name a file that exists (a relative path starts at the working directory), or write \
                              `${written}` for the text itself"
-                        )),
+                            ))
+                    }
                 }
             }
             Expression::Foreign => {
-                Diagnostic::error("config.variable_invalid", format!("{} is not a variable", quoted(written)))
+                Diagnostic::error(codes::CONFIG_VARIABLE_INVALID, format!("{} is not a variable", quoted(written)))
                     .with_hint(
                         "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, where NAME is letters, digits and `_`; \
                      or `$${` for the two characters themselves",
@@ -192,7 +195,7 @@ impl<'a> Resolver<'a> {
 fn of_environment(written: &str, place: Span) -> Diagnostic {
     let message =
         format!("`{written}` in a template literal is replaced by an environment variable before the script runs");
-    Diagnostic::warning("config.variable_in_script", message)
+    Diagnostic::warning(codes::CONFIG_VARIABLE_IN_SCRIPT, message)
         .with_span(place)
         .with_hint(format!("write `${written}` for an expression of the script"))
         .with_fix(place, written, format!("${written}"))

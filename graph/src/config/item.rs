@@ -11,6 +11,7 @@ use anabranch_record::text::Str;
 use super::field::{Object, Path, Reader, Reported, quoted};
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
+use crate::codes;
 
 /// An item in a list of pipelines, connectors or processors.
 pub(super) struct Item<'n> {
@@ -62,7 +63,7 @@ pub(super) fn items<'n>(
                 ("a list", "each item starts with `- id: `; only versions 1.0 and 1.1 have maps by id")
             };
             let finding = Diagnostic::error(
-                "config.type",
+                codes::CONFIG_TYPE,
                 format!("in version {version} {} must be {wanted}", quoted(&entry.key)),
             )
             .with_span(entry.key_span)
@@ -119,7 +120,7 @@ pub(super) fn read_id(
     match item.id {
         None => reader.required(object, "id", name, path),
         Some((id, span)) if id.trim().is_empty() => Err(reader.report(
-            Diagnostic::error("config.field_required", format!("{name}: \"id\" is required"))
+            Diagnostic::error(codes::CONFIG_FIELD_REQUIRED, format!("{name}: \"id\" is required"))
                 .with_span(span)
                 .with_path(path.name("id").to_string()),
         )),
@@ -131,7 +132,7 @@ pub(super) fn read_id(
 pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
-            Diagnostic::error("config.field_invalid", format!("{name}: the id contains a control character"))
+            Diagnostic::error(codes::CONFIG_FIELD_INVALID, format!("{name}: the id contains a control character"))
                 .with_span(id.span())
                 .with_path(path.name("id").to_string()),
         );
@@ -151,7 +152,7 @@ pub(super) fn check_unique(
         }
         Some(first) => {
             reader.report(
-                Diagnostic::error("config.id_duplicate", format!("{name}: the id is already used"))
+                Diagnostic::error(codes::CONFIG_ID_DUPLICATE, format!("{name}: the id is already used"))
                     .with_label(id.span(), "used again")
                     .with_related(*first, "first used here")
                     .with_path(path.name("id").to_string()),
@@ -187,7 +188,7 @@ pub(super) fn one_of(
         return Ok(index);
     }
     let mut finding = Diagnostic::error(
-        "config.field_invalid",
+        codes::CONFIG_FIELD_INVALID,
         format!("{of}{field:?} is {}, but must be {:?} or {:?}", quoted(text.written()), words[0], words[1]),
     )
     .with_span(text.span())

@@ -14,6 +14,7 @@ use super::pipeline::{self, Draft};
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
+use crate::codes;
 
 /// Maximum size of a pipeline file in bytes; larger files are rejected without parsing. Callers need not read more than
 /// one byte beyond it.
@@ -135,7 +136,7 @@ fn first_of_file(findings: &[Diagnostic]) -> Vec<Diagnostic> {
         shown.push(Diagnostic {
             severity,
             label: first.label.clone(),
-            ..Diagnostic::error("config.too_many", message)
+            ..Diagnostic::error(codes::CONFIG_TOO_MANY, message)
         });
     }
     shown
@@ -146,14 +147,14 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
     let at = |byte: usize| Span { file: id, start: byte as u32, end: byte as u32 };
     if file.text.len() > MAX_FILE_BYTES {
         let message = format!("the file is too large: at most {} MiB are read", MAX_FILE_BYTES >> 20);
-        return Some(Diagnostic::error("config.file_too_large", message).with_span(at(0)));
+        return Some(Diagnostic::error(codes::CONFIG_FILE_TOO_LARGE, message).with_span(at(0)));
     }
     let garbage = match file.not_utf8 {
         Some(byte) => Some((byte as usize, "the file is not UTF-8 text")),
         None => file.text.find('\0').map(|byte| (byte, "the file is not text: it contains a zero byte")),
     };
     garbage.map(|(byte, message)| {
-        Diagnostic::error("config.parse_error", message).with_span(at(byte)).with_hint("save it as UTF-8")
+        Diagnostic::error(codes::CONFIG_PARSE_ERROR, message).with_span(at(byte)).with_hint("save it as UTF-8")
     })
 }
 
@@ -245,7 +246,7 @@ fn first_line(span: Span, source: &str) -> Span {
 fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
     let is_block = |finding: &&Diagnostic| {
         finding.severity == Severity::Error
-            && ["config.field_misplaced", "config.field_misspelt"].contains(&finding.code)
+            && [codes::CONFIG_FIELD_MISPLACED, codes::CONFIG_FIELD_MISSPELT].contains(&finding.code)
     };
     for place in findings.iter().filter(is_block).filter_map(|block| Some(block.label.as_ref()?.span)) {
         let holds = |item: &Span| item.file == place.file && (item.start..=item.end).contains(&place.start);
@@ -272,7 +273,7 @@ fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
         let ids: Vec<Written> = indices.iter().filter_map(|index| drafts[*index].id.clone()).collect();
         let [first, second, rest @ ..] = ids.as_slice() else { continue };
         let mut finding = Diagnostic::error(
-            "provisioning.pipeline_id_duplicate",
+            codes::PROVISIONING_PIPELINE_ID_DUPLICATE,
             format!("{} pipelines have the id {}; none of them is used", ids.len(), quoted(first.written())),
         )
         .with_label(second.span(), "used again")
@@ -301,11 +302,14 @@ fn refuse_duplicate_names(drafts: &mut [Draft], findings: &mut Diagnostics) {
         let same_id = first.id.as_ref().map(Written::value) == drafts[index].id.as_ref().map(Written::value);
         let Some(first) = first.name.clone().filter(|_| !same_id) else { continue };
         findings.push(
-            Diagnostic::error("config.name_duplicate", format!("the name {} is already used", quoted(name.written())))
-                .with_label(name.span(), "used again")
-                .with_related(first.span(), "first used here")
-                .with_hint("give each pipeline a different `name`; the default name is the id")
-                .with_path("/name"),
+            Diagnostic::error(
+                codes::CONFIG_NAME_DUPLICATE,
+                format!("the name {} is already used", quoted(name.written())),
+            )
+            .with_label(name.span(), "used again")
+            .with_related(first.span(), "first used here")
+            .with_hint("give each pipeline a different `name`; the default name is the id")
+            .with_path("/name"),
         );
         drafts[index].sound = false;
     }

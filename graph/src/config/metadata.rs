@@ -2,11 +2,13 @@
 
 use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_plugin::written::Written;
+use anabranch_record::code::Code;
 use anabranch_record::metadata::FOREIGN_PREFIXES;
 
 use super::field::{Path, Reader};
+use crate::codes;
 
-const CODE: &str = "config.metadata_renamed";
+const CODE: Code = codes::CONFIG_METADATA_RENAMED;
 
 /// A quoted text that may be a metadata key under the name of another service.
 struct Found<'t> {

@@ -4,6 +4,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Span};
 
 use super::field::{Path, Reader, quoted};
 use super::yaml::{Entry, Map, Node, Value};
+use crate::codes;
 
 /// Reports a setting that is not a single value.
 pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
@@ -16,7 +17,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
         }
     };
     let message = format!("the setting {} must be a single value, not {found}", quoted(&entry.key));
-    let finding = Diagnostic::error("config.setting_nested", message).with_span(entry.key_span);
+    let finding = Diagnostic::error(codes::CONFIG_SETTING_NESTED, message).with_span(entry.key_span);
     let finding = finding.with_path(path.to_string());
     let (start, end) = (entry.key_span.start, entry.value.span.end);
     let was = reader.source.get(start as usize..end as usize).unwrap_or_default().trim_end();

@@ -15,6 +15,7 @@ use super::settings::read_settings;
 use super::unknown::Part;
 use super::version::Version;
 use super::{ConnectorConfig, DesiredStatus, PipelineConfig};
+use crate::codes;
 
 pub(super) const MAX_PIPELINE_ID_BYTES: usize = 128;
 pub(super) const MAX_PIPELINE_NAME_BYTES: usize = 128;
@@ -78,19 +79,20 @@ fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut
     if let Some((at, bad)) = id.value().char_indices().find(|(_, c)| !allowed(*c)) {
         let what = if id.is_substituted() { String::new() } else { format!(" ({bad:?})") };
         reader.report(
-            Diagnostic::error("config.field_invalid", format!("{name}: a character that ids cannot contain{what}"))
-                .with_span(id.place(at, bad.len_utf8()))
-                .with_hint(match id.is_substituted() {
-                    true => "ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`".to_owned(),
-                    false => {
-                        let plain: String = id.value().chars().map(|c| if allowed(c) { c } else { '-' }).collect();
-                        let plain = plain.trim_matches('-');
-                        format!(
-                            "ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, for example `{plain}`"
-                        )
-                    }
-                })
-                .with_path(path.name("id").to_string()),
+            Diagnostic::error(
+                codes::CONFIG_FIELD_INVALID,
+                format!("{name}: a character that ids cannot contain{what}"),
+            )
+            .with_span(id.place(at, bad.len_utf8()))
+            .with_hint(match id.is_substituted() {
+                true => "ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`".to_owned(),
+                false => {
+                    let plain: String = id.value().chars().map(|c| if allowed(c) { c } else { '-' }).collect();
+                    let plain = plain.trim_matches('-');
+                    format!("ids consist of letters A-Z and a-z, digits, `-`, `_`, `:` and `.`, for example `{plain}`")
+                }
+            })
+            .with_path(path.name("id").to_string()),
         );
     }
     // The error is already counted.
@@ -161,7 +163,7 @@ fn read_connector(
         if len > MAX_CONNECTOR_ID_BYTES {
             reader.report(
                 Diagnostic::error(
-                    "config.field_too_long",
+                    codes::CONFIG_FIELD_TOO_LONG,
                     format!(
                         "{name}: with the pipeline's id before it, the id has {len} bytes, \
                          at most {MAX_CONNECTOR_ID_BYTES} are allowed"
@@ -203,8 +205,10 @@ fn check_roles(
     path: Path<'_>,
     reader: &mut Reader<'_>,
 ) {
-    let missing =
-        [(Role::Source, "config.no_source", "source"), (Role::Destination, "config.no_destination", "destination")];
+    let missing = [
+        (Role::Source, codes::CONFIG_NO_SOURCE, "source"),
+        (Role::Destination, codes::CONFIG_NO_DESTINATION, "destination"),
+    ];
     for (role, code, word) in missing {
         if !roles.contains(&role) {
             reader.report(

@@ -14,6 +14,7 @@ use super::settings::read_settings;
 use super::unknown::Part;
 use super::version::Version;
 use super::yaml::Value;
+use crate::codes;
 
 /// Maximum number of workers; each is a task with its own copy of the processor.
 pub(super) const MAX_WORKERS: u64 = 1024;
@@ -89,7 +90,7 @@ fn read_processor_plugin(
         && version >= Version::V2_2
     {
         let finding =
-            Diagnostic::warning("config.field_renamed", format!("{name}: \"type\" is the old name of \"plugin\""))
+            Diagnostic::warning(codes::CONFIG_FIELD_RENAMED, format!("{name}: \"type\" is the old name of \"plugin\""))
                 .with_span(entry.key_span)
                 .with_hint("rename the field, and keep its value")
                 .with_path(path.name("type").to_string());
@@ -129,7 +130,7 @@ fn read_condition(
     warn_foreign_keys(&text, path, reader);
     if text.value().trim().is_empty() {
         let message = "the condition is empty and has no effect: the processor applies to every record";
-        let finding = Diagnostic::warning("config.condition_blank", message);
+        let finding = Diagnostic::warning(codes::CONFIG_CONDITION_BLANK, message);
         let finding = finding.with_span(text.span()).with_path(path.to_string());
         reader.report(
             finding
@@ -144,10 +145,12 @@ fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>
     let entry = object.take("workers")?;
     let workers = reader.number(entry, MAX_WORKERS, path.name("workers")).ok()??;
     if workers.value == 0 {
-        let finding =
-            Diagnostic::warning("config.no_effect", "`workers: 0` counts as 1: a processor has at least one worker")
-                .with_span(workers.span)
-                .with_path(path.name("workers").to_string());
+        let finding = Diagnostic::warning(
+            codes::CONFIG_NO_EFFECT,
+            "`workers: 0` counts as 1: a processor has at least one worker",
+        )
+        .with_span(workers.span)
+        .with_path(path.name("workers").to_string());
         reader.report(finding.with_hint("remove `workers`, or remove the processor to disable it"));
     }
     Some(Spanned::new(u32::try_from(workers.value).unwrap_or(u32::MAX).max(1), workers.span))

@@ -11,6 +11,7 @@ use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::nested;
 use super::yaml::{Entry, Scalar, Value};
+use crate::codes;
 
 /// Prefix of settings that are also accepted next to `plugin`.
 const SCHEMA_PREFIX: &str = "sdk.schema.";
@@ -35,7 +36,7 @@ pub(super) fn read_settings(
         if let Some(first) = settings.get(&entry.key) {
             reader.report(
                 Diagnostic::error(
-                    "config.field_duplicate",
+                    codes::CONFIG_FIELD_DUPLICATE,
                     format!("{:?} is set next to \"plugin\" and in \"settings\"", entry.key),
                 )
                 .with_label(entry.key_span, "set here")
@@ -71,7 +72,7 @@ fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mu
     let span = Span { start, end: start + comment.trim_end().len() as u32, ..entry.value.span };
     let what = if is_template { "the template after it" } else { "the text after it" };
     let message = format!("{} ends before ` #`: {what} is a comment", quoted(&entry.key));
-    let finding = Diagnostic::warning("config.comment", message).with_span(span).with_path(path.to_string());
+    let finding = Diagnostic::warning(codes::CONFIG_COMMENT, message).with_span(span).with_path(path.to_string());
     let finding = finding.with_hint("put quotes around the whole text");
     let whole = Span { end: span.end, ..entry.value.span };
     let written = reader.source.get(whole.start as usize..whole.end as usize).unwrap_or_default();
@@ -93,7 +94,7 @@ pub(super) fn read_settings_map(
     match &entry.value.value {
         Value::Scalar(scalar) => return read_unnamed(entry, scalar, path, reader),
         Value::List(items) => {
-            let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a list")
+            let finding = Diagnostic::error(codes::CONFIG_TYPE, "\"settings\" must be a map of fields, not a list")
                 .with_span(entry.value_span())
                 .with_path(path.to_string());
             let start = entry.value_span().start;
@@ -154,7 +155,7 @@ fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Rea
         && !written.contains(['\n', ' '])
     {
         let becomes = format!("{name}: {value}");
-        let finding = Diagnostic::error("config.type", "\"settings\" must be a map of fields, not a single value")
+        let finding = Diagnostic::error(codes::CONFIG_TYPE, "\"settings\" must be a map of fields, not a single value")
             .with_span(entry.value_span())
             .with_hint(format!("write `{becomes}`"))
             .with_fix(span, written, becomes)

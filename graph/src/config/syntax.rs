@@ -7,6 +7,8 @@ use serde_saphyr::granit_parser::{ErrorKind, ScanError};
 use anabranch_plugin::diagnostic::{Diagnostic, FileId, Span};
 use line::{flow_text, indent_of, unclosed, unclosed_bracket, without_comment};
 
+use crate::codes;
+
 /// Maximum number of lines examined around the place of an error.
 const MOST_LINES: usize = 256;
 
@@ -51,7 +53,7 @@ impl<'t> StopPoint<'t> {
     }
 
     fn error(&self, start: usize, end: usize, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error("config.parse_error", message).with_span(self.span(start, end))
+        Diagnostic::error(codes::CONFIG_PARSE_ERROR, message).with_span(self.span(start, end))
     }
 
     fn start_of(&self, at: usize) -> usize {

@@ -65,7 +65,7 @@ fn assert_errors_stop(loaded: &Loaded) {
     let errors = loaded.diagnostics.iter().filter(|finding| finding.severity == Severity::Error);
     for (error, place) in errors.filter_map(|error| Some((error, error.label.as_ref()?.span))) {
         let holds = |span: Span| span.file == place.file && (span.start..=span.end).contains(&place.start);
-        let is_block = ["config.field_misplaced", "config.field_misspelt"].contains(&error.code);
+        let is_block = ["config.field_misplaced", "config.field_misspelt"].contains(&error.code.name());
         let beside = is_block && !loaded.invalid.iter().any(|invalid| holds(invalid.span));
         for pipeline in loaded.pipelines.iter().filter(|pipeline| pipeline.span.file == place.file) {
             assert!(!holds(pipeline.span) && !beside, "{} runs in spite of {error:?}", pipeline.id.value);

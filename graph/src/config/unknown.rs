@@ -5,6 +5,7 @@ use anabranch_record::near::{did_you_mean, slip};
 
 use super::field::{Object, Path, Reader, quoted};
 use super::yaml::{Entry, Value};
+use crate::codes;
 
 /// The kind of a map, which determines its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Reader<'_> {
             let finding = if let Some(finding) = switched(part, entry).or_else(|| routed(part, entry)) {
                 finding
             } else if let Some(meant) = meant(part, &entry.key, &free) {
-                Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
+                Diagnostic::error(codes::CONFIG_FIELD_MISSPELT, format!("{} has no field {key}", part.name()))
                     .with_fix(entry.key_span, entry.key.as_str(), meant)
                     .with_hint(format!("did you mean {meant:?}?"))
             } else if let Some(finding) = empty_settings.and_then(|settings| beside_settings(settings, entry)) {
@@ -77,7 +78,7 @@ impl Reader<'_> {
                 finding
             } else if let Some(near) = near(&entry.key, known.iter().copied()) {
                 let given = if free.contains(&near) { "" } else { ", which is already set" };
-                Diagnostic::error("config.field_misspelt", format!("{} has no field {key}", part.name()))
+                Diagnostic::error(codes::CONFIG_FIELD_MISSPELT, format!("{} has no field {key}", part.name()))
                     .with_hint(format!("did you mean {near:?}{given}?"))
             } else {
                 let hint = match did_you_mean(&entry.key, free.iter().copied()) {
@@ -88,7 +89,7 @@ impl Reader<'_> {
                     None => format!("the fields are: {}", known.join(", ")),
                 };
                 let message = format!("{} has no field {key}; it is ignored", part.name());
-                Diagnostic::warning("config.field_unknown", message).with_hint(hint)
+                Diagnostic::warning(codes::CONFIG_FIELD_UNKNOWN, message).with_hint(hint)
             };
             self.report(finding.with_span(entry.key_span).with_path(path.to_string()));
         }
@@ -134,7 +135,7 @@ fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
         (Part::Document | Part::DeadLetterQueue, _) => return None,
     };
     let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
-    let finding = Diagnostic::error("config.field_misspelt", message).with_hint(hint);
+    let finding = Diagnostic::error(codes::CONFIG_FIELD_MISSPELT, message).with_hint(hint);
     let whole = Span { end: entry.value.span.end, ..entry.key_span };
     Some(match (part, is_stopped, scalar.is_plain()) {
         (Part::Pipeline, true, true) => {
@@ -162,7 +163,7 @@ fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
         _ => return None,
     };
     let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
-    Some(Diagnostic::error("config.field_misspelt", message).with_hint(hint))
+    Some(Diagnostic::error(codes::CONFIG_FIELD_MISSPELT, message).with_hint(hint))
 }
 
 /// Reports a field after an empty `settings:`, which is probably indented too little.
@@ -170,7 +171,7 @@ fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
     let behind = entry.key_span.start > settings.key_span.start;
     (behind && matches!(entry.value.value, Value::Scalar(_))).then(|| {
         Diagnostic::error(
-            "config.field_misplaced",
+            codes::CONFIG_FIELD_MISPLACED,
             format!("{} is next to `settings:`, not below it", quoted(&entry.key)),
         )
         .with_hint("indent it with two more spaces")
@@ -229,5 +230,5 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
         true => format!("{} has no field {}: {key:?} belongs to {owners}", part.name(), quoted(written)),
         false => format!("{} has no field {}: it belongs to {owners}", part.name(), quoted(written)),
     };
-    Some(Diagnostic::error("config.field_misplaced", message).with_hint(hint))
+    Some(Diagnostic::error(codes::CONFIG_FIELD_MISPLACED, message).with_hint(hint))
 }

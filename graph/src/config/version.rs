@@ -6,6 +6,7 @@ use anabranch_plugin::diagnostic::Diagnostic;
 
 use super::field::{Object, Path, Reader, Reported, quoted};
 use super::yaml::Entry;
+use crate::codes;
 
 /// A version of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +34,7 @@ impl Version {
         let latest = Version::LATEST;
         let Some(text) = text.filter(|text| !text.value().trim().is_empty()) else {
             let finding = Diagnostic::warning(
-                "config.version_missing",
+                codes::CONFIG_VERSION_MISSING,
                 format!("no version is set; the document is read as version {latest}"),
             )
             .with_span(entry.map_or(document.head(), |entry| entry.key_span))
@@ -60,7 +61,7 @@ impl Version {
             _ => {
                 return Err(reader.report(
                     Diagnostic::error(
-                        "config.version_unsupported",
+                        codes::CONFIG_VERSION_UNSUPPORTED,
                         format!("unknown version {}", quoted(text.written())),
                     )
                     .with_span(text.span())
@@ -71,7 +72,7 @@ impl Version {
             }
         };
         let finding = Diagnostic::warning(
-            "config.version_unknown",
+            codes::CONFIG_VERSION_UNKNOWN,
             format!("unknown version {}; the document is read as version {stand_in}", quoted(text.written())),
         )
         .with_span(text.span());
@@ -94,7 +95,7 @@ impl Version {
             let key = &entry.key;
             reader.report(
                 Diagnostic::warning(
-                    "config.field_introduced",
+                    codes::CONFIG_FIELD_INTRODUCED,
                     format!("{key:?} was introduced in version {since}, but this document has version {self}"),
                 )
                 .with_span(entry.key_span)
@@ -109,7 +110,7 @@ impl Version {
         if self.has_maps() {
             reader.report(
                 Diagnostic::warning(
-                    "config.order_undefined",
+                    codes::CONFIG_ORDER_UNDEFINED,
                     format!("version {self} does not define the order of processors; the order of the file is used"),
                 )
                 .with_span(processors.key_span)

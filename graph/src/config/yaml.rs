@@ -13,6 +13,7 @@ use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, Span as R
 
 use super::field::quoted;
 use super::syntax;
+use crate::codes;
 
 /// Maximum nesting of lists and maps, including aliases.
 const MAX_DEPTH: usize = 64;
@@ -219,7 +220,7 @@ impl Builder<'_> {
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
                     return Err(Box::new(
-                        Diagnostic::error("config.parse_error", "the alias is inside the value that it refers to")
+                        Diagnostic::error(codes::CONFIG_PARSE_ERROR, "the alias is inside the value that it refers to")
                             .with_label(span, "this would repeat endlessly"),
                     ));
                 };
@@ -227,7 +228,7 @@ impl Builder<'_> {
                 if self.aliased_bytes > MAX_ALIASED_BYTES {
                     return Err(Box::new(
                         Diagnostic::error(
-                            "config.parse_error",
+                            codes::CONFIG_PARSE_ERROR,
                             format!("aliases expand to more than {} MiB", MAX_ALIASED_BYTES >> 20),
                         )
                         .with_label(span, "the limit is exceeded from here on"),
@@ -238,7 +239,7 @@ impl Builder<'_> {
             Event::UnresolvedAlias(name) => {
                 findings.push(
                     Diagnostic::error(
-                        "config.unknown_anchor",
+                        codes::CONFIG_UNKNOWN_ANCHOR,
                         format!("the alias refers to the anchor {}, which is not defined above it", quoted(&name)),
                     )
                     .with_span(span)
@@ -337,7 +338,7 @@ impl Builder<'_> {
             let hint = variable(&tag.original(), text);
             findings.push(
                 Diagnostic::warning(
-                    "config.tag_ignored",
+                    codes::CONFIG_TAG_IGNORED,
                     format!("the tag {} has no effect here", quoted(&tag.original())),
                 )
                 .with_span(span)
@@ -384,7 +385,8 @@ impl OpenMap {
             }
             Value::List(_) | Value::Map(_) => {
                 self.map.flawed = true;
-                findings.push(Diagnostic::error("config.type", "a list or map cannot be a name").with_span(node.span));
+                findings
+                    .push(Diagnostic::error(codes::CONFIG_TYPE, "a list or map cannot be a name").with_span(node.span));
                 return Key::Refused;
             }
         };
@@ -399,7 +401,7 @@ impl OpenMap {
             }
             Some(first) => {
                 self.map.flawed = true;
-                let finding = Diagnostic::error("config.key_duplicate", format!("{} is set twice", quoted(&name)))
+                let finding = Diagnostic::error(codes::CONFIG_KEY_DUPLICATE, format!("{} is set twice", quoted(&name)))
                     .with_label(node.span, "set again")
                     .with_related(*first, "first set here");
                 self.second_item = name == "id" && !self.flow;
@@ -445,7 +447,7 @@ fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &
         Value::Null | Value::Scalar(_) | Value::List(_) => {
             map.flawed = true;
             findings.push(
-                Diagnostic::error("config.type", "`<<` merges a map or a list of maps")
+                Diagnostic::error(codes::CONFIG_TYPE, "`<<` merges a map or a list of maps")
                     .with_span(node.span)
                     .with_hint("write `<<: *name`, where `&name` is before a map"),
             );
@@ -454,6 +456,6 @@ fn merge(node: &Node, map: &mut Map, index: &mut HashMap<Str, Span>, findings: &
 }
 
 fn too_deep(span: Span) -> Diagnostic {
-    Diagnostic::error("config.parse_error", format!("lists and maps are nested deeper than {MAX_DEPTH}"))
+    Diagnostic::error(codes::CONFIG_PARSE_ERROR, format!("lists and maps are nested deeper than {MAX_DEPTH}"))
         .with_label(span, "too deep from here on")
 }

@@ -22,6 +22,7 @@ use super::queue::Receiver;
 use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS, arrange};
+use crate::codes;
 
 /// Number of consecutive calls without any verdict after which the run fails.
 const STALLS: u32 = 3;
@@ -200,7 +201,7 @@ impl Asynchronous {
                     Ok(panic) => format!("the processor panicked: {}", panic::message(&*panic)),
                     Err(_) => "the call was aborted".to_owned(),
                 };
-                let fault = Fault::record("operator_panicked", what).at(node);
+                let fault = Fault::record(codes::OPERATOR_PANICKED, what).at(node);
                 decisions.extend(selected.into_iter().map(|row| (row, Decision::Fail(fault.clone()))));
             }
         }
@@ -239,7 +240,7 @@ async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Re
         let some = operator.call(rows.clone()).await;
         if some.len() > given {
             let what = format!("the processor returned {} verdicts for {given} records", some.len());
-            return Err(Fault::fatal("too_many_verdicts", what));
+            return Err(Fault::fatal(codes::TOO_MANY_VERDICTS, what));
         }
         stalls = if some.is_empty() { stalls + 1 } else { 0 };
         let more = usize::from(mutant!(PartialResultSkips) && !some.is_empty() && some.len() < given);
@@ -253,7 +254,7 @@ async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Re
         }
         if stalls == STALLS && !mutant!(AskedForEver) {
             let what = format!("the processor returned no verdict for {} records, {STALLS} times in a row", rows.len());
-            return Err(Fault::fatal("not_converging", what));
+            return Err(Fault::fatal(codes::NOT_CONVERGING, what));
         }
     }
 }

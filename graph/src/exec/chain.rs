@@ -21,6 +21,7 @@ use super::queue::Receiver;
 use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
 use crate::batch::{Batch, Leftover, Lend, Part, Unfolding, arrange};
+use crate::codes;
 use crate::plan::stage::{StepCondition, StepSpec};
 
 /// Maximum working time of a chain before it yields to other tasks.
@@ -276,8 +277,9 @@ impl<O: Operator + ?Sized> Steps<O> {
     pub(super) fn close(&mut self, context: &Context) {
         for step in &mut self.steps {
             let closed = catch_unwind(AssertUnwindSafe(|| step.operator.close()));
-            let closed = closed
-                .unwrap_or_else(|panic| Err(Fault::record("operator_panicked", panic::message(&*panic).to_owned())));
+            let closed = closed.unwrap_or_else(|panic| {
+                Err(Fault::record(codes::OPERATOR_PANICKED, panic::message(&*panic).to_owned()))
+            });
             if let Err(fault) = closed {
                 context.warn(&step.node, "could not close the processor", &fault);
             }
@@ -306,10 +308,12 @@ fn call<O: Operator + ?Sized>(
         let at = current.map_or_else(String::new, |row| format!(" at record {row} of {rows}"));
         let message = format!("the processor panicked{at}: {}", panic::message(&*panic));
         if step.panicked && !repairable {
-            return Err(Fault::fatal("operator_panicked", format!("{message}, for the second time")).at(&step.node));
+            return Err(
+                Fault::fatal(codes::OPERATOR_PANICKED, format!("{message}, for the second time")).at(&step.node)
+            );
         }
         step.panicked = true;
-        let fault = Fault::record("operator_panicked", message);
+        let fault = Fault::record(codes::OPERATOR_PANICKED, message);
         let first = current.unwrap_or(from);
         decisions.retain(|(row, _)| *row < first);
         let is_selected = |row: &usize| selected.is_none_or(|mask| mask.get(*row));
@@ -338,7 +342,7 @@ fn multiplied(records: usize) -> Fault {
         "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
          preview.pipeline-arch-v2: true in anabranch.yaml, or --preview.pipeline-arch-v2 on the command line"
     );
-    Fault::record("needs_arch_v2", text)
+    Fault::record(codes::NEEDS_ARCH_V2, text)
 }
 
 /// Computes the selection of the remaining rows after decisions on them.
@@ -368,7 +372,8 @@ pub(super) fn select(condition: &mut dyn Condition, batch: &Batch, mask: &mut Ma
     if let Err(panic) = selected {
         mask.reset(batch.rows());
         failed.clear();
-        let fault = Fault::record("condition_panicked", format!("the condition panicked: {}", panic::message(&*panic)));
+        let fault =
+            Fault::record(codes::CONDITION_PANICKED, format!("the condition panicked: {}", panic::message(&*panic)));
         failed.extend((0..batch.rows()).map(|row| (row, fault.clone())));
     }
 }

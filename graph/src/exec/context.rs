@@ -23,6 +23,7 @@ use super::trace::Traces;
 use super::{RunOptions, Services};
 use crate::ack::Overdrawn;
 use crate::batch::Alarm;
+use crate::codes;
 use crate::plan::stage::{Limits, StagePlan, StageSpec};
 
 /// Reason why a stage ended before its input.
@@ -44,7 +45,7 @@ impl From<Fault> for Interrupt {
 
 impl From<Overdrawn> for Fault {
     fn from(cause: Overdrawn) -> Self {
-        Fault::fatal("credit_overdrawn", cause)
+        Fault::fatal(codes::CREDIT_OVERDRAWN, cause)
     }
 }
 
@@ -103,7 +104,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns `true` for faults that are the consequence of another fault, which may be noticed later.
 fn is_secondary(fault: &Fault) -> bool {
-    matches!(fault.code(), "lost" | "downstream_gone")
+    matches!(fault.code(), codes::LOST | codes::DOWNSTREAM_GONE)
 }
 
 impl Context {
@@ -189,7 +190,7 @@ impl Context {
                 Ok(()) => {}
                 Err(Interrupt::Fault(fault)) => context.fail(fault.at(&name)),
                 Err(Interrupt::Gone) if !context.stopping.is_set() => {
-                    context.fail(Fault::fatal("downstream_gone", "the stage it feeds has ended").at(&name));
+                    context.fail(Fault::fatal(codes::DOWNSTREAM_GONE, "the stage it feeds has ended").at(&name));
                 }
                 Err(Interrupt::Gone | Interrupt::GaveUp) => context.leave(&name),
             }
@@ -275,7 +276,7 @@ impl Context {
     /// Returns `true` if the ledgers and the store can be trusted although the run has failed. Then settled rows may
     /// still be stored, so that fewer rows are repeated.
     pub(super) fn may_still_commit(&self) -> bool {
-        let unsound = ["lost", "credit_overdrawn", "not_conserved", "engine_panicked"];
+        let unsound = [codes::LOST, codes::CREDIT_OVERDRAWN, codes::NOT_CONSERVED, codes::ENGINE_PANICKED];
         let fault = locked(&self.fault);
         !self.killed.is_set() && fault.as_ref().is_some_and(|fault| !unsound.contains(&fault.code()))
     }

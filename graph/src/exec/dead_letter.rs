@@ -26,6 +26,7 @@ use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Failed};
+use crate::codes;
 use crate::plan::stage::{DeadLetterSpec, StagePlan};
 
 /// The latest failures of a lane. The order is that of row numbers in the lane, not of the times of failure or
@@ -105,7 +106,7 @@ pub(super) enum Outlet {
 /// Returns the fault for a failed dead-letter queue. It is fatal, since the rows are neither delivered nor stored.
 fn failed(node: &Str, fault: &Fault) -> Fault {
     let what = format!("the dead-letter queue failed: {}", fault.message());
-    Fault::fatal("dead_letter_failed", what).at(node)
+    Fault::fatal(codes::DEAD_LETTER_FAILED, what).at(node)
 }
 
 pub(super) struct DeadLetters {
@@ -277,7 +278,7 @@ impl DeadLetters {
         let letters = format!("{count} {}", plural(count, "letter"));
         let cause = failure.map(|failure| format!("; the record that did not fit failed with: {failure}"));
         Fault::fatal(
-            "dead_letters_full",
+            codes::DEAD_LETTERS_FULL,
             format!(
                 "the dead-letter queue of pipeline {pipeline} is full: {bound}, and it contains {letters} ({bytes} \
                  bytes). No dead letter is lost: the pipeline stops, and reads the record again when it starts. \
@@ -347,7 +348,7 @@ impl DeadLetters {
                 plural(size, "record"),
                 self.failures.said(fault)
             );
-            ("dead_letter_threshold", what)
+            (codes::DEAD_LETTER_THRESHOLD, what)
         };
         let stop = Fault::fatal(code, what);
         Err(fault.node().map_or(stop.clone(), |node| stop.at(node)))
@@ -375,7 +376,7 @@ impl DeadLetters {
             generation: *generation,
             seq: *seq,
             node,
-            code: Str::from_static(fault.code()),
+            code: Str::from_static(fault.code().name()),
             message: self.context().mask(&self.failures.said(fault)).into(),
             record: record.clone(),
             trace: None,

@@ -13,6 +13,7 @@ use anabranch_record::fault::{Fault, FaultClass};
 
 use super::Interrupt;
 use super::context::Context;
+use crate::codes;
 
 pub(super) use transaction::{Known, Transacted};
 
@@ -114,7 +115,7 @@ impl Delivery {
                 }
                 Ok(Verdicts::Each(each)) if each.len() != range.len() && !mutant!(VerdictsMadeUp) => {
                     let what = format!("the destination returned {} verdicts for {} records", each.len(), range.len());
-                    return Err(Fault::fatal("verdict_count", what).into());
+                    return Err(Fault::fatal(codes::VERDICT_COUNT, what).into());
                 }
                 Ok(Verdicts::Each(each)) => {
                     verdicts.resize_with(rows.len(), || None);
@@ -162,7 +163,7 @@ impl Delivery {
         }
         let missing = || match mutant!(VerdictsMadeUp) {
             true => Ok(Delivered::Durable),
-            false => Err(Fault::fatal("verdict_count", "the destination returned no verdict for a record")),
+            false => Err(Fault::fatal(codes::VERDICT_COUNT, "the destination returned no verdict for a record")),
         };
         Ok(DeliveryOutcome::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
@@ -187,7 +188,7 @@ fn checked(mut refused: Vec<(usize, Fault)>, rows: usize) -> Result<Vec<(usize, 
     if !sound {
         let rows_refused: Vec<usize> = refused.iter().map(|(row, _)| *row).collect();
         let what = format!("the destination refused records {rows_refused:?} of {rows}");
-        return Err(Fault::fatal("verdict_count", what));
+        return Err(Fault::fatal(codes::VERDICT_COUNT, what));
     }
     Ok(refused)
 }

@@ -18,6 +18,7 @@ use super::context::Context;
 use super::lanes::{Due, Settled};
 use super::meter::StageMeters;
 use super::write::gate::FlushGate;
+use crate::codes;
 
 /// Time that a settled row waits for other rows to be stored with it.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -45,10 +46,10 @@ pub(super) struct Drain {
 /// Converts a failure of the store to a fault of the run.
 pub(super) fn store_fault(error: StoreError) -> Fault {
     match error {
-        StoreError::Fenced { .. } => Fault::fatal("fenced", error),
-        StoreError::Unavailable(_) => Fault::transient("store_unavailable", error),
-        StoreError::Gone(_) => Fault::fatal("store_gone", error),
-        StoreError::Damaged(_) => Fault::fatal("store_damaged", error),
+        StoreError::Fenced { .. } => Fault::fatal(codes::FENCED, error),
+        StoreError::Unavailable(_) => Fault::transient(codes::STORE_UNAVAILABLE, error),
+        StoreError::Gone(_) => Fault::fatal(codes::STORE_GONE, error),
+        StoreError::Damaged(_) => Fault::fatal(codes::STORE_DAMAGED, error),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::source::Source;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_data;
 use anabranch_record::text::Str;
@@ -44,7 +45,7 @@ pub(super) struct Failures {
     /// Sources by connector, to explain their positions.
     sources: HashMap<Str, Arc<dyn Source>>,
     /// Kinds of failure by step and stable code. Bounded by the plan and its plugins.
-    kinds: HashMap<(Str, &'static str), Kind>,
+    kinds: HashMap<(Str, Code), Kind>,
 }
 
 /// Failures of one kind since the last log line about them.
@@ -95,7 +96,7 @@ impl Failures {
         }
         let Line { source, position, key, error } = line;
         line!(
-            self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code(), %error,
+            self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code().name(), %error,
             "{}", self.message
         );
         let kind = Kind { due: Instant::now() + EVERY, more: 0, latest: None };
@@ -116,7 +117,7 @@ impl Failures {
             let Some(Line { source, position, key, error }) = latest else { continue };
             let records = if more == 1 { "1 more record" } else { &*format!("{more} more records") };
             line!(
-                self.level, pipeline = %context.pipeline, more, %source, %position, %key, %step, code, %error,
+                self.level, pipeline = %context.pipeline, more, %source, %position, %key, %step, code = code.name(), %error,
                 "{records} failed in the same way; this is the latest"
             );
         }

@@ -16,6 +16,7 @@ use super::fan_out::Output;
 use super::open::{build, check_conditions, wrong_class};
 use super::panic;
 use super::parallel::{Reply, Worker, WorkerChannels, advance, worker};
+use crate::codes;
 use crate::plan::stage::StepSpec;
 
 /// Stack size of a thread. Interpreters recurse deeply, and only the used part of a stack takes memory.
@@ -46,7 +47,7 @@ pub(super) async fn spawn(
     isolate.launch(Some(said))?;
     opened
         .await
-        .map_err(|_| Fault::fatal("isolate_died", "the thread of the processors ended while they opened"))??;
+        .map_err(|_| Fault::fatal(codes::ISOLATE_DIED, "the thread of the processors ended while they opened"))??;
     Ok(worker)
 }
 
@@ -59,7 +60,7 @@ impl Isolate {
             work_for(&self.context.pipeline);
             self.live(said);
         });
-        thread.map(drop).map_err(|error| Fault::transient("no_thread", format!("cannot start a thread: {error}")))
+        thread.map(drop).map_err(|error| Fault::transient(codes::NO_THREAD, format!("cannot start a thread: {error}")))
     }
 
     fn build(&self) -> Result<Steps<dyn Operator>, Fault> {
@@ -81,7 +82,10 @@ impl Isolate {
         let runtime = self.runtime.clone();
         let _entered = runtime.enter();
         let built = catch_unwind(AssertUnwindSafe(|| self.build())).unwrap_or_else(|panic| {
-            Err(Fault::fatal("operator_panicked", format!("opening a processor panicked: {}", panic::message(&*panic))))
+            Err(Fault::fatal(
+                codes::OPERATOR_PANICKED,
+                format!("opening a processor panicked: {}", panic::message(&*panic)),
+            ))
         });
         let mut steps = match (built, said) {
             (Ok(steps), None) => steps,

@@ -16,6 +16,7 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use super::progress::{LaneProgress, Progress};
 use crate::ack::{Advance, LaneIndex, Ledger, Overdrawn, Run, Settlement};
 use crate::batch::Lineage;
+use crate::codes;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
 pub(super) use landing::Place;
@@ -157,8 +158,9 @@ impl State {
         let free = self.free.pop();
         let index = match free {
             Some(index) => index.0,
-            None => u16::try_from(self.lanes.len())
-                .map_err(|_| Fault::fatal("too_many_lanes", "a pipeline can have at most 65536 partitions in a run"))?,
+            None => u16::try_from(self.lanes.len()).map_err(|_| {
+                Fault::fatal(codes::TOO_MANY_LANES, "a pipeline can have at most 65536 partitions in a run")
+            })?,
         };
         self.opened += 1;
         let lane = Lane {

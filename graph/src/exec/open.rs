@@ -30,6 +30,7 @@ use super::tap::NodeRole;
 use super::write::Writing;
 use super::write::gate::FlushGate;
 use crate::batch::Failed;
+use crate::codes;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 
 /// Number of failed batches in the queue to the dead letters.
@@ -58,7 +59,7 @@ struct Wiring {
 }
 
 fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
-    let broken = |what: String| Fault::fatal("plan_broken", what);
+    let broken = |what: String| Fault::fatal(codes::PLAN_BROKEN, what);
     let mut senders = Vec::new();
     let mut inputs = Vec::new();
     for _ in &plan.stages {
@@ -199,7 +200,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let step = Asynchronous { node, condition, operator, changes, in_flight, tap, tracer };
                 Box::pin(step.run(input, output))
             }
-            _ => return Err(Fault::fatal("plan_broken", format!("stage {} cannot be run", stage.name))),
+            _ => return Err(Fault::fatal(codes::PLAN_BROKEN, format!("stage {} cannot be run", stage.name))),
         };
         stages.push(Stage { name: stage.name.clone(), idle, task });
     }
@@ -314,10 +315,11 @@ pub(super) fn check_conditions(steps: &[StepSpec]) -> Result<(), Fault> {
 }
 
 fn wrong_condition(step: &StepSpec) -> Fault {
-    Fault::fatal("plan_broken", "the first step of a stage shares the condition of a step before it").at(&step.node)
+    Fault::fatal(codes::PLAN_BROKEN, "the first step of a stage shares the condition of a step before it")
+        .at(&step.node)
 }
 
 pub(super) fn wrong_class(step: &StepSpec) -> Fault {
     let what = format!("processor {} built an operator of another class than it declares", step.plugin);
-    Fault::fatal("operator_class", what).at(&step.node)
+    Fault::fatal(codes::OPERATOR_CLASS, what).at(&step.node)
 }

@@ -14,6 +14,7 @@ use super::context::Context;
 use super::fan_out::Output;
 use super::queue::Receiver;
 use crate::batch::{Batch, Leftover};
+use crate::codes;
 
 /// Maximum number of strips of a worker: the current one and the next.
 pub(super) const WINDOW: usize = 2;
@@ -53,7 +54,7 @@ pub(super) fn worker() -> (Worker, WorkerChannels) {
 /// Sends strip `i` to worker `i mod n`, and receives the replies in the same order.
 pub(super) async fn run(mut workers: Vec<Worker>, mut input: Receiver, output: Output) -> Result<(), Interrupt> {
     let n = workers.len();
-    let gone = || Fault::fatal("worker_gone", "a worker ended without a message");
+    let gone = || Fault::fatal(codes::WORKER_GONE, "a worker ended without a message");
     let (mut given, mut taken) = (0usize, 0usize);
     let mut open = true;
     while open || taken < given {

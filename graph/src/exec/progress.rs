@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::secret::mask;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::LaneId;
 use anabranch_record::text::Str;
@@ -178,7 +179,7 @@ pub struct LastError {
     /// Time of the failure.
     pub at: SystemTime,
     /// Stable code.
-    pub code: &'static str,
+    pub code: Code,
     /// Description, with secrets masked.
     pub message: String,
 }

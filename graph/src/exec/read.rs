@@ -23,6 +23,7 @@ use super::progress::{Left, Unread};
 use super::tap::{NodeRole, Side, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
+use crate::codes;
 use crate::plan::stage::ReadSpec;
 
 /// Maximum number of rows per read, unless the connector collects more. Keeps a read in cache and its latency low.
@@ -248,12 +249,12 @@ impl Reading {
 
     fn empty_position(&self) -> Fault {
         let what = "the source returned an empty position: storing it would restart the source from the beginning";
-        Fault::fatal("empty_position", what).at(&self.connector)
+        Fault::fatal(codes::EMPTY_POSITION, what).at(&self.connector)
     }
 
     fn misused(&self, partition: &Partition, what: &str, whose: &str) -> Fault {
         let what = format!("the source {what} partition {:?}, which it had reported as {whose}", partition.0);
-        Fault::fatal("partition_unexpected", what).at(&self.connector)
+        Fault::fatal(codes::PARTITION_UNEXPECTED, what).at(&self.connector)
     }
 
     fn lane(&mut self, partition: &Partition) -> Result<LaneIndex, Fault> {

@@ -26,6 +26,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::deliver::Known;
 use super::receipt::needed;
+use crate::codes;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
 
 /// Result of comparing the marks of the store and of the destinations.
@@ -225,7 +226,7 @@ fn went_back(destination: &Str, lane: &LaneId, confirmed: &Mark, left: Option<&M
         lane.connector,
         shown(confirmed),
     );
-    Fault::fatal("destination_went_back", what).at(destination)
+    Fault::fatal(codes::DESTINATION_WENT_BACK, what).at(destination)
 }
 
 /// Formats a mark for messages.

@@ -14,6 +14,7 @@ use super::Ending;
 use super::context::{Context, StopOrder, is_left_over};
 use super::open::{Opened, open};
 use super::panic;
+use crate::codes;
 use crate::plan::stage::StagePlan;
 
 /// Maximum wait of a failed run for a commit in progress, so that the positions it stores are acknowledged.
@@ -31,14 +32,15 @@ pub(super) async fn run(
         () = context.stopping.wait() => return Ending::Stopped,
         result = AssertUnwindSafe(open(&context, &plan)).catch_unwind() => result.unwrap_or_else(|panic| {
             let what = format!("a panic while the pipeline was opened: {}", panic::message(&*panic));
-            Err(Fault::fatal("engine_panicked", what))
+            Err(Fault::fatal(codes::ENGINE_PANICKED, what))
         }),
     };
     let Opened { stages, drain } = match opening {
         Ok(opening) => opening,
         Err(fault) => {
             context.fail(fault);
-            let fault = context.fault().unwrap_or_else(|| Fault::fatal("not_opened", "the run could not be opened"));
+            let fault =
+                context.fault().unwrap_or_else(|| Fault::fatal(codes::NOT_OPENED, "the run could not be opened"));
             opened.send_replace(Some(Err(fault.clone())));
             return Ending::Faulted(fault);
         }
@@ -68,13 +70,13 @@ pub(super) async fn run(
             Ok(()) = orders.changed() => order = *orders.borrow_and_update(),
             () = context.alarm.rung(), if !context.halt.is_set() => {
                 let what = format!("{} records left the graph without a result", context.alarm.lost());
-                context.fail(Fault::fatal("lost", what));
+                context.fail(Fault::fatal(codes::LOST, what));
             }
             ended = running.next(), if !stages_ended => match ended {
                 Some(Ok(())) => {}
                 Some(Err(_)) if mutant!(StagePanicUnseen) => {}
                 Some(Err(error)) => {
-                    context.fail(Fault::fatal("engine_panicked", format!("a stage of the executor panicked: {}", panic::of_task(error))));
+                    context.fail(Fault::fatal(codes::ENGINE_PANICKED, format!("a stage of the executor panicked: {}", panic::of_task(error))));
                 }
                 None => {
                     stages_ended = true;
@@ -85,7 +87,7 @@ pub(super) async fn run(
             ended = &mut commits, if !committed && (stages_ended || !mutant!(CommitPanicUnseen)) => {
                 committed = true;
                 if let Err(error) = ended {
-                    context.fail(Fault::fatal("engine_panicked", format!("the commit loop panicked: {}", panic::of_task(error))));
+                    context.fail(Fault::fatal(codes::ENGINE_PANICKED, format!("the commit loop panicked: {}", panic::of_task(error))));
                 }
             }
             () = due(at(60)), if !context.retries_over.is_set() => context.give_up(&context.retries_over),
@@ -148,7 +150,7 @@ fn ending(context: &Context, expired: bool) -> Ending {
     if (!unsettled.is_empty() || !left.is_empty() || expired) && !mutant!(LeftOverIsDrained) {
         if !stopping {
             let what = format!("rows of {} are not settled although every stage has ended", unsettled.join(", "));
-            return Ending::Faulted(Fault::fatal("lost", what));
+            return Ending::Faulted(Fault::fatal(codes::LOST, what));
         }
         if left.is_empty() {
             left = unsettled;
@@ -158,7 +160,7 @@ fn ending(context: &Context, expired: bool) -> Ending {
     let totals = context.progress.totals();
     let adds_up = context.lanes.any_abandoned() || context.lanes.conserved() && totals.balance();
     if !adds_up {
-        return Ending::Faulted(Fault::fatal("not_conserved", format!("the rows do not add up: {totals:?}")));
+        return Ending::Faulted(Fault::fatal(codes::NOT_CONSERVED, format!("the rows do not add up: {totals:?}")));
     }
     if stopping { Ending::Stopped } else { Ending::Finished }
 }

@@ -12,6 +12,7 @@ use anabranch_template::condition::CompiledCondition;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
+use crate::codes;
 use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
 use crate::plan::stage::Limits;
 
@@ -60,7 +61,7 @@ pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
 
 /// Returns a finding about a defect of the compiler.
 pub fn defect(what: &str) -> Diagnostic {
-    Diagnostic::error("plan.internal", format!("the compiler created an unsound plan: {what}"))
+    Diagnostic::error(codes::PLAN_INTERNAL, format!("the compiler created an unsound plan: {what}"))
         .with_hint("this is a defect of Anabranch: please report it with the pipeline")
 }
 
@@ -75,22 +76,22 @@ fn conditions(plan: &PlanGraph, findings: &mut Diagnostics) {
         };
         let (code, message, hint) = match verdict {
             (true, true) => (
-                "plan.condition_always_true",
+                codes::PLAN_CONDITION_ALWAYS_TRUE,
                 "the condition excludes no value: it holds for every record",
                 "join its parts with `and`, or correct one of them",
             ),
             (false, true) => (
-                "plan.condition_always_false",
+                codes::PLAN_CONDITION_ALWAYS_FALSE,
                 "the parts of the condition contradict each other: it holds for no record",
                 "join them with `or`, or correct one of them",
             ),
             (true, false) => (
-                "plan.condition_always_true",
+                codes::PLAN_CONDITION_ALWAYS_TRUE,
                 "the condition holds for every record",
                 "remove it: the processor is always applied",
             ),
             (false, false) => (
-                "plan.condition_always_false",
+                codes::PLAN_CONDITION_ALWAYS_FALSE,
                 "the condition holds for no record: the processor is never applied",
                 "correct it, or remove the processor",
             ),
@@ -126,7 +127,7 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
         if ours.condition.holds_where_not(&theirs.condition) {
             let (a, b) = (&plan[dropper].id, &plan[second].id);
             let message = format!("every record is dropped: {b:?} drops all records that {a:?} keeps");
-            let finding = Diagnostic::warning("plan.all_dropped", message)
+            let finding = Diagnostic::warning(codes::PLAN_ALL_DROPPED, message)
                 .with_label(plan[next].span, "the other records are dropped here")
                 .with_path(&*plan[next].path)
                 .with_related(plan[first].span, "some records are dropped here")
@@ -250,7 +251,7 @@ pub fn place_of(node: &Node, setting: &str) -> Span {
 
 fn feeds_back_by_name(node: &Node, source: &Node, Extent { what, setting, .. }: &Extent) -> Diagnostic {
     Diagnostic::error(
-        "plan.feedback",
+        codes::PLAN_FEEDBACK,
         format!("{:?} writes {what} that {:?} reads: every record would be read again, endlessly", node.id, source.id),
     )
     .with_label(place_of(node, setting), "written here")
@@ -264,7 +265,7 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
     let place =
         |node: &Node| node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
     Diagnostic::error(
-        "plan.feedback",
+        codes::PLAN_FEEDBACK,
         format!(
             "{:?} writes the file that {:?} reads: every record would be read again, endlessly",
             node.id, source.id
@@ -286,7 +287,7 @@ fn queue(plan: &PlanGraph, findings: &mut Diagnostics) {
             let hint = "remove exactlyOnce: a dead letter that is written again replaces the previous one";
             let place = place_of(node, "exactlyOnce");
             let path = format!("{}/settings/exactlyOnce", node.path);
-            let finding = Diagnostic::error("plan.queue_transactional", message).with_span(place).with_path(path);
+            let finding = Diagnostic::error(codes::PLAN_QUEUE_TRANSACTIONAL, message).with_span(place).with_path(path);
             findings.push(finding.with_hint(hint));
         }
     }
@@ -342,7 +343,7 @@ fn reachability(plan: &PlanGraph, order: &[NodeIndex], findings: &mut Diagnostic
     for group in unreached.chunk_by(|a, b| a.0 == b.0) {
         let end = &plan[group[0].0];
         let mut finding = Diagnostic::warning(
-            "plan.unreachable",
+            codes::PLAN_UNREACHABLE,
             format!(
                 "no record passes {:?}: {} after it never {}",
                 end.id,
@@ -389,8 +390,8 @@ fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mu
             NodeKind::Source(read) => {
                 let Some(size) = read.batch_rows.filter(|size| *size > most) else { continue };
                 match read.batch_delay.is_zero() {
-                    true => Diagnostic::error("plan.batch_never_fills", never_fills(size)),
-                    false => Diagnostic::warning("plan.batch_never_fills", never_fills(size)),
+                    true => Diagnostic::error(codes::PLAN_BATCH_NEVER_FILLS, never_fills(size)),
+                    false => Diagnostic::warning(codes::PLAN_BATCH_NEVER_FILLS, never_fills(size)),
                 }
             }
             // Several sources, or copies of records, can fill a larger batch.
@@ -399,7 +400,7 @@ fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mu
                 let (size, most) = (counted(size, "record"), counted(most, "record"));
                 let message =
                     format!("writes of {size} may never fill: at most {most} of a source partition are in flight");
-                Diagnostic::warning("plan.batch_never_fills", message)
+                Diagnostic::warning(codes::PLAN_BATCH_NEVER_FILLS, message)
             }
             _ => continue,
         };

@@ -13,6 +13,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
 use anabranch_plugin::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
 use anabranch_plugin::operator::Fan;
 use anabranch_plugin::written::Written;
+use anabranch_record::code::Code;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
@@ -255,7 +256,7 @@ pub(super) fn remarks_of(node: &Node, mut flow: Flow) -> Vec<Remark> {
 }
 
 /// Returns `true` if a node has a remark with this code on records of the shape `known`.
-pub(super) fn says(node: &Node, known: &RecordShape, code: &str) -> bool {
+pub(super) fn says(node: &Node, known: &RecordShape, code: Code) -> bool {
     remarks_of(node, seen(known)).iter().any(|remark| remark.code == code)
 }
 

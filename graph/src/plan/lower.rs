@@ -26,6 +26,7 @@ use anabranch_record::text::Str;
 use anabranch_template::condition::CompiledCondition;
 use anabranch_template::slips::{self, Meant};
 
+use crate::codes;
 use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig};
 use crate::plan::CompileOptions;
 use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
@@ -54,9 +55,10 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
         config.connectors.iter().enumerate().map(|(i, connector)| resolver.connector(i, connector)).collect();
     let processors = resolver.processors("", None, &config.processors);
     let dead_letter = resolver.dead_letter(&config.dead_letter_queue);
-    for (role, code, what) in
-        [(Role::Source, "plan.no_source", "source"), (Role::Destination, "plan.no_destination", "destination")]
-    {
+    for (role, code, what) in [
+        (Role::Source, codes::PLAN_NO_SOURCE, "source"),
+        (Role::Destination, codes::PLAN_NO_DESTINATION, "destination"),
+    ] {
         if !config.connectors.iter().any(|c| c.role.value == role) {
             resolver.findings.push(
                 Diagnostic::error(code, format!("pipeline {:?} has no {what}", config.id.value))
@@ -134,7 +136,7 @@ impl Resolver<'_> {
         if self.options.once && !source.catches_up() {
             self.findings.push(
                 Diagnostic::error(
-                    "plan.never_catches_up",
+                    codes::PLAN_NEVER_CATCHES_UP,
                     format!("source {plugin:?} cannot detect the end of its data"),
                 )
                 .with_span(config.plugin.span)
@@ -181,7 +183,7 @@ impl Resolver<'_> {
         if is_named && window_size > 0 && threshold == 0 {
             self.findings.push(
                 Diagnostic::warning(
-                    "plan.no_letter_kept",
+                    codes::PLAN_NO_LETTER_KEPT,
                     "the queue never receives a dead letter: the first record that fails stops the pipeline",
                 )
                 .with_span(config.window_size.span)
@@ -265,7 +267,7 @@ impl Resolver<'_> {
             sound = false;
             self.findings.push(
                 Diagnostic::error(
-                    "plan.needs_arch_v2",
+                    codes::PLAN_NEEDS_ARCH_V2,
                     format!("processor {plugin:?} creates several records from one"),
                 )
                 .with_label(config.plugin.span, "this needs the newer pipeline architecture")
@@ -279,7 +281,7 @@ impl Resolver<'_> {
             sound = false;
             self.findings.push(
                 Diagnostic::error(
-                    "plan.too_many_workers",
+                    codes::PLAN_TOO_MANY_WORKERS,
                     format!(
                         "processor {plugin:?} allows at most {most} {}, not {workers}",
                         plural(u64::from(most), "worker")
@@ -318,7 +320,8 @@ impl Resolver<'_> {
                 true => "the condition fails for every record".to_owned(),
                 false => format!("the condition fails for every record: {}", fault.message()),
             };
-            let finding = Diagnostic::error("plan.condition_fails", message).with_span(written.span()).with_path(path);
+            let finding =
+                Diagnostic::error(codes::PLAN_CONDITION_FAILS, message).with_span(written.span()).with_path(path);
             let literal = condition.template().literal().filter(|_| !written.is_substituted());
             let meant = literal.and_then(slips::bare);
             self.findings.push(match meant {
@@ -357,30 +360,30 @@ impl Resolver<'_> {
                     Some((plugin, word)) => format!("write `plugin: {plugin}`, {word}"),
                     None => format!("did you mean {near:?}?"),
                 };
-                ("plan.unknown_plugin", Some(hint))
+                (codes::PLAN_UNKNOWN_PLUGIN, Some(hint))
             }
             ResolveError::Unknown { near: None, name } => match elsewhere::instead(role, name) {
                 Some((plugin, word)) if known.iter().any(|name| name == plugin) => {
-                    ("plan.unknown_plugin", Some(format!("write `plugin: {plugin}`, {word}")))
+                    (codes::PLAN_UNKNOWN_PLUGIN, Some(format!("write `plugin: {plugin}`, {word}")))
                 }
                 _ => {
                     let command = if role == "processor" { "processors" } else { "connectors" };
                     let all =
                         format!("available {role}s: {}; `anabranch {command} list` describes them", listed(&known));
-                    ("plan.unknown_plugin", Some(all))
+                    (codes::PLAN_UNKNOWN_PLUGIN, Some(all))
                 }
             },
             ResolveError::WrongRole { .. } => {
-                ("plan.wrong_role", Some(format!("available {role}s: {}", listed(&known))))
+                (codes::PLAN_WRONG_ROLE, Some(format!("available {role}s: {}", listed(&known))))
             }
             ResolveError::WrongVersion { name, found, .. } => {
-                ("plan.wrong_version", Some(format!("write {name:?} for any version, or \"{name}@{found}\"")))
+                (codes::PLAN_WRONG_VERSION, Some(format!("write {name:?} for any version, or \"{name}@{found}\"")))
             }
             ResolveError::UnknownPrefix { .. } => {
-                ("plan.unknown_plugin_type", Some("write builtin, standalone or any".to_owned()))
+                (codes::PLAN_UNKNOWN_PLUGIN_TYPE, Some("write builtin, standalone or any".to_owned()))
             }
-            ResolveError::LeftOut { .. } => ("plan.plugin_left_out", None),
-            ResolveError::NotInstalled { .. } => ("plan.plugin_not_installed", None),
+            ResolveError::LeftOut { .. } => (codes::PLAN_PLUGIN_LEFT_OUT, None),
+            ResolveError::NotInstalled { .. } => (codes::PLAN_PLUGIN_NOT_INSTALLED, None),
         };
         let message = match &error {
             ResolveError::Unknown { name, .. } => format!("unknown {role} {name:?}"),
@@ -422,7 +425,7 @@ impl Resolver<'_> {
             if is_secret && literal::is_bare_variable(setting.value.written()) {
                 self.findings.push(
                     Diagnostic::warning(
-                        "settings.not_a_variable",
+                        codes::SETTINGS_NOT_A_VARIABLE,
                         format!("{name}: the name after $ is literal text: variables have braces"),
                     )
                     .with_span(setting.value.span())
@@ -432,7 +435,7 @@ impl Resolver<'_> {
             } else if holds_password {
                 self.findings.push(
                     Diagnostic::warning(
-                        "plan.literal_secret",
+                        codes::PLAN_LITERAL_SECRET,
                         format!("{name} contains a credential in plain text, and the state store keeps a copy of it"),
                     )
                     .with_span(setting.value.span())

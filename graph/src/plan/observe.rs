@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 use anabranch_plugin::flow::{Flow, KEY_CONSTANT, KEY_SHARED, Look, NO_FIELD, Place, RecordShape};
 use anabranch_plugin::secret::mask;
+use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::{Reference, Target, push_part};
 use anabranch_record::text::Str;
@@ -25,6 +26,7 @@ use anabranch_record::{Data, Record};
 use anabranch_template::Doubt;
 use petgraph::stable_graph::NodeIndex;
 
+use crate::codes;
 use crate::plan::Compiled;
 use crate::plan::flow::{entering, located};
 use crate::plan::graph::{Guard, Node, NodeKind};
@@ -71,7 +73,7 @@ struct Key {
     part: usize,
     start: usize,
     end: usize,
-    code: &'static str,
+    code: Code,
 }
 
 #[derive(Default)]
@@ -93,7 +95,7 @@ pub struct Doubtful {
     /// Place in the file.
     pub span: Span,
     /// Stable code of the problem.
-    pub code: &'static str,
+    pub code: Code,
     /// Description of the problem.
     pub message: String,
     /// Remedy.
@@ -105,7 +107,7 @@ pub struct Doubtful {
 }
 
 /// Code for identical records split from one record.
-const SAME_PIECES: &str = "flow.same_pieces";
+const SAME_PIECES: Code = codes::FLOW_SAME_PIECES;
 
 impl Doubtful {
     /// Returns `true` if every record is affected and the mistake is certain.
@@ -223,7 +225,7 @@ impl Observer {
         stage: StageId,
         step: usize,
         part: usize,
-        doubts: impl IntoIterator<Item = (std::ops::Range<usize>, &'static str, String, Option<String>)>,
+        doubts: impl IntoIterator<Item = (std::ops::Range<usize>, Code, String, Option<String>)>,
     ) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen.records.entry((stage, step, part)).or_default() += 1;
@@ -292,7 +294,7 @@ impl Observer {
     }
 }
 
-fn doubted(doubt: Doubt) -> (std::ops::Range<usize>, &'static str, String, Option<String>) {
+fn doubted(doubt: Doubt) -> (std::ops::Range<usize>, Code, String, Option<String>) {
     let Doubt { at, kind, message, hint } = doubt;
     (at, kind.code(), message, hint)
 }

@@ -22,6 +22,7 @@ use super::fuse::fuse;
 use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, predecessors, unwire_failures};
 use super::rewrite::rewrite;
 use super::stage::{ReadSpec, StagePlan};
+use crate::codes;
 
 /// Place where replayed records enter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,7 +207,7 @@ struct Kept;
 #[async_trait]
 impl Destination for Kept {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Err(Fault::fatal("plan_broken", "the queue of a replay is not opened"))
+        Err(Fault::fatal(codes::PLAN_BROKEN, "the queue of a replay is not opened"))
     }
 
     fn policy(&self) -> WritePolicy {

@@ -191,7 +191,8 @@ impl OperatorKind for ScriptedOperator {
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
         let Texts { key, value, .. } = arguments.read()?;
         if value.as_deref() == Some("refused") {
-            let finding = Diagnostic::error("settings.refused", "value: \"refused\" is refused");
+            let finding =
+                Diagnostic::error(anabranch_plugin::testing::codes::SETTINGS_REFUSED, "value: \"refused\" is refused");
             return Err(finding.with_span(value.span()).into());
         }
         let value = value.into_value().unwrap_or_default();
@@ -262,7 +263,9 @@ impl Operator for ScriptedStep {
                     Decision::Split((0..pieces).map(piece).collect())
                 }
                 Behaviour::Filter => Decision::Filter,
-                Behaviour::Picky if held.len() == self.value.len() => Decision::Fail(Fault::record("picky", "no")),
+                Behaviour::Picky if held.len() == self.value.len() => {
+                    Decision::Fail(Fault::record(anabranch_plugin::testing::codes::PICKY, "no"))
+                }
                 Behaviour::Picky | Behaviour::Count | Behaviour::Call => Decision::Keep,
             })
         });

@@ -9,6 +9,7 @@ use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
 
+use crate::codes;
 use crate::template::predicate::{Predicate, verdict};
 use crate::template::{Allowance, Deadline, EvalError, MissingKey, Template, TemplateError};
 
@@ -202,7 +203,7 @@ impl CompiledCondition {
         budget.steps = allowance.steps;
         budget.time = until.left();
         if spent {
-            return Judgement::TooCostly(Fault::record("condition_too_costly", NoVerdict::TooCostly));
+            return Judgement::TooCostly(Fault::record(codes::CONDITION_TOO_COSTLY, NoVerdict::TooCostly));
         }
         match self.judge(rendered.as_ref().map(|()| output.as_str())) {
             Ok(verdict) => Judgement::Verdict(verdict),
@@ -232,7 +233,7 @@ impl CompiledCondition {
             let error = error.clone();
             let at = self.source().get(..error.offset).map_or(0, |before| before.chars().count()) + 1;
             let piece = piece(self.source(), error.offset).into();
-            Fault::record("condition_failed", NoVerdict::Failed { at, piece, error })
+            Fault::record(codes::CONDITION_FAILED, NoVerdict::Failed { at, piece, error })
         })?;
         verdict(output).ok_or_else(|| {
             const SHOWN: usize = 80;
@@ -240,7 +241,7 @@ impl CompiledCondition {
             if shown.len() < output.len() {
                 shown.push('…');
             }
-            Fault::record("condition_not_boolean", NoVerdict::NotBoolean(shown))
+            Fault::record(codes::CONDITION_NOT_BOOLEAN, NoVerdict::NotBoolean(shown))
         })
     }
 }

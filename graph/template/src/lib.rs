@@ -23,6 +23,7 @@
 //! assert!(condition.is_native() && condition.evaluate(&record).unwrap());
 //! ```
 
+pub mod codes;
 pub mod condition;
 mod template;
 

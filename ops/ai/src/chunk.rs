@@ -21,6 +21,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
+use crate::codes;
 use crate::question::output;
 use crate::text::text_at;
 use cut::Cut;
@@ -260,7 +261,7 @@ impl Chunk {
              identifies the document",
             fault.message()
         );
-        Fault::record("field_missing", what)
+        Fault::record(codes::FIELD_MISSING, what)
     }
 }
 

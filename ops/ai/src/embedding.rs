@@ -11,6 +11,7 @@ use anabranch_record::value::Value;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 
+use crate::codes;
 use crate::service::{Refusal, Service};
 
 pub(crate) use memory::Memory;
@@ -59,7 +60,7 @@ impl Embedder {
         for (slot, answer) in unknown.into_iter().zip(answers) {
             known[slot] = Some(answer);
         }
-        let lost = || Err(Fault::record("answer_unusable", "the answer has no embedding of this text"));
+        let lost = || Err(Fault::record(codes::ANSWER_UNUSABLE, "the answer has no embedding of this text"));
         texts.iter().map(|text| slots.get(text).and_then(|slot| known[*slot].clone()).unwrap_or_else(lost)).collect()
     }
 

@@ -4,6 +4,7 @@
 //! ([`embedding`]). [`service`] contains the common parts.
 
 pub mod chunk;
+pub mod codes;
 pub mod cohere;
 pub mod embed;
 mod embedding;

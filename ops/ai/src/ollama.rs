@@ -15,6 +15,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
+use crate::codes;
 use crate::question::{Asking, Question, output, text_in};
 use crate::service::{Address, Requests, Retries};
 use crate::text::text_at;
@@ -88,7 +89,7 @@ impl Question for Transformation {
              Instructions: {}\nRecord: {data}\n",
             self.prompt
         );
-        let refused = |why: String| Fault::record("prompt_refused", why);
+        let refused = |why: String| Fault::record(codes::PROMPT_REFUSED, why);
         if prompt.len() > self.longest {
             let why =
                 format!("the prompt has {} bytes, more than maxPromptLength allows ({})", prompt.len(), self.longest);
@@ -110,7 +111,7 @@ impl Question for Transformation {
 
     fn put(&self, text: String, record: &mut Record) -> Result<(), Fault> {
         let unusable = |why: String| {
-            Fault::record("answer_unusable", format!("the answer of the model is not a JSON object: {why}"))
+            Fault::record(codes::ANSWER_UNUSABLE, format!("the answer of the model is not a JSON object: {why}"))
         };
         match parse_value(text.as_bytes()) {
             Ok(value @ Value::Map(_)) => self.field.set(record, value),

@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::codes;
+
 /// Address of a service, with the settings of its requests. Opens no connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
@@ -181,8 +183,8 @@ impl Service {
     /// Sends a request and reads the answer. Dropping the future aborts the request.
     pub(crate) async fn ask<Q: Serialize, A: DeserializeOwned>(&self, question: &Q) -> Result<A, Refusal> {
         let turn = self.client.turn().await;
-        let body =
-            serde_json::to_vec(question).map_err(|error| Refusal::Other(Fault::record("question_invalid", error)))?;
+        let body = serde_json::to_vec(question)
+            .map_err(|error| Refusal::Other(Fault::record(codes::QUESTION_INVALID, error)))?;
         let mut request = self.client.request(Method::POST, self.url.clone()).map_err(refusal)?;
         request.headers_mut().extend(self.headers.clone());
         *request.body_mut() = Some(body.into());
@@ -194,7 +196,7 @@ impl Service {
     pub(crate) fn unusable(&self, why: impl std::fmt::Display) -> Fault {
         let host = self.url.host_str().unwrap_or_default();
         Fault::record(
-            "answer_unusable",
+            codes::ANSWER_UNUSABLE,
             format!("{host}{} returned an answer that cannot be used: {why}", self.url.path()),
         )
     }

@@ -19,6 +19,8 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::codes;
+
 /// Function that returns the current URL and credentials. May block to read files.
 type Renew = dyn Fn() -> (String, Login) + Send + Sync;
 
@@ -391,7 +393,7 @@ impl SchemaRegistry for ConfluentRegistry {
 
 impl From<AddressError> for Fault {
     fn from(error: AddressError) -> Fault {
-        Fault::fatal("schema_registry_address", error)
+        Fault::fatal(codes::SCHEMA_REGISTRY_ADDRESS, error)
     }
 }
 

@@ -16,6 +16,7 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
+use crate::codes;
 use crate::desk::Desk;
 use crate::wire;
 
@@ -56,8 +57,8 @@ impl ConfiguredOperator for Configured {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         let texts = Kinds::TEXT | Kinds::BYTES;
-        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Base64], "Avro data");
-        flow.need("flow.not_a_text", "field", &self.field, (texts, "Avro data"), true);
+        flow.need_other(codes::FLOW_NOT_ENCODED, "field", &self.field, &[Content::Base64], "Avro data");
+        flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "Avro data"), true);
         match self.field.target() {
             Target::Data(side) if !flow.record.side(*side).is_absent() => flow.set_side(*side, Shape::unknown()),
             Target::Data(_) => {}
@@ -91,7 +92,7 @@ impl Decode {
     /// Returns the new value of the field, or `None` if it stays unchanged.
     fn decode(&mut self, record: &Record) -> Result<Option<Value>, Fault> {
         let field = &self.field;
-        let invalid = |what: &str| Fault::record("avro_invalid", format!("cannot decode {field}: {what}"));
+        let invalid = |what: &str| Fault::record(codes::AVRO_INVALID, format!("cannot decode {field}: {what}"));
         let bytes = match field.get(record)? {
             None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(None),
             Some(Part::Data(Data::Raw(bytes))) => bytes.as_ref(),
@@ -99,7 +100,7 @@ impl Decode {
             Some(Part::Value(Value::Text(text))) => text.as_bytes(),
             Some(other) => {
                 let what = format!("cannot decode {field}: unexpected data type {}", other.type_name());
-                return Err(Fault::record("avro_unexpected_type", what));
+                return Err(Fault::record(codes::AVRO_UNEXPECTED_TYPE, what));
             }
         };
         let (id, data) = wire::split(bytes).map_err(invalid)?;

@@ -10,6 +10,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Object;
 
 use crate::codec::{Codec, CodecError};
+use crate::codes;
 use crate::infer::infer;
 use crate::record::Part;
 use crate::shape::Shape;
@@ -138,7 +139,10 @@ impl Desk {
             None => question.wait(&self.client),
             Some(attempt) => attempt.answers.to(&question).unwrap_or_else(|| {
                 attempt.missing.get_or_insert(question);
-                Err(Fault::transient("schema_registry_unavailable", "a request to the schema registry is in progress"))
+                Err(Fault::transient(
+                    codes::SCHEMA_REGISTRY_UNAVAILABLE,
+                    "a request to the schema registry is in progress",
+                ))
             }),
         }
     }

@@ -22,6 +22,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::codes;
 use crate::desk::Desk;
 use crate::infer::infer;
 use crate::wire;
@@ -101,7 +102,7 @@ impl Settings {
         let missing = || {
             let (name, strategy) = (setting.name(), &self.strategy);
             let what = format!("{name:?} is required by {}: {}", strategy.name(), strategy.text());
-            Diagnostics::from(setting.finding("settings.missing", what).with_span(strategy.span()))
+            Diagnostics::from(setting.finding(codes::SETTINGS_MISSING, what).with_span(strategy.span()))
         };
         (**setting).clone().ok_or_else(missing)
     }
@@ -127,7 +128,7 @@ impl ConfiguredOperator for Configured {
         flow.may_fail();
         let refused = [Content::Avro, Content::Base64];
         flow.need_other(
-            "flow.not_encoded",
+            codes::FLOW_NOT_ENCODED,
             "field",
             &self.field,
             &refused,
@@ -140,7 +141,7 @@ impl ConfiguredOperator for Configured {
                     format!("every record fails here: {} is raw data, not the JSON text of an object", side.as_str());
                 let since = (shape.since, "raw data since here".to_owned());
                 let hint = "encode structured data, or name the field that contains it".to_owned();
-                flow.fail("flow.not_encoded", "field", message, Some(since), Some(hint));
+                flow.fail(codes::FLOW_NOT_ENCODED, "field", message, Some(since), Some(hint));
             }
         }
         let content = Some(Content::Avro);
@@ -190,14 +191,14 @@ impl Encode {
             Strategy::Registered(subject, version) => self.desk.version(subject, *version)?,
             Strategy::Inferred(subject) => {
                 self.text.clear();
-                infer(&fields, &mut self.text).map_err(|error| failed("avro_no_schema", &error))?;
+                infer(&fields, &mut self.text).map_err(|error| failed(codes::AVRO_NO_SCHEMA, &error))?;
                 self.desk.register(subject, &self.text)?
             }
         };
         self.buffer.clear();
         wire::begin(known.schema.id, &mut self.buffer);
         let encoded = known.codec.encode_fields(&fields, &mut self.buffer);
-        encoded.map_err(|error| failed("avro_misfit", &error))?;
+        encoded.map_err(|error| failed(codes::AVRO_MISFIT, &error))?;
         match field.target() {
             Target::Data(_) => field.set_data(record, Data::Raw(Bytes::copy_from_slice(&self.buffer))),
             _ => field.set(record, Value::Bytes(self.buffer.as_slice().into())),
@@ -217,7 +218,7 @@ fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Ob
         Some(Part::Value(Value::Bytes(bytes))) => bytes.as_ref(),
         Some(other) => {
             let what = format!("cannot encode {field}: unexpected data type {}", other.type_name());
-            return Err(Fault::record("avro_unexpected_type", what));
+            return Err(Fault::record(codes::AVRO_UNEXPECTED_TYPE, what));
         }
     };
     match parse_value(text) {
@@ -225,11 +226,11 @@ fn fields<'r>(field: &Reference, record: &'r Record) -> Result<Option<Cow<'r, Ob
         Ok(other) => {
             let what =
                 format!("cannot encode {field}: its JSON text is {}, not an object", with_article(other.type_name()));
-            Err(Fault::record("avro_unexpected_type", what))
+            Err(Fault::record(codes::AVRO_UNEXPECTED_TYPE, what))
         }
         Err(error) => {
             let what = format!("cannot encode {field}: it is neither structured data nor JSON: {error}");
-            Err(Fault::record("avro_unexpected_type", what))
+            Err(Fault::record(codes::AVRO_UNEXPECTED_TYPE, what))
         }
     }
 }

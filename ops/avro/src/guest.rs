@@ -159,7 +159,9 @@ mod tests {
                 let data = record.payload.after.clone();
                 self.1.lock().unwrap_or_else(PoisonError::into_inner).push(data.clone());
                 match data {
-                    Data::Raw(bytes) if bytes[..] == *b"\x06" => Err(Fault::record("asked", "asked to fail")),
+                    Data::Raw(bytes) if bytes[..] == *b"\x06" => {
+                        Err(Fault::record(anabranch_plugin::testing::codes::ASKED, "asked to fail"))
+                    }
                     Data::Raw(bytes) if bytes[..] == *b"\x08" => {
                         record.payload.after = Data::Raw(Bytes::from_static(b"\x04"));
                         Ok(Decision::Keep)

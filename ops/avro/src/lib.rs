@@ -3,6 +3,7 @@
 
 pub mod around;
 pub mod codec;
+pub mod codes;
 #[cfg(feature = "confluent")]
 pub mod confluent;
 pub mod decode;

@@ -9,6 +9,7 @@ use anabranch_record::value::Object;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::codes;
 use crate::desk::{Desk, Outcome};
 use crate::infer::infer;
 
@@ -77,7 +78,7 @@ fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fa
 fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
     text.parse().map_err(|error| {
         let (_, version) = part.names();
-        Fault::record("schema_version_invalid", format!("the metadata {version} is {text:?}: {error}"))
+        Fault::record(codes::SCHEMA_VERSION_INVALID, format!("the metadata {version} is {text:?}: {error}"))
     })
 }
 
@@ -97,7 +98,7 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
         if let Data::Raw(bytes) = side.of(record) {
             let fields = known.codec.decode_fields(bytes).map_err(|error| {
                 let what = format!("cannot decode {} by schema {subject:?}, version {version}: {error}", side.as_str());
-                Fault::record("avro_invalid", what)
+                Fault::record(codes::AVRO_INVALID, what)
             })?;
             *decoded = Some(fields);
         }
@@ -144,7 +145,7 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
             let mut bytes = Vec::with_capacity(16 * fields.len());
             known.codec.encode_fields(fields, &mut bytes).map_err(|error| {
                 let what = format!("cannot encode {} by schema {subject:?}, version {version}: {error}", side.as_str());
-                Fault::record("avro_misfit", what)
+                Fault::record(codes::AVRO_MISFIT, what)
             })?;
             *encoded = Some(bytes);
         }
@@ -199,7 +200,7 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
             let fields = part.sides().iter().find_map(|side| side.of(record).fields());
             let mut schema = String::new();
             if let Some(fields) = fields {
-                infer(fields, &mut schema).map_err(|error| Fault::record("avro_no_schema", error))?;
+                infer(fields, &mut schema).map_err(|error| Fault::record(codes::AVRO_NO_SCHEMA, error))?;
             }
             let known = desk.register(&subject, &schema)?;
             let version = Str::from(known.schema.version.to_string());

@@ -23,6 +23,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
+use crate::codes;
 use crate::desk::Desk;
 use crate::infer::infer;
 use crate::record::Part;
@@ -302,7 +303,7 @@ impl Extractor {
             (given, _) => {
                 let (has, lacks) = if given.is_some() { (subject, version) } else { (version, subject) };
                 let what = format!("the source set the metadata {has} of a record without {lacks}: it must set both");
-                return Err(Fault::fatal("schema_metadata_incomplete", what));
+                return Err(Fault::fatal(codes::SCHEMA_METADATA_INCOMPLETE, what));
             }
         }
         // Both sides share a schema, and raw data on the other side would be decoded with it.

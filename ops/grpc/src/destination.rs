@@ -10,6 +10,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::metadata::key;
@@ -21,6 +22,7 @@ use prost::Message as _;
 use tokio::time::timeout;
 
 use crate::call::CallError;
+use crate::codes;
 use crate::protocol::{Ack, Pieces, Role};
 use crate::refusals::{Refusals, alike};
 use crate::session::{Plugin, Run, Session};
@@ -151,7 +153,7 @@ impl Rows {
                 };
                 let acks = match session.protocol().read_acks(message) {
                     Ok(acks) => acks,
-                    Err(error) => return Err(wrong(session, "plugin_garbage", error.to_string()).await),
+                    Err(error) => return Err(wrong(session, codes::PLUGIN_GARBAGE, error.to_string()).await),
                 };
                 for Ack { position, error } in acks {
                     let Some(row) = due.next() else {
@@ -162,7 +164,7 @@ impl Rows {
                     }
                     verdicts[row] = Some(match error.as_str() {
                         "" => Ok(Delivered::Durable),
-                        reason => Err(Fault::record("plugin_refused_record", reason.to_owned())),
+                        reason => Err(Fault::record(codes::PLUGIN_REFUSED_RECORD, reason.to_owned())),
                     });
                 }
             }
@@ -188,7 +190,7 @@ fn too_large(bytes: usize, limit: usize) -> Option<Fault> {
             "the record has {bytes} bytes, and connectors accept at most {limit}: raise \
              connectors.max-receive-record-size"
         );
-        Fault::record("record_too_large", what)
+        Fault::record(codes::RECORD_TOO_LARGE, what)
     })
 }
 
@@ -197,18 +199,18 @@ fn refusal(verdict: Option<&Result<Delivered, Fault>>) -> Option<String> {
     verdict.and_then(|verdict| verdict.as_ref().err()).map(Fault::message)
 }
 
-const CODE: &str = "plugin_acknowledged_wrong";
+const CODE: Code = codes::PLUGIN_ACKNOWLEDGED_WRONG;
 
 async fn failed(session: &Session, error: &CallError) -> Fault {
     let (code, what) = match error {
-        CallError::Late(_) => ("plugin_late", "does not acknowledge its records"),
-        CallError::Lost(_) => ("plugin_lost", "cannot be written to"),
-        CallError::Refused(_) | CallError::Unimplemented => ("plugin_write_failed", "cannot be written to"),
+        CallError::Late(_) => (codes::PLUGIN_LATE, "does not acknowledge its records"),
+        CallError::Lost(_) => (codes::PLUGIN_LOST, "cannot be written to"),
+        CallError::Refused(_) | CallError::Unimplemented => (codes::PLUGIN_WRITE_FAILED, "cannot be written to"),
     };
     session.fault(FaultClass::Transient, code, what, error).await
 }
 
-async fn wrong(session: &Session, code: &'static str, reason: String) -> Fault {
+async fn wrong(session: &Session, code: Code, reason: String) -> Fault {
     let error = CallError::Refused(reason);
     session.fault(FaultClass::Fatal, code, "sent a wrong acknowledgement", &error).await
 }
@@ -260,7 +262,7 @@ impl Writer for Rows {
         if verdicts.iter().all(|verdict| matches!(verdict, Some(Ok(Delivered::Durable)))) {
             return Ok(Verdicts::All(Delivered::Durable));
         }
-        let missing = || Err(Fault::fatal("verdict_count", "the connector did not acknowledge a record"));
+        let missing = || Err(Fault::fatal(codes::VERDICT_COUNT, "the connector did not acknowledge a record"));
         Ok(Verdicts::Each(verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(missing)).collect()))
     }
 

@@ -10,6 +10,7 @@
 
 mod active;
 mod call;
+pub mod codes;
 mod destination;
 mod discover;
 mod farewell;

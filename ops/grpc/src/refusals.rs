@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use anabranch_record::fault::Fault;
 use anabranch_record::phrase::counted;
 
+use crate::codes;
+
 /// Consecutive rejections of a destination over all its runs, so that a recovery does not reset the count.
 #[derive(Debug)]
 pub(crate) struct Refusals {
@@ -49,7 +51,7 @@ impl Refusals {
                     counted(row.length, "record"),
                     row.error
                 );
-                return Err(Fault::transient("plugin_refuses_records", what));
+                return Err(Fault::transient(codes::PLUGIN_REFUSES_RECORDS, what));
             }
         }
         Ok(())
@@ -70,7 +72,8 @@ mod tests {
     #[test]
     fn a_row_is_one_error_without_a_record_in_between() {
         let refusals = Refusals::new(3);
-        let note = |records: &[Option<&str>]| refusals.note(records.iter().copied()).map_err(|fault| fault.code());
+        let note =
+            |records: &[Option<&str>]| refusals.note(records.iter().copied()).map_err(|fault| fault.code().name());
         assert_eq!(note(&[Some("a"), Some("a"), None, Some("a"), Some("a"), Some("b")]), Ok(()));
         assert_eq!(note(&[Some("b"), Some("a"), Some("a")]), Ok(()));
         assert_eq!(note(&[Some("a")]), Err("plugin_refuses_records"));

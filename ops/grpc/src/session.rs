@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 use crate::Settings;
 use crate::active::{Active, Change, Given, hex};
 use crate::call::{CallError, Client};
+use crate::codes;
 use crate::handshake::Handshake;
 use crate::log::{self, Lines, Voice};
 use crate::process::{Identity, Process, StartError, described};
@@ -106,7 +108,7 @@ impl Session {
         let failed = |class, code, what: &dyn std::fmt::Display| {
             Fault::new(class, code, format!("connector {:?} ({}) {what}", plugin.name, plugin.file.display()))
         };
-        let cannot = |what: &dyn std::fmt::Display| failed(FaultClass::Transient, "plugin_start_failed", what);
+        let cannot = |what: &dyn std::fmt::Display| failed(FaultClass::Transient, codes::PLUGIN_START_FAILED, what);
         let token = random().map_err(|error| cannot(&error))?;
         let schemas: Arc<dyn SchemaRegistry> = host.schemas.clone();
         let served = Utilities::serve(&token, schemas, &mut tasks).await;
@@ -116,7 +118,7 @@ impl Session {
         let patience = plugin.settings.patience;
         let started = Process::start(&plugin.settings, &plugin.file, &identity, patience).await;
         let (process, Handshake { protocol, address }) = started.map_err(|error| match &error {
-            StartError::Handshake(..) => failed(FaultClass::Fatal, "plugin_incompatible", &error),
+            StartError::Handshake(..) => failed(FaultClass::Fatal, codes::PLUGIN_INCOMPATIBLE, &error),
             _ => cannot(&error),
         })?;
         let client = match Client::connect(address, patience).await {
@@ -153,8 +155,8 @@ impl Connected {
         let message = wire::Configuration { config: config.clone() }.encode_to_vec();
         if let Err(error) = self.call(Call::Configure, message, self.plugin.settings.patience).await {
             let (class, code) = match &error {
-                CallError::Refused(_) | CallError::Unimplemented => (FaultClass::Fatal, "plugin_refused_settings"),
-                CallError::Late(_) | CallError::Lost(_) => (FaultClass::Transient, "plugin_lost"),
+                CallError::Refused(_) | CallError::Unimplemented => (FaultClass::Fatal, codes::PLUGIN_REFUSED_SETTINGS),
+                CallError::Late(_) | CallError::Lost(_) => (FaultClass::Transient, codes::PLUGIN_LOST),
             };
             let fault = self.fault(class, code, "does not accept its settings", &error).await;
             if class == FaultClass::Fatal {
@@ -171,7 +173,7 @@ impl Connected {
     }
 
     async fn tell(&self, given: &Given, config: HashMap<String, String>, host: &Host) -> Result<(), Fault> {
-        let stored = |error| Fault::transient("store_unavailable", error);
+        let stored = |error| Fault::transient(codes::STORE_UNAVAILABLE, error);
         let last = host.active.active(&host.pipeline, &host.node).await.map_err(stored)?;
         let last = last.as_deref().and_then(Active::decode);
         let (call, message) = match Active::change(last.as_ref(), &self.plugin.name, given) {
@@ -184,10 +186,10 @@ impl Connected {
             Ok(_) | Err(CallError::Unimplemented) => {}
             Err(error) => {
                 let what = format!("fails in {}", self.protocol.method(call));
-                return Err(self.fault(FaultClass::Transient, "plugin_lifecycle_failed", &what, &error).await);
+                return Err(self.fault(FaultClass::Transient, codes::PLUGIN_LIFECYCLE_FAILED, &what, &error).await);
             }
         }
-        let salt = random().map_err(|error| Fault::transient("plugin_start_failed", error.to_string()))?;
+        let salt = random().map_err(|error| Fault::transient(codes::PLUGIN_START_FAILED, error.to_string()))?;
         let active = Active::of(&self.plugin.name, given, &salt).encode();
         host.active.set_active(&host.pipeline, &host.node, active.into()).await.map_err(stored)
     }
@@ -199,7 +201,7 @@ impl Connected {
             Ok(_) | Err(CallError::Unimplemented) => Ok(()),
             Err(error) => {
                 let what = format!("fails in {}", self.protocol.method(Call::Deleted));
-                Err(self.fault(FaultClass::Transient, "plugin_lifecycle_failed", &what, &error).await)
+                Err(self.fault(FaultClass::Transient, codes::PLUGIN_LIFECYCLE_FAILED, &what, &error).await)
             }
         };
         self.end().await;
@@ -212,9 +214,9 @@ impl Connected {
             Ok(_) => Ok(()),
             Err(error) => {
                 let code = match &error {
-                    CallError::Lost(_) => "plugin_lost",
-                    CallError::Late(_) => "plugin_late",
-                    CallError::Refused(_) | CallError::Unimplemented => "plugin_open_failed",
+                    CallError::Lost(_) => codes::PLUGIN_LOST,
+                    CallError::Late(_) => codes::PLUGIN_LATE,
+                    CallError::Refused(_) | CallError::Unimplemented => codes::PLUGIN_OPEN_FAILED,
                 };
                 Err(self.fault(FaultClass::Transient, code, "cannot be opened", &error).await)
             }
@@ -292,7 +294,7 @@ impl Connected {
     }
 
     /// Builds a fault of this plugin: the failed action, the reason and, if the plugin has ended, its last output.
-    pub(crate) async fn fault(&self, class: FaultClass, code: &'static str, what: &str, error: &CallError) -> Fault {
+    pub(crate) async fn fault(&self, class: FaultClass, code: Code, what: &str, error: &CallError) -> Fault {
         let Plugin { name, file, .. } = &*self.plugin;
         let file = file.display();
         if let CallError::Lost(_) | CallError::Late(_) = error {

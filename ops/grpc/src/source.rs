@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::call::CallError;
+use crate::codes;
 use crate::protocol::Role;
 use crate::session::{Plugin, Run, Session};
 use crate::specification::{Silenced, given};
@@ -138,20 +139,20 @@ impl Reader for Records {
                     if let Err(reason) = self.take(message) {
                         let error = CallError::Refused(reason);
                         let what = "sent a message that does not contain records";
-                        return Err(self.session.fault(FaultClass::Fatal, "plugin_garbage", what, &error).await);
+                        return Err(self.session.fault(FaultClass::Fatal, codes::PLUGIN_GARBAGE, what, &error).await);
                     }
                 }
                 Some(Err(error)) => {
                     let code = match &error {
-                        CallError::Lost(_) => "plugin_lost",
-                        _ => "plugin_read_failed",
+                        CallError::Lost(_) => codes::PLUGIN_LOST,
+                        _ => codes::PLUGIN_READ_FAILED,
                     };
                     return Err(self.session.fault(FaultClass::Transient, code, "cannot be read", &error).await);
                 }
                 None => {
                     let error = CallError::Lost("it closed its stream".to_owned());
                     let what = "stopped reading without a request to stop";
-                    return Err(self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await);
+                    return Err(self.session.fault(FaultClass::Transient, codes::PLUGIN_LOST, what, &error).await);
                 }
             }
         }
@@ -203,7 +204,7 @@ impl Acker for Acks {
             return Ok(());
         }
         let (None, Some(outbox)) = (&self.failed, &self.outbox) else {
-            let closed = || Fault::transient("plugin_lost", "the stream is closed");
+            let closed = || Fault::transient(codes::PLUGIN_LOST, "the stream is closed");
             return Err(self.failed.clone().unwrap_or_else(closed));
         };
         for message in self.session.protocol().write_positions(positions, self.limit) {
@@ -219,7 +220,7 @@ impl Acker for Acks {
                 self.is_deaf = true;
                 return Ok(());
             }
-            let fault = self.session.fault(FaultClass::Transient, "plugin_lost", what, &error).await;
+            let fault = self.session.fault(FaultClass::Transient, codes::PLUGIN_LOST, what, &error).await;
             return Err(self.failed.insert(fault).clone());
         }
         Ok(())

@@ -22,6 +22,8 @@ use reqwest::tls::Certificate;
 use reqwest::{ClientBuilder, Proxy, Response, redirect};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::codes;
+
 pub use accept::{Accept, InvalidAccept};
 pub use error::{HttpError, Problem};
 use pace::Pace;
@@ -294,12 +296,12 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder =
         || bare().connect_timeout(CONNECT).pool_idle_timeout(IDLE).tls_danger_accept_invalid_certs(tls.skip_verify);
-    let invalid = |error: reqwest::Error| Fault::fatal("tls_invalid", error);
+    let invalid = |error: reqwest::Error| Fault::fatal(codes::TLS_INVALID, error);
     let pool = match &tls.roots {
         Some(pem) => {
             let roots = Certificate::from_pem_bundle(pem).map_err(invalid)?;
             if roots.is_empty() {
-                return Err(Fault::fatal("tls_invalid", "the file contains no certificate; expected PEM text"));
+                return Err(Fault::fatal(codes::TLS_INVALID, "the file contains no certificate; expected PEM text"));
             }
             builder().tls_certs_merge(roots).build().map_err(invalid)?
         }
@@ -321,7 +323,7 @@ fn pooled(tls: &Tls, network: Network) -> Result<reqwest::Client, Fault> {
 fn through(proxy: SocketAddr) -> Result<reqwest::Client, Fault> {
     // Another component may have installed it already; this program has only one provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let unusable = |error: reqwest::Error| Fault::fatal("proxy_unusable", error);
+    let unusable = |error: reqwest::Error| Fault::fatal(codes::PROXY_UNUSABLE, error);
     bare().proxy(Proxy::all(format!("http://{proxy}")).map_err(unusable)?).tls_certs_only([]).build().map_err(unusable)
 }
 

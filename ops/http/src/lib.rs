@@ -1,6 +1,7 @@
 //! The processor `webhook.http`, and the HTTP client that it shares with the AI processors.
 
 pub mod client;
+pub mod codes;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod webhook;

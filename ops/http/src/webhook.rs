@@ -30,6 +30,7 @@ use reqwest::StatusCode;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
+use crate::codes;
 use message::Message;
 
 /// Maximum size of bodies that are copied out of the connection's read buffer, so that they do not keep it in memory.
@@ -218,7 +219,7 @@ impl ConfiguredOperator for Configured {
         if let Some(limit) = self.policy.timeout.filter(|limit| *limit < SHORTEST) {
             let message = format!("no server answers in {limit:?}: every request fails");
             flow.warn(
-                "flow.suspect",
+                codes::FLOW_SUSPECT,
                 "request.timeout",
                 message,
                 None,
@@ -241,7 +242,7 @@ impl ConfiguredOperator for Configured {
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let (ca, skip_verify) = &self.tls;
         let roots = ca.as_ref().map(|path| {
-            let unreadable = |error| Fault::fatal("tls_invalid", format!("tls.ca: cannot read {path}: {error}"));
+            let unreadable = |error| Fault::fatal(codes::TLS_INVALID, format!("tls.ca: cannot read {path}: {error}"));
             read_roots(path).map_err(unreadable)
         });
         let tls = Tls { roots: roots.transpose()?, skip_verify: *skip_verify };

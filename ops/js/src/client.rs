@@ -11,10 +11,12 @@ use std::ops::Range;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{Decision, Operator, Rows};
 use anabranch_record::Record;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use self::process::{End, Worker};
+use crate::codes;
 use crate::globals::log::ServiceLog;
 use crate::wire::orders::Opening;
 
@@ -31,6 +33,21 @@ pub(crate) struct Client {
     worker: Option<Worker>,
 }
 
+/// Returns `true` for failures to start that the script causes, so that the next record may succeed.
+fn is_of_script(code: Code) -> bool {
+    matches!(
+        code,
+        codes::SCRIPT_CRASHED
+            | codes::SCRIPT_FAILED
+            | codes::SCRIPT_LIMIT
+            | codes::SCRIPT_MEMORY
+            | codes::SCRIPT_NO_PROCESS
+            | codes::SCRIPT_RESULT
+            | codes::SCRIPT_THREW
+            | codes::SCRIPT_TIMEOUT
+    )
+}
+
 impl Client {
     /// Starts a worker and waits until the script is ready.
     ///
@@ -40,8 +57,8 @@ impl Client {
         let lines = ServiceLog(host.node.clone());
         let names = [host.pipeline.clone(), host.node.clone()];
         let worker = Worker::start(&launch, &opening, &names, &lines).map_err(|fault| match fault.code() {
-            "script_crashed" | "script_memory" | "no_worker" => fault,
-            _ => Fault::fatal("script_failed", fault.message()),
+            codes::SCRIPT_CRASHED | codes::SCRIPT_MEMORY | codes::NO_WORKER => fault,
+            _ => Fault::fatal(codes::SCRIPT_FAILED, fault.message()),
         })?;
         Ok(Client { launch, opening, names, lines, worker: Some(worker) })
     }
@@ -60,9 +77,9 @@ impl Client {
             let mut worker = match self.worker.take().map_or_else(|| self.start(), Ok) {
                 Ok(worker) => worker,
                 // The worker was killed from outside, or by the script.
-                Err(fault) if fault.code() == "script_crashed" && course.may_start_again() => continue,
+                Err(fault) if fault.code() == codes::SCRIPT_CRASHED && course.may_start_again() => continue,
                 // Caused by the script: the next record may succeed.
-                Err(fault) if fault.code().starts_with("script_") => {
+                Err(fault) if is_of_script(fault.code()) => {
                     made.push(Err(Fault::record(fault.code(), fault.message())));
                     continue;
                 }
@@ -100,7 +117,7 @@ impl Operator for Client {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let mut records: Vec<&mut Record> = rows.iter_mut().map(|(_, record)| record).collect();
         let mut made = self.made(&mut records).into_iter();
-        let unanswered = || Fault::fatal("script_unanswered", "a worker returned fewer records than it received");
+        let unanswered = || Fault::fatal(codes::SCRIPT_UNANSWERED, "a worker returned fewer records than it received");
         rows.for_each(|_| made.next().unwrap_or_else(|| Err(unanswered())));
     }
 }

@@ -6,6 +6,7 @@ use anabranch_plugin::operator::{Decision, Operator, Rows};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 
+use crate::codes;
 use crate::globals::log::Lines;
 use crate::isolate::{Failure, Isolate, Limits, ScriptOutcome};
 use crate::program::Program;
@@ -83,7 +84,7 @@ impl Interpreter {
 fn fault(failure: Failure) -> Fault {
     match failure {
         Failure::Record(fault) | Failure::Stopped(fault) => fault,
-        Failure::Unseen => Fault::fatal("script_failed", "the script received only a part of a record"),
+        Failure::Unseen => Fault::fatal(codes::SCRIPT_FAILED, "the script received only a part of a record"),
     }
 }
 

@@ -21,6 +21,7 @@ use boa_engine::{
     Context, JsArgs, JsError, JsNativeError, JsObject, JsResult, JsValue, NativeFunction, Script, Source, js_string,
 };
 
+use crate::codes;
 use crate::conversion::leave::Leave;
 use crate::conversion::path::{Path, Unfit, described};
 use crate::conversion::time;
@@ -135,7 +136,7 @@ impl Isolate {
         let mut context = match Context::builder().job_executor(jobs.clone()).clock(Rc::new(Clocks::default())).build()
         {
             Ok(context) => context,
-            Err(error) => return Err(Failure::Stopped(Fault::fatal("script_failed", first_line(&error)))),
+            Err(error) => return Err(Failure::Stopped(Fault::fatal(codes::SCRIPT_FAILED, first_line(&error)))),
         };
         let prepared = prepare(&mut context, lines).and_then(|()| {
             let calls = [CALL, CALL_KNOWN].map(|call| Script::parse(Source::from_bytes(call), None, &mut context));
@@ -156,7 +157,7 @@ impl Isolate {
         let process = isolate.context.eval(Source::from_bytes("process"));
         let Some(process) = process.ok().and_then(|process| process.as_callable()) else {
             let text = format!("{} defines no function named process", program.name);
-            return Err(Failure::Stopped(Fault::fatal("script_no_process", text)));
+            return Err(Failure::Stopped(Fault::fatal(codes::SCRIPT_NO_PROCESS, text)));
         };
         let call = match lasting::make(&process, &mut isolate.context) {
             Ok(true) => call_known,
@@ -225,7 +226,7 @@ impl Isolate {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(self.failed(&error)),
             None => Err(Failure::Stopped(Fault::record(
-                "script_timeout",
+                codes::SCRIPT_TIMEOUT,
                 format!("{} was stopped after {:?} (setting timeout)", self.program.name, self.limits.time),
             ))),
         }
@@ -285,7 +286,7 @@ impl Isolate {
 
     #[cold]
     fn unfit(&self, path: &str, what: &str) -> Failure {
-        Failure::Record(Fault::record("script_result", format!("{}: {path} {what}", self.program.name)))
+        Failure::Record(Fault::record(codes::SCRIPT_RESULT, format!("{}: {path} {what}", self.program.name)))
     }
 
     #[cold]
@@ -333,15 +334,15 @@ fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsV
 fn threw(error: &JsError, program: &Program, context: &mut Context) -> Fault {
     let place = Position::of_error(error);
     let (code, text) = match (error.as_engine(), error.as_opaque()) {
-        (Some(_), _) => ("script_limit", first_line(error)),
+        (Some(_), _) => (codes::SCRIPT_LIMIT, first_line(error)),
         (None, Some(value)) => (
-            "script_threw",
+            codes::SCRIPT_THREW,
             match value.to_string(context) {
                 Ok(text) => text.to_std_string_lossy(),
                 Err(_) => first_line(error),
             },
         ),
-        (None, None) => ("script_threw", first_line(error)),
+        (None, None) => (codes::SCRIPT_THREW, first_line(error)),
     };
     let name = &program.name;
     match place {

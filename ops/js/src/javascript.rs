@@ -17,6 +17,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use crate::client::{Client, Launch};
+use crate::codes;
 use crate::globals::log::{LEVELS, Lines as _, ServiceLog};
 use crate::interpreter::Interpreter;
 use crate::isolate::Limits;
@@ -92,7 +93,7 @@ impl Settings {
                 let read = path.content().map(|content| content.text.clone());
                 let text = read.unwrap_or_else(|| Err("script files cannot be read here".into())).map_err(|why| {
                     let message = format!("cannot read the script {:?}: {why}", path.text());
-                    let finding = path.finding("script.unreadable", message);
+                    let finding = path.finding(codes::SCRIPT_UNREADABLE, message);
                     match path.content().and_then(|content| content.hint.as_ref()) {
                         Some(hint) => finding.with_hint(hint.as_str()),
                         None => finding,
@@ -101,10 +102,10 @@ impl Settings {
                 Ok(Program { text, name: path.text().trim().into() })
             }
             (Some(_), Some(_)) => Err(path
-                .finding("script.twice", "both script and script.path are set")
+                .finding(codes::SCRIPT_TWICE, "both script and script.path are set")
                 .with_related(script.span(), "the script is already here")
                 .into()),
-            (None, None) => Err(Diagnostic::error("script.missing", "custom.javascript needs a script")
+            (None, None) => Err(Diagnostic::error(codes::SCRIPT_MISSING, "custom.javascript needs a script")
                 .with_span(script.span())
                 .with_hint("set script to its text, or script.path to its file")
                 .into()),
@@ -154,7 +155,7 @@ impl ConfiguredOperator for Configured {
         flow.observe();
         if self.limits.time < SHORTEST {
             let message = format!("a script has hardly time to begin in {:?}: records may fail", self.limits.time);
-            flow.warn("flow.suspect", TIMEOUT, message, None, Some("write it with its unit, as 5s".to_owned()));
+            flow.warn(codes::FLOW_SUSPECT, TIMEOUT, message, None, Some("write it with its unit, as 5s".to_owned()));
         }
         mistakes::say(&self.findings, &self.program, setting, self.inline, flow);
         flow.forget();
@@ -168,7 +169,7 @@ impl ConfiguredOperator for Configured {
         let lines = ServiceLog(host.node.clone());
         let Some(launch) = &self.launch else {
             let interpreter = Interpreter::open(self.program.clone(), self.limits, Rc::new(lines));
-            let interpreter = interpreter.map_err(|fault| Fault::fatal("script_failed", fault.message()))?;
+            let interpreter = interpreter.map_err(|fault| Fault::fatal(codes::SCRIPT_FAILED, fault.message()))?;
             return Ok(BuiltOperator::Isolate(Box::new(interpreter)));
         };
         let level = LEVELS.iter().position(|level| lines.enabled(*level)).unwrap_or(LEVELS.len());

@@ -11,6 +11,7 @@
 
 mod acts;
 mod client;
+pub mod codes;
 mod conversion;
 mod ending;
 mod envelope;

@@ -12,6 +12,7 @@ use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 
 use crate::acts::{Act, Doing, Inside};
+use crate::codes;
 use crate::envelope::{PAYLOAD, RECORD};
 use crate::position::Position;
 use crate::program::{Findings, Program};
@@ -62,8 +63,8 @@ impl Said<'_> {
         let place = self.place(start, end);
         let message = format!("{}:{start}: {message}", self.program.name);
         match error {
-            true => self.flow.fail("script.mistake", place, message, None, Some(hint)),
-            false => self.flow.warn("script.mistake", place, message, None, Some(hint)),
+            true => self.flow.fail(codes::SCRIPT_MISTAKE, place, message, None, Some(hint)),
+            false => self.flow.warn(codes::SCRIPT_MISTAKE, place, message, None, Some(hint)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use boa_engine::Source;
 use boa_engine::ast::expression::{Call, Expression, Identifier, ImportCall};
@@ -14,6 +15,7 @@ use boa_engine::parser::lexer::error::Error as LexError;
 use boa_engine::parser::{Error, Parser};
 
 use crate::acts::{Act, FieldRead, Read};
+use crate::codes;
 use crate::ending;
 use crate::nesting;
 use crate::position::Position;
@@ -49,7 +51,7 @@ pub(crate) struct Findings {
 /// A flaw for which a script is rejected.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Flaw {
-    pub(crate) code: &'static str,
+    pub(crate) code: Code,
     /// Position; `None` for the script as a whole.
     pub(crate) position: Option<Position>,
     pub(crate) message: String,
@@ -61,12 +63,12 @@ impl Program {
     pub(crate) fn check(&self) -> Result<Findings, Flaw> {
         if let Err(position) = nesting::check(&self.text) {
             let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
-            return Err(Flaw { code: "script.too_deep", position: Some(position), message, hint: Some(DEEP) });
+            return Err(Flaw { code: codes::SCRIPT_TOO_DEEP, position: Some(position), message, hint: Some(DEEP) });
         }
         let stack = nesting::stack(&self.text);
         if stack > MOST_STACK {
             return Err(Flaw {
-                code: "script.too_large",
+                code: codes::SCRIPT_TOO_LARGE,
                 position: None,
                 message: format!(
                     "the script has {} bytes, and too many of them are brackets and operators to check it safely",
@@ -76,7 +78,7 @@ impl Program {
             });
         }
         let unchecked = |why: String| Flaw {
-            code: "script.unchecked",
+            code: codes::SCRIPT_UNCHECKED,
             position: None,
             message: format!("the script cannot be checked: {why}"),
             hint: Some("try again; the machine may be short of memory or threads"),
@@ -102,7 +104,7 @@ impl Program {
         let mut modules = Modules { require: require.filter(|name| !declared(*name)) };
         if let ControlFlow::Break((what, span)) = script.visit_with(&mut modules) {
             return Err(Flaw {
-                code: "script.module",
+                code: codes::SCRIPT_MODULE,
                 position: Some(span.start().into()),
                 message: format!("{what} is not available to scripts"),
                 hint: Some(MODULES),
@@ -117,7 +119,7 @@ impl Program {
                 Ok(Findings { acts: read.acts, fields: read.fields, slips })
             }
             _ => Err(Flaw {
-                code: "script.no_process",
+                code: codes::SCRIPT_WITHOUT_PROCESS,
                 position: None,
                 message: "the script declares no function named process".to_owned(),
                 hint: Some("begin with: function process(rec) { return rec; }"),
@@ -135,7 +137,7 @@ impl Program {
             false => return Ok(process.read(interner)),
         };
         Err(Flaw {
-            code: "script.no_result",
+            code: codes::SCRIPT_NO_RESULT,
             position: Some(process.name.span().start().into()),
             message: message.to_owned(),
             hint: Some("end it with `return rec;`; to drop every record on purpose, write `return null;`"),
@@ -163,12 +165,12 @@ impl Program {
         });
         match module {
             true => Flaw {
-                code: "script.module",
+                code: codes::SCRIPT_MODULE,
                 position,
                 message: "import and export are not available to scripts".to_owned(),
                 hint: Some(MODULES),
             },
-            false => Flaw { code: "script.syntax", position, message, hint: None },
+            false => Flaw { code: codes::SCRIPT_SYNTAX, position, message, hint: None },
         }
     }
 
@@ -208,7 +210,7 @@ mod tests {
     fn flaw(text: &str) -> Option<(&'static str, Option<String>, String)> {
         let program = Program { text: text.into(), name: "script".into() };
         let flaw = program.check().err()?;
-        Some((flaw.code, flaw.position.map(|at| at.to_string()), flaw.message))
+        Some((flaw.code.name(), flaw.position.map(|at| at.to_string()), flaw.message))
     }
 
     #[test]

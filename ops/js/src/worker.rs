@@ -23,6 +23,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::Level;
 
+use crate::codes;
 use crate::globals::log::{LEVELS, Lines};
 use crate::interpreter::Interpreter;
 use crate::nesting;
@@ -271,5 +272,5 @@ impl Executor {
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Fault {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-    Fault::record("operator_panicked", format!("the interpreter panicked: {text}"))
+    Fault::record(codes::OPERATOR_PANICKED, format!("the interpreter panicked: {text}"))
 }

@@ -7,6 +7,7 @@ use deadpool_postgres::{ClientWrapper, Manager, Object, Pool, PoolError};
 use tokio_postgres::Config;
 
 use crate::address::Address;
+use crate::codes;
 use crate::fault;
 
 /// Maximum time for connecting, if the URL does not set one.
@@ -49,7 +50,7 @@ impl Address {
         let place = self.place();
         let tls = self
             .tls()
-            .map_err(|error| Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}")))?;
+            .map_err(|error| Fault::fatal(codes::CONNECT_FAILED, format!("cannot connect to {place}: {error}")))?;
         let config = self.patient();
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT) * 2;
         let manager = Manager::new(config, tls);
@@ -58,7 +59,7 @@ impl Address {
         let pool = Pool::builder(manager)
             .max_size(1)
             .build()
-            .map_err(|error| Fault::fatal("connect_failed", format!("cannot connect to {place}: {error}")))?;
+            .map_err(|error| Fault::fatal(codes::CONNECT_FAILED, format!("cannot connect to {place}: {error}")))?;
         // The client's own limit covers only opening the socket, not a server that accepts and does not answer.
         match tokio::time::timeout(limit, pool.get()).await {
             Ok(Ok(client)) => {
@@ -67,9 +68,11 @@ impl Address {
                 Ok(client)
             }
             Ok(Err(PoolError::Backend(error))) => Err(fault::connect(&error, &place, was_opened)),
-            Ok(Err(error)) => Err(Fault::transient("connect_failed", format!("cannot connect to {place}: {error}"))),
+            Ok(Err(error)) => {
+                Err(Fault::transient(codes::CONNECT_FAILED, format!("cannot connect to {place}: {error}")))
+            }
             Err(_) => Err(Fault::transient(
-                "connect_failed",
+                codes::CONNECT_FAILED,
                 format!("cannot connect to {place}: no answer in {} s", limit.as_secs()),
             )),
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anabranch_record::fault::Fault;
 use anabranch_record::value::{Object, Value};
 
+use crate::codes;
 use crate::name::{Quoted, TableName, check, list};
 
 /// Kinds of the values seen in a field.
@@ -82,7 +83,7 @@ const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "xmin", "cmin", "xmax", "cmax", "
 
 fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
     let refused = |why: &dyn std::fmt::Display| {
-        Fault::record("column_name", format!("the field {field:?} cannot be a column of {table}: {why}"))
+        Fault::record(codes::COLUMN_NAME, format!("the field {field:?} cannot be a column of {table}: {why}"))
     };
     check(field).map_err(|why| refused(&why))?;
     match SYSTEM_COLUMNS.contains(&field) {

@@ -21,6 +21,7 @@ use anabranch_template::{InSetting, NO_VALUE, Template};
 use async_trait::async_trait;
 
 use crate::address::Address;
+use crate::codes;
 use crate::name::{TableName, check};
 use crate::past::Past;
 use crate::refusal::refusal;
@@ -168,18 +169,18 @@ impl TableOf {
             TableOf::Fixed(text) => Ok(text),
             TableOf::Collection => record.collection().map(Str::as_str).ok_or_else(|| {
                 let text = "the record has no metadata recfmt.collection that names its table: set it, or set table";
-                Fault::record("table_unknown", text)
+                Fault::record(codes::TABLE_UNKNOWN, text)
             }),
             TableOf::Template(template) => {
                 rendered.clear();
                 template.render(record, rendered).map_err(|error| {
-                    Fault::record("table_unknown", InSetting { setting: Str::from_static("table"), error })
+                    Fault::record(codes::TABLE_UNKNOWN, InSetting { setting: Str::from_static("table"), error })
                 })?;
                 match rendered.contains(NO_VALUE) {
                     true => {
                         let why = template.why_no_value(record);
                         let text = format!("the template of table produces {rendered:?}: {why}");
-                        Err(Fault::record("table_unknown", text))
+                        Err(Fault::record(codes::TABLE_UNKNOWN, text))
                     }
                     false => Ok(rendered),
                 }
@@ -224,7 +225,7 @@ impl Destination for Configured {
             let message = "url contains no database: PostgreSQL uses the database that has the name of the user";
             let hint = "add the name of the database to the end of the address: \
                         postgresql://<user>:<password>@<host>:<port>/<database>";
-            flow.warn("settings.no_database", "url", message, None, Some(hint.to_owned()));
+            flow.warn(codes::SETTINGS_NO_DATABASE, "url", message, None, Some(hint.to_owned()));
         }
         let key = &flow.record.key;
         let is_name = key.content == Some(Content::Name);
@@ -240,11 +241,11 @@ impl Destination for Configured {
                     "nearly every record fails here: .Key is {what}, and PostgreSQL needs an object with the key's \
                      columns, or no key"
                 );
-                flow.warn("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+                flow.warn(codes::FLOW_KEY_RAW, Place::NODE, message, Some(since), Some(hint.to_owned()));
             } else {
                 let message = "every record fails here: .Key is not the JSON text of an object, and PostgreSQL \
                                needs an object with the key's columns, or no key";
-                flow.fail("flow.key_raw", Place::NODE, message, Some(since), Some(hint.to_owned()));
+                flow.fail(codes::FLOW_KEY_RAW, Place::NODE, message, Some(since), Some(hint.to_owned()));
             }
         }
         let operations = flow.record.operations;
@@ -255,14 +256,14 @@ impl Destination for Configured {
             let since = (flow.record.key.since, "there is no key since here".to_owned());
             let hint = "keep the key, or set it earlier with field.set, field: .Key and value: '{\"id\": {{ \
                         .Payload.After.id }}}'";
-            flow.fail("flow.key_missing", Place::NODE, message, Some(since), Some(hint.to_owned()));
+            flow.fail(codes::FLOW_KEY_MISSING, Place::NODE, message, Some(since), Some(hint.to_owned()));
         }
         if flow.record.key.is_absent() && flow.record.after.is_absent() && !flow.fails() {
             let message = "every record fails here: it has neither a key nor data after the change, so there is nothing \
                            to write";
             let since = (flow.record.after.since, "absent since here".to_owned());
             let hint = "keep .Payload.After, which contains the columns of the row".to_owned();
-            flow.fail("flow.nothing_to_write", Place::NODE, message, Some(since), Some(hint));
+            flow.fail(codes::FLOW_NOTHING_TO_WRITE, Place::NODE, message, Some(since), Some(hint));
         }
         let key = Access::These(vec![vec!["Key".into()]]);
         let table = match &self.0.table {
@@ -282,14 +283,14 @@ impl Destination for Configured {
             TableOf::Template(template) => flow.template("table", template),
             TableOf::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
                 let message = "every record fails here: none has the metadata recfmt.collection, which names its table";
-                flow.fail("flow.no_metadata", Place::NODE, message, None, Some("set table".to_owned()));
+                flow.fail(codes::FLOW_NO_METADATA, Place::NODE, message, None, Some("set table".to_owned()));
             }
             TableOf::Fixed(text) => {
                 if let Some(what) = hardly_a_name(text) {
                     let message = format!("table: {what} becomes a part of the table name");
                     let hint = "write only the name, as table or schema.table; put a name with such characters in \
                                 double quotes; to choose the table for each record, write a template";
-                    flow.warn("settings.not_a_name", "table", message, None, Some(hint.to_owned()));
+                    flow.warn(codes::SETTINGS_NOT_A_NAME, "table", message, None, Some(hint.to_owned()));
                 }
             }
             TableOf::Collection => {}

@@ -1,8 +1,11 @@
 //! Classifies errors of PostgreSQL.
 
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
+
+use crate::codes;
 
 /// A failed statement.
 #[derive(Debug)]
@@ -37,20 +40,20 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let Some(db) = error.as_db_error() else {
-            return Failure::Lost(Fault::transient("connection_lost", text(&error)));
+            return Failure::Lost(Fault::transient(codes::CONNECTION_LOST, text(&error)));
         };
         let (code, text) = (db.code(), describe(db));
         let meaning = if is_of_row(db) { Meaning::Row } else { meaning(code) };
         match meaning {
-            Meaning::Lost => Failure::Lost(Fault::transient("server_unavailable", text)),
-            Meaning::Retry => Failure::Retry(Fault::transient("transaction_conflict", text)),
+            Meaning::Lost => Failure::Lost(Fault::transient(codes::SERVER_UNAVAILABLE, text)),
+            Meaning::Retry => Failure::Retry(Fault::transient(codes::TRANSACTION_CONFLICT, text)),
             Meaning::Denied => {
                 let text = format!("{text}; grant the right, and the pipeline resumes");
-                Failure::Denied(Fault::transient("postgres_denied", text))
+                Failure::Denied(Fault::transient(codes::POSTGRES_DENIED, text))
             }
             Meaning::Stale => Failure::Stale(Fault::record(row_code(code), text)),
             Meaning::Row => Failure::Row(Fault::record(row_code(code), text)),
-            Meaning::Fatal => Failure::Fatal(Fault::fatal("postgres_refused", text)),
+            Meaning::Fatal => Failure::Fatal(Fault::fatal(codes::POSTGRES_REFUSED, text)),
         }
     }
 }
@@ -89,16 +92,16 @@ fn is_of_row(db: &DbError) -> bool {
         && (routine == "ExecWithCheckOptions" || (db.where_().is_some() && !routine.starts_with("aclcheck_error")))
 }
 
-fn row_code(code: &SqlState) -> &'static str {
+fn row_code(code: &SqlState) -> Code {
     match code.code() {
-        "23505" => "unique_violation",
-        "23502" => "not_null_violation",
-        "23503" => "foreign_key_violation",
-        "23514" => "check_violation",
-        "42P01" | "3F000" => "table_missing",
-        "42703" => "column_missing",
-        state if state.starts_with("22") => "value_rejected",
-        _ => "row_rejected",
+        "23505" => codes::UNIQUE_VIOLATION,
+        "23502" => codes::NOT_NULL_VIOLATION,
+        "23503" => codes::FOREIGN_KEY_VIOLATION,
+        "23514" => codes::CHECK_VIOLATION,
+        "42P01" | "3F000" => codes::TABLE_MISSING,
+        "42703" => codes::COLUMN_MISSING,
+        state if state.starts_with("22") => codes::VALUE_REJECTED,
+        _ => codes::ROW_REJECTED,
     }
 }
 
@@ -148,7 +151,7 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
             Meaning::Lost | Meaning::Retry => FaultClass::Transient,
             Meaning::Row | Meaning::Stale | Meaning::Denied | Meaning::Fatal => FaultClass::Fatal,
         };
-        let fault = Fault::new(class, "connect_failed", text);
+        let fault = Fault::new(class, codes::CONNECT_FAILED, text);
         // A wrong password, an unknown user, or a user without permission to log in.
         return if db.code().code().starts_with("28") { fault.of_login() } else { fault };
     }
@@ -159,11 +162,12 @@ pub(crate) fn connect(error: &Error, place: &str, was_opened: bool) -> Fault {
         .contains(&own.as_str())
         || (own.starts_with("error performing TLS handshake") && !is_network(error));
     match settled {
-        true if own.starts_with("error performing TLS") => {
-            Fault::fatal("connect_failed", format!("{text}; check sslmode, sslrootcert, sslcert and sslkey in the URL"))
-        }
-        true => Fault::fatal("connect_failed", text),
-        false => Fault::transient("connect_failed", text),
+        true if own.starts_with("error performing TLS") => Fault::fatal(
+            codes::CONNECT_FAILED,
+            format!("{text}; check sslmode, sslrootcert, sslcert and sslkey in the URL"),
+        ),
+        true => Fault::fatal(codes::CONNECT_FAILED, text),
+        false => Fault::transient(codes::CONNECT_FAILED, text),
     }
 }
 

@@ -18,6 +18,7 @@
 pub mod address;
 mod batch;
 mod catalog;
+pub mod codes;
 mod column;
 mod connection;
 mod create;

@@ -17,6 +17,7 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Position, Record};
 use tokio_postgres::{Client, Error};
 
+use crate::codes;
 use crate::fault::Failure;
 use crate::name::Quoted;
 
@@ -144,13 +145,13 @@ impl Fence {
     fn own(failure: Failure) -> Failure {
         match failure {
             // The next run creates the tables, and then reads the marks again.
-            Failure::Stale(fault) if fault.code() == "table_missing" => {
+            Failure::Stale(fault) if fault.code() == codes::TABLE_MISSING => {
                 let text = format!("a table with the stored positions is missing: {}", fault.message());
-                Failure::Retry(Fault::transient("marks_moved", text))
+                Failure::Retry(Fault::transient(codes::MARKS_MOVED, text))
             }
             Failure::Row(fault) | Failure::Stale(fault) => {
                 let text = format!("the tables with the stored positions cannot be used: {}", fault.message());
-                Failure::Fatal(Fault::fatal("marks_damaged", text))
+                Failure::Fatal(Fault::fatal(codes::MARKS_DAMAGED, text))
             }
             other => other,
         }
@@ -194,7 +195,7 @@ impl Fence {
                 let number = |n: i64| {
                     u64::try_from(n).map_err(|_| {
                         let text = format!("{} contains a negative number for {connector}", self.tables.marks);
-                        Failure::Fatal(Fault::fatal("marks_damaged", text))
+                        Failure::Fatal(Fault::fatal(codes::MARKS_DAMAGED, text))
                     })
                 };
                 let position = Position::copy_from(row.try_get(4)?);
@@ -218,7 +219,7 @@ impl Fence {
              program changed them, for example by restoring one table without the other",
             self.tables.marks, self.tables.writers
         );
-        Failure::Retry(Fault::transient("marks_moved", text))
+        Failure::Retry(Fault::transient(codes::MARKS_MOVED, text))
     }
 
     /// Returns why the row of the fence does not have the epoch of this run.
@@ -232,10 +233,10 @@ impl Fence {
                  failover or a restore",
                 self.tables.writers
             );
-            return Ok(Failure::Retry(Fault::transient("marks_moved", text)));
+            return Ok(Failure::Retry(Fault::transient(codes::MARKS_MOVED, text)));
         }
         let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.pipeline);
-        Ok(Failure::Fatal(Fault::fatal("fenced", text)))
+        Ok(Failure::Fatal(Fault::fatal(codes::FENCED, text)))
     }
 
     fn went_back(&self, writes: i64) -> Failure {
@@ -244,7 +245,7 @@ impl Fence {
              in a failover or a restore",
             self.committed
         );
-        Failure::Retry(Fault::transient("marks_moved", text))
+        Failure::Retry(Fault::transient(codes::MARKS_MOVED, text))
     }
 
     /// Begins the work of an open transaction: passes the fence and stores the marks.
@@ -273,7 +274,7 @@ impl Fence {
             self.stored.extend(pending.marks);
             if !rows.iter().map(Record::position).eq(&pending.positions) {
                 return Err(Failure::Fatal(Fault::fatal(
-                    "write_changed",
+                    codes::WRITE_CHANGED,
                     "an interrupted write took effect, but its retry contains other rows",
                 )));
             }
@@ -295,8 +296,9 @@ impl Fence {
         if marks.is_empty() {
             return Ok(());
         }
-        let number =
-            |n: u64| i64::try_from(n).map_err(|_| Failure::Fatal(Fault::fatal("mark_too_large", "a mark beyond 2^63")));
+        let number = |n: u64| {
+            i64::try_from(n).map_err(|_| Failure::Fatal(Fault::fatal(codes::MARK_TOO_LARGE, "a mark beyond 2^63")))
+        };
         let connectors: Vec<&str> = marks.iter().map(|(lane, _)| lane.connector.as_str()).collect();
         let partitions: Vec<&str> = marks.iter().map(|(lane, _)| lane.partition.0.as_str()).collect();
         let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use anabranch_record::fault::Fault;
 
+use crate::codes;
+
 /// Maximum length of an identifier in bytes: PostgreSQL truncates longer ones.
 const LONGEST: usize = 63;
 
@@ -34,7 +36,7 @@ pub(crate) enum NameError {
 impl NameError {
     /// Returns the fault of a record with this table name.
     pub(crate) fn fault(self, name: &str) -> Fault {
-        Fault::record("table_name", format!("{name:?} is not a table name: {self}"))
+        Fault::record(codes::TABLE_NAME, format!("{name:?} is not a table name: {self}"))
     }
 }
 

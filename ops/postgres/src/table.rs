@@ -10,6 +10,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 
 use crate::catalog::Layout;
+use crate::codes;
 use crate::column::{Column, Filled, Kind};
 use crate::encode::{self, Mismatch};
 use crate::name::{Quoted, TableName};
@@ -185,7 +186,7 @@ impl Table {
         encode::encode(&column.kind, value, out).map_err(|Mismatch(why)| {
             let text = format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name);
             let lack = Some(Lack::Type(column.name.as_str().into()));
-            Unfit { fault: Fault::record("value_mismatch", text), lack }
+            Unfit { fault: Fault::record(codes::VALUE_MISMATCH, text), lack }
         })
     }
 
@@ -224,12 +225,12 @@ impl Table {
             };
             let text = format!("{} has no column {:?}; {hint}", self.name, field.as_str());
             let lack = Some(Lack::Column(field.clone()));
-            return Err(Misfit::Unknown(Unfit { fault: Fault::record("column_missing", text), lack }));
+            return Err(Misfit::Unknown(Unfit { fault: Fault::record(codes::COLUMN_MISSING, text), lack }));
         };
         if columns[found].filled == Filled::Generated {
             let text = format!("column {} of {} is generated: remove the field", Quoted(field), self.name);
             let lack = Some(Lack::Type(field.clone()));
-            return Err(Misfit::Final(Unfit { fault: Fault::record("column_generated", text), lack }));
+            return Err(Misfit::Final(Unfit { fault: Fault::record(codes::COLUMN_GENERATED, text), lack }));
         }
         Ok(found)
     }
@@ -248,7 +249,7 @@ impl Table {
         };
         let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
         let text = format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted));
-        Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
+        Err(Unfit { fault: Fault::record(codes::KEY_NOT_UNIQUE, text), lack: Some(Lack::Key(key.to_vec())) })
     }
 
     /// Describes the columns whose value PostgreSQL may have rejected with `message`, for the end of an error message:
@@ -297,12 +298,12 @@ pub(crate) fn key_differs(field: &Str, table: &TableName) -> Fault {
          field, or exclude one of them (to change the key of a row, delete the row and insert a new one)",
         Quoted(field)
     );
-    Fault::record("key_differs", text)
+    Fault::record(codes::KEY_DIFFERS, text)
 }
 
 fn key_null(field: &Str, table: &TableName) -> Fault {
     let text = format!("the field {field:?} of the key is null: it identifies no row of {table}");
-    Fault::record("key_null", text)
+    Fault::record(codes::KEY_NULL, text)
 }
 
 impl Shape {

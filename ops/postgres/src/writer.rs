@@ -22,6 +22,7 @@ pub(crate) use self::encoded::parts;
 use self::known::KnownTables;
 use self::shortfall::Shortfall;
 use crate::batch::plan;
+use crate::codes;
 use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
@@ -123,7 +124,7 @@ impl TableWriter {
         *session = self.connect().await.map_err(Failure::Lost)?;
         match self.deliver_once(session, records, marks, false).await {
             Err(Failure::Stale(fault)) => {
-                Err(Failure::Retry(Fault::transient("transaction_conflict", fault.message())))
+                Err(Failure::Retry(Fault::transient(codes::TRANSACTION_CONFLICT, fault.message())))
             }
             other => other,
         }
@@ -195,7 +196,7 @@ impl TableWriter {
                             Err(unfit) => {
                                 refused.push((index, self.refuse(&name, None, record, unfit.clone())));
                                 // Other reasons concern only this record's fields.
-                                if matches!(unfit.fault.code(), "table_missing" | "table_name") {
+                                if matches!(unfit.fault.code(), codes::TABLE_MISSING | codes::TABLE_NAME) {
                                     missing.insert(name, unfit);
                                 }
                                 continue;
@@ -431,7 +432,7 @@ impl TableWriter {
     fn is_altered(&self, row: usize, fault: &Fault) -> bool {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
-        matches!(fault.code(), "value_rejected" | "not_null_violation" | "row_rejected")
+        matches!(fault.code(), codes::VALUE_REJECTED | codes::NOT_NULL_VIOLATION | codes::ROW_REJECTED)
             && self.settings.past.refuses_since(table, table.shape(row.shape))
     }
 
@@ -464,7 +465,7 @@ impl TableWriter {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
         let columns = match fault.code() {
-            "value_rejected" => {
+            codes::VALUE_REJECTED => {
                 table.refused_columns(row.shape, &self.batch.bytes[row.values.clone()], &fault.message())
             }
             _ => String::new(),
@@ -518,7 +519,7 @@ fn is_addable(field: &Str, table: &Table, record: &Record) -> bool {
 }
 
 fn changed() -> Failure {
-    Failure::Stale(Fault::record("row_rejected", "the table was changed while rows were written to it"))
+    Failure::Stale(Fault::record(codes::ROW_REJECTED, "the table was changed while rows were written to it"))
 }
 
 fn verdicts(rows: usize, refused: Refused) -> Verdicts {

@@ -24,6 +24,8 @@ use aws_smithy_http_client::{Builder as HttpBuilder, Connector};
 
 use answers::Bounded;
 use credentials::{Chain, Environment};
+
+use crate::codes;
 pub(crate) use refusal::refused;
 
 /// Time limit for connecting.
@@ -114,7 +116,7 @@ impl Connection {
                 let missing: Vec<&str> = missing.map(|(setting, _)| setting.name().as_str()).collect();
                 let at = [access_key, secret_key].into_iter().find(|key| key.is_some()).unwrap_or(token);
                 let finding =
-                    at.finding("settings.required", format!("{:?} needs {}", at.name(), missing.join(" and ")));
+                    at.finding(codes::SETTINGS_REQUIRED, format!("{:?} needs {}", at.name(), missing.join(" and ")));
                 findings.push(finding.with_hint("set both keys, or none to use those of the environment"));
                 None
             }
@@ -123,11 +125,11 @@ impl Connection {
         if let (Some(setting), Some(server)) = (endpoint, &server)
             && let Some(why) = not_an_endpoint(server)
         {
-            let finding = setting.finding("settings.invalid", format!("{} {why}", setting.name()));
+            let finding = setting.finding(codes::SETTINGS_INVALID, format!("{} {why}", setting.name()));
             findings.push(finding.with_hint("for example https://storage.example.com or http://127.0.0.1:9000"));
         }
         if let Some((why, remedy)) = not_a_bucket(bucket) {
-            let finding = bucket.finding("settings.invalid", format!("{} {why}", bucket.name()));
+            let finding = bucket.finding(codes::SETTINGS_INVALID, format!("{} {why}", bucket.name()));
             findings.push(finding.with_hint(remedy));
         }
         if findings.has_errors() {
@@ -174,7 +176,7 @@ impl Connection {
                 (None, Some(_)) => ANY_REGION.to_owned(),
                 (None, None) => {
                     return Err(Fault::fatal(
-                        "region_missing",
+                        codes::REGION_MISSING,
                         format!("the region of bucket {} is unknown: set {REGION} or AWS_REGION", self.bucket),
                     ));
                 }

@@ -27,6 +27,7 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
 
+use crate::codes;
 use crate::connection::{Connection, Options, refused};
 use crate::retry::{Asked, opening};
 use compression::Compression;
@@ -137,7 +138,10 @@ impl Wrote {
     }
 
     fn judge(&self, fault: Fault) -> Fault {
-        let taken = matches!(fault.code(), "bucket_missing" | "not_found" | "access_denied" | "credentials_refused");
+        let taken = matches!(
+            fault.code(),
+            codes::BUCKET_MISSING | codes::NOT_FOUND | codes::ACCESS_DENIED | codes::CREDENTIALS_REFUSED
+        );
         match taken && self.0.load(Ordering::Relaxed) {
             true => fault.with_class(FaultClass::Transient),
             false => fault,
@@ -177,7 +181,7 @@ impl Destination for Configured {
             if let Some(part) = impossible(folder) {
                 let message = format!("every record fails here: {part:?} cannot be a part of a key");
                 let hint = "a folder is relative to the prefix: remove that part";
-                flow.fail("settings.invalid", "folder", message, None, Some(hint.to_owned()));
+                flow.fail(codes::SETTINGS_INVALID, "folder", message, None, Some(hint.to_owned()));
             }
         }
     }
@@ -200,11 +204,11 @@ impl Configured {
         let Err(error) = client.head_bucket().bucket(bucket.as_str()).send().await else { return Ok(()) };
         let fault = refused(&format!("cannot reach bucket {bucket}"), &error);
         // A user with permission only to put objects cannot query the bucket.
-        if fault.code() == "access_denied" {
+        if fault.code() == codes::ACCESS_DENIED {
             return Ok(());
         }
         Err(self.wrote.judge(match fault.code() {
-            "not_found" => Fault::fatal("bucket_missing", format!("the bucket {bucket} does not exist")),
+            codes::NOT_FOUND => Fault::fatal(codes::BUCKET_MISSING, format!("the bucket {bucket} does not exist")),
             _ => fault,
         }))
     }
@@ -282,8 +286,8 @@ impl Writer for Objects {
                     Compression::None => body,
                     _ => tokio::task::spawn_blocking(move || compression.compress(&body))
                         .await
-                        .map_err(|error| Fault::fatal("compression_failed", error))?
-                        .map_err(|error| Fault::fatal("compression_failed", error))?,
+                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?
+                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?,
                 };
                 self.put(&key, Bytes::from(body)).await?;
             }
@@ -335,26 +339,29 @@ impl Layout {
         line.push(b'\n');
         if line.len() as u64 > LARGEST {
             return Err(Fault::record(
-                "record_too_large",
+                codes::RECORD_TOO_LARGE,
                 format!("the line of the record has {} bytes, more than {LARGEST}, the largest object", line.len()),
             ));
         }
         let mut folder = String::new();
         if let Some(template) = &self.folder {
-            template.render(record, &mut folder).map_err(|error| Fault::record("folder_failed", error))?;
+            template.render(record, &mut folder).map_err(|error| Fault::record(codes::FOLDER_FAILED, error))?;
         }
         if let Some(template) = self.folder.as_ref().filter(|_| folder.contains(NO_VALUE)) {
             let why = template.why_no_value(record);
-            return Err(Fault::record("folder_invalid", format!("the template of folder produces {folder:?}: {why}")));
+            return Err(Fault::record(
+                codes::FOLDER_INVALID,
+                format!("the template of folder produces {folder:?}: {why}"),
+            ));
         }
         let trimmed = folder.trim().trim_matches('/');
         if trimmed.split('/').any(|part| part == "." || part == "..") || trimmed.chars().any(char::is_control) {
-            return Err(Fault::record("folder_invalid", format!("{trimmed:?} cannot be a part of a key")));
+            return Err(Fault::record(codes::FOLDER_INVALID, format!("{trimmed:?} cannot be a part of a key")));
         }
         if self.prefix.len() + trimmed.len() + name::LENGTH + 16 > LONGEST_KEY {
             let len = trimmed.len();
             return Err(Fault::record(
-                "folder_invalid",
+                codes::FOLDER_INVALID,
                 format!("the folder has {len} bytes, and a key has at most {LONGEST_KEY}"),
             ));
         }

@@ -1,5 +1,6 @@
 //! The `s3` source and destination: objects in a bucket of Amazon S3 or of a compatible server.
 
+pub mod codes;
 mod connection;
 mod destination;
 mod fingerprint;

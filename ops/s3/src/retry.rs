@@ -7,6 +7,8 @@ use anabranch_plugin::host::Host;
 use anabranch_record::fault::{Fault, FaultClass};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::codes;
+
 /// Time without success after which the fault is returned. The pipeline then recovers from its stored positions.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Pauses between attempts.
@@ -55,7 +57,7 @@ where
         let answer = timeout(OPENING.0, attended(host, asked, attempt())).await.unwrap_or_else(|_| {
             let (Asked { server, what }, seconds) = (asked, OPENING.0.as_secs());
             let text = format!("{server} did not report {what} within {seconds} s; check objstore.endpoint");
-            Err(Fault::transient("s3_unavailable", text))
+            Err(Fault::transient(codes::S3_UNAVAILABLE, text))
         });
         match answer {
             Err(fault) if fault.class() == FaultClass::Transient && Instant::now() + pause < again => {

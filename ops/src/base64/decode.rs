@@ -18,6 +18,8 @@ use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::codes;
+
 /// Decoder that requires padding. Trailing bits that belong to no byte may be set, because some encoders leave them.
 const ENGINE: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
@@ -63,7 +65,7 @@ impl InlineOperator for Decode {
 
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
-        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "base64 text");
+        flow.need_other(codes::FLOW_NOT_ENCODED, "field", &self.field, &[Content::Avro], "base64 text");
         super::flow(flow, &self.field, Kinds::TEXT | Kinds::BYTES, Kinds::TEXT | Kinds::BYTES, None);
     }
 
@@ -86,7 +88,7 @@ impl Decode {
         };
         let decoded = ENGINE
             .decode(without_line_breaks(text))
-            .map_err(|e| Fault::record("base64_invalid", format!("cannot decode {}: {e}", self.field)))?;
+            .map_err(|e| Fault::record(codes::BASE64_INVALID, format!("cannot decode {}: {e}", self.field)))?;
         match self.field.target() {
             Target::Data(_) => self.field.set_data(record, Data::Raw(Bytes::from(decoded))),
             target => {
@@ -94,7 +96,7 @@ impl Decode {
                     Ok(text) => Value::from(text),
                     Err(_) if matches!(target, Target::Entry(_)) => {
                         let what = format!("cannot decode {}: metadata accepts only UTF-8 text", self.field);
-                        return Err(Fault::record("base64_not_text", what));
+                        return Err(Fault::record(codes::BASE64_NOT_TEXT, what));
                     }
                     Err(error) => Value::Bytes(Arc::from(error.into_bytes())),
                 };

@@ -16,6 +16,7 @@ use anabranch_record::value::{Timestamp, Value};
 use anabranch_record::{Data, Record};
 use chrono::DateTime;
 
+use crate::codes;
 use crate::scalar::push_scalar;
 
 /// Returns the `field.convert` processor for the registry.
@@ -168,10 +169,10 @@ impl InlineOperator for Convert {
             return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
         }
         if self.to == Type::Time {
-            flow.need_other("flow.not_convertible", "field", &self.field, &[Content::Timeless], self.to.demands());
+            flow.need_other(codes::FLOW_NOT_CONVERTIBLE, "field", &self.field, &[Content::Timeless], self.to.demands());
         }
         let wanted = (Kinds::ANY.without(self.to.refuses()), "a value that can be converted");
-        let found = flow.need("flow.not_convertible", "field", &self.field, wanted, false);
+        let found = flow.need(codes::FLOW_NOT_CONVERTIBLE, "field", &self.field, wanted, false);
         if flow.fails() {
             return;
         }
@@ -198,7 +199,7 @@ impl Convert {
             Some(Part::Value(value)) => value,
             _ => {
                 let what = format!("cannot convert {}: the record has no such field", self.field);
-                return Err(Fault::record("convert_missing", what));
+                return Err(Fault::record(codes::CONVERT_MISSING, what));
             }
         };
         let converted = match (value, self.to) {
@@ -247,7 +248,7 @@ impl Convert {
             self.to.as_str(),
             self.to.demands()
         );
-        Fault::record("convert_failed", what)
+        Fault::record(codes::CONVERT_FAILED, what)
     }
 }
 

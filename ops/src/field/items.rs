@@ -7,6 +7,8 @@ use anabranch_plugin::parameters::Argument;
 use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 
+use crate::codes;
+
 /// An item of a list setting, with its offset in the setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
@@ -69,7 +71,7 @@ impl<'a> Item<'a> {
     pub(super) fn reference(self) -> Result<Reference, Diagnostics> {
         Reference::parse(self.text).map_err(|e| {
             let mut finding = self.finding(&e.to_string());
-            finding.code = "settings.invalid_reference";
+            finding.code = codes::SETTINGS_INVALID_REFERENCE;
             if let Some(meant) = e.meant().or(e.several()) {
                 finding = finding.with_fix(self.setting.place(self.offset, self.text.len()), self.text, meant);
             }

@@ -18,6 +18,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 
 use super::items::Item;
+use crate::codes;
 
 const MAPPING: &str = "mapping";
 
@@ -141,7 +142,7 @@ impl InlineOperator for Rename {
                 let message = format!("every record fails here: the field {new} already exists");
                 let since = Some((taken.ty.since, "exists since here".to_owned()));
                 flow.fail(
-                    "flow.name_taken",
+                    codes::FLOW_NAME_TAKEN,
                     place(),
                     message,
                     since,
@@ -152,12 +153,12 @@ impl InlineOperator for Rename {
                     format!("two fields of this mapping get the name {new}: every record that has {field} fails");
                 let hint = "choose another name for one of them; to copy the field that exists, use `field.set` with a \
                             condition";
-                flow.warn("flow.name_taken", place(), message, None, Some(hint.into()));
+                flow.warn(codes::FLOW_NAME_TAKEN, place(), message, None, Some(hint.into()));
             } else if field != new && !old.is_missing() && there(&taken) {
                 let message = format!("every record that has {field} fails here: the field {new} already exists");
                 let since = Some((taken.ty.since, "exists since here".to_owned()));
                 let hint = "remove it first, or choose another name";
-                flow.warn("flow.name_taken", place(), message, since, Some(hint.into()));
+                flow.warn(codes::FLOW_NAME_TAKEN, place(), message, since, Some(hint.into()));
             }
             match new.target() {
                 _ if !old.missing => {}

@@ -17,6 +17,8 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_template::Template;
 
+use crate::codes;
+
 /// Returns the `field.set` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     kind::inline::<SetField>()
@@ -145,7 +147,7 @@ impl InlineOperator for SetField {
                 Content::Same(value) => value.clone(),
                 Content::Rendered(template) => {
                     buffer.clear();
-                    template.render(record, buffer).map_err(|e| Fault::record("template_failed", e))?;
+                    template.render(record, buffer).map_err(|e| Fault::record(codes::TEMPLATE_FAILED, e))?;
                     Value::from(if is_operation { buffer.trim() } else { buffer.as_str() })
                 }
             };

@@ -22,6 +22,7 @@ use anabranch_record::mark::{LaneId, Mark};
 
 use super::appender::{Appender, Frame};
 use super::follower::misled;
+use crate::codes;
 use crate::offload::Offload;
 
 /// Returns the `file` destination for the registry.
@@ -87,7 +88,7 @@ impl Destination for ConfiguredFile {
         let (path, sync) = (self.path.clone(), self.sync);
         let appender = tokio::task::spawn_blocking(move || Appender::open(&path, sync))
             .await
-            .map_err(|e| Fault::fatal("file_unwritable", e))?
+            .map_err(|e| Fault::fatal(codes::FILE_UNWRITABLE, e))?
             .map_err(|e| match self.opened.load(Ordering::Relaxed) {
                 true => taken_away(unwritable(&self.path, &e)),
                 false => unwritable(&self.path, &e),
@@ -107,7 +108,7 @@ impl Destination for ConfiguredFile {
     fn flow(&self, flow: &mut Flow) {
         self.format.flow(flow, true);
         if let Some((message, hint)) = hardly_meant(&self.path) {
-            flow.warn("settings.not_a_path", "path", message, None, Some(hint.to_owned()));
+            flow.warn(codes::SETTINGS_NOT_A_PATH, "path", message, None, Some(hint.to_owned()));
         }
     }
 
@@ -209,13 +210,13 @@ impl Lines {
 }
 
 fn broken() -> Fault {
-    Fault::fatal("file_unwritable", "the thread that writes the file panicked")
+    Fault::fatal(codes::FILE_UNWRITABLE, "the thread that writes the file panicked")
 }
 
 /// Makes a fault transient. A file that was writable may become so again: after a moved directory, a revoked permission
 /// or an unmounted file system. A pipe that lost its reader stays unwritable.
 fn taken_away(fault: Fault) -> Fault {
-    if fault.code() == "reader_gone" { fault } else { fault.with_class(FaultClass::Transient) }
+    if fault.code() == codes::READER_GONE { fault } else { fault.with_class(FaultClass::Transient) }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Fault {
@@ -225,23 +226,23 @@ fn unwritable(path: &Path, error: &io::Error) -> Fault {
     };
     let shown = path.display();
     if let Some(why) = misled(error) {
-        return Fault::fatal("file_unwritable", format!("cannot write {shown}: {why}"));
+        return Fault::fatal(codes::FILE_UNWRITABLE, format!("cannot write {shown}: {why}"));
     }
     let text = format!("cannot write {shown}: {error}");
     match error.kind() {
-        StorageFull | QuotaExceeded | FileTooLarge => Fault::transient("disk_full", text),
-        BrokenPipe => Fault::fatal("reader_gone", format!("no process reads {shown}: {error}")),
+        StorageFull | QuotaExceeded | FileTooLarge => Fault::transient(codes::DISK_FULL, text),
+        BrokenPipe => Fault::fatal(codes::READER_GONE, format!("no process reads {shown}: {error}")),
         NotFound => {
             let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Fault::fatal(
-                "directory_missing",
+                codes::DIRECTORY_MISSING,
                 format!("cannot create {shown}: the directory {} does not exist; create it first", directory.display()),
             )
         }
         InvalidInput | PermissionDenied | IsADirectory | NotADirectory | ReadOnlyFilesystem => {
-            Fault::fatal("file_unwritable", text)
+            Fault::fatal(codes::FILE_UNWRITABLE, text)
         }
-        _ => Fault::transient("file_unwritable", text),
+        _ => Fault::transient(codes::FILE_UNWRITABLE, text),
     }
 }
 

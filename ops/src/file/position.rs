@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 
+use crate::codes;
+
 /// Bytes at the start of a file that identify it.
 const HEAD: usize = 1024;
 
@@ -137,7 +139,7 @@ impl Resume {
     pub(super) fn decode(position: &Position) -> Result<Self, Fault> {
         Resume::read(&position.0).ok_or_else(|| {
             Fault::fatal(
-                "position_unknown",
+                codes::POSITION_UNKNOWN,
                 "the position is not that of a file source; run `anabranch positions reset` to read from the beginning",
             )
         })

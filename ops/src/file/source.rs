@@ -31,6 +31,7 @@ use super::generations::Missed;
 use super::position::{LONGEST, Place, Resume};
 use super::watch::Watch;
 use crate::arena::Arena;
+use crate::codes;
 use crate::offload::Offload;
 
 /// Time without growth after which an unterminated last line is delivered.
@@ -162,7 +163,7 @@ impl Source for ConfiguredFile {
         let finds = tokio::task::spawn_blocking(move || follower.finds());
         match finds.await {
             Ok(found) => found.map_err(|error| unreadable(&self.path, &error)),
-            Err(error) => Err(Fault::transient("file_unreadable", error.to_string())),
+            Err(error) => Err(Fault::transient(codes::FILE_UNREADABLE, error.to_string())),
         }
     }
 
@@ -345,14 +346,14 @@ impl Reader for Lines {
 fn unreadable(path: &str, error: &io::Error) -> Fault {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
     if let Some(why) = misled(error) {
-        return Fault::fatal("file_unreadable", format!("cannot read {path}: {why}"));
+        return Fault::fatal(codes::FILE_UNREADABLE, format!("cannot read {path}: {why}"));
     }
     let text = format!("cannot read {path}: {error}");
     match error.kind() {
-        IsADirectory | NotADirectory | InvalidInput => Fault::fatal("file_unreadable", text),
+        IsADirectory | NotADirectory | InvalidInput => Fault::fatal(codes::FILE_UNREADABLE, text),
         // Permission may come: a rotation creates the file first and sets its owner later.
-        PermissionDenied => Fault::transient("file_unreadable", text).of_login(),
-        _ => Fault::transient("file_unreadable", text),
+        PermissionDenied => Fault::transient(codes::FILE_UNREADABLE, text).of_login(),
+        _ => Fault::transient(codes::FILE_UNREADABLE, text),
     }
 }
 
@@ -372,7 +373,7 @@ impl Lines {
                 input.follower.step(&mut input.rest, most)
             })
             .await
-            .map_err(|e| Fault::fatal("file_unreadable", e))?
+            .map_err(|e| Fault::fatal(codes::FILE_UNREADABLE, e))?
             .map_err(|e| unreadable(&self.path, &e))
     }
 
@@ -471,7 +472,7 @@ impl Lines {
 
     fn too_long(&self) -> Fault {
         Fault::fatal(
-            "line_too_long",
+            codes::LINE_TOO_LONG,
             format!(
                 "line {} of {}, at byte {}, is longer than {} bytes; raise maxLineBytes to read it",
                 self.place.line + 1,

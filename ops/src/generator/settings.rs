@@ -11,6 +11,7 @@ use anabranch_record::Operation;
 use anabranch_record::text::Str;
 
 use super::field::{Field, FieldKind};
+use crate::codes;
 
 /// Returns the specification of the source, without the parameters of [`Options`].
 pub(super) fn specification() -> Specification {
@@ -147,7 +148,7 @@ impl Settings {
         if let Some(time) = read_time {
             if rate != 0.0 {
                 let what = "\"readTime\" and \"rate\" exclude each other; \"readTime\" is deprecated";
-                findings.push(options.read_time.finding("settings.invalid", what));
+                findings.push(options.read_time.finding(codes::SETTINGS_INVALID, what));
             }
             rate = 1.0 / time.as_secs_f64();
         }
@@ -171,7 +172,7 @@ impl Settings {
             default.into_iter().chain(named).filter_map(|collection| collection.check(&mut findings)).collect();
         if collections.is_empty() && !findings.has_errors() {
             findings.push(
-                Diagnostic::error("settings.required", "\"format.type\" is required by generator")
+                Diagnostic::error(codes::SETTINGS_REQUIRED, "\"format.type\" is required by generator")
                     .with_span(options.format.span())
                     .with_hint("set format.type, or collections.<name>.format.type for one or more collections"),
             );
@@ -211,14 +212,15 @@ impl Described<'_> {
         let type_name = format.name();
         let option_prefix = format!("{}options.", type_name.trim_end_matches("type"));
         let Some(payload) = **format else {
-            let finding = Diagnostic::error("settings.required", format!("\"{type_name}\" is required by generator"));
+            let finding =
+                Diagnostic::error(codes::SETTINGS_REQUIRED, format!("\"{type_name}\" is required by generator"));
             let place = fields.values().next().map_or(place, Argument::span);
             let known: Vec<&str> = Payload::CHOICES.iter().map(|(name, _)| *name).collect();
             findings.push(finding.with_span(place).with_hint(format!("one of {}", known.join(", "))));
             return None;
         };
         let required = |what: &str| {
-            Diagnostic::error("settings.required", format!("\"{option_prefix}{what}\" is required by generator"))
+            Diagnostic::error(codes::SETTINGS_REQUIRED, format!("\"{option_prefix}{what}\" is required by generator"))
                 .with_span(format.span())
         };
         let format = match payload {

@@ -215,7 +215,7 @@ async fn a_foreign_position_is_refused() {
     let marks = [(Partition::ONLY, Mark { generation: 0, seq: 1, position: Position::copy_from(b"\x01x") })];
     let source = configured(&[("format.type", "raw"), ("format.options.a", "int")]).unwrap();
     let fault = source.open(&marks.into(), &host()).await.err().unwrap();
-    assert_eq!(fault.code(), "position_unknown");
+    assert_eq!(fault.code().name(), "position_unknown");
 }
 
 proptest! {

@@ -15,6 +15,8 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
+use crate::codes;
+
 /// Returns the `json.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     kind::inline::<Decode>()
@@ -56,8 +58,8 @@ impl InlineOperator for Decode {
 
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
-        flow.need_other("flow.not_encoded", "field", &self.field, &[Content::Avro], "JSON text");
-        flow.need_other_usually("flow.not_encoded", "field", &self.field, &[Content::Base64], "JSON text");
+        flow.need_other(codes::FLOW_NOT_ENCODED, "field", &self.field, &[Content::Avro], "JSON text");
+        flow.need_other_usually(codes::FLOW_NOT_ENCODED, "field", &self.field, &[Content::Base64], "JSON text");
         match self.field.target() {
             Target::Data(side) => {
                 let shape = flow.record.side(*side);
@@ -68,7 +70,7 @@ impl InlineOperator for Decode {
                          string"
                     );
                     let since = (shape.since, "a word or a number since here".to_owned());
-                    flow.fail("flow.not_a_text", "field", message, Some(since), None);
+                    flow.fail(codes::FLOW_NOT_A_TEXT, "field", message, Some(since), None);
                 } else if shape.is_absent() {
                     flow.needless("field", format!("no record has {part} here, so there is nothing to decode"), WHERE);
                 } else if shape.form() == Some(Form::Structured) {
@@ -83,7 +85,7 @@ impl InlineOperator for Decode {
             }
             _ => {
                 let wanted = texts | Kinds::MAP | Kinds::LIST;
-                let found = flow.need("flow.not_a_text", "field", &self.field, (wanted, "JSON text"), true);
+                let found = flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (wanted, "JSON text"), true);
                 if found.ty.kinds.overlaps(texts) {
                     flow.may_fail();
                     let was_text = found.ty.kinds.within(texts | Kinds::NULL);
@@ -119,7 +121,7 @@ impl Decode {
             }
             Some(other) => {
                 return Err(Fault::record(
-                    "json_unexpected_type",
+                    codes::JSON_UNEXPECTED_TYPE,
                     format!("cannot decode {}: unexpected data type {}", self.field, other.type_name()),
                 ));
             }
@@ -128,11 +130,11 @@ impl Decode {
             return Ok(Some(Value::Null));
         }
         let value = parse_value(text)
-            .map_err(|e| Fault::record("json_invalid", format!("cannot decode {}: {e}", self.field)))?;
+            .map_err(|e| Fault::record(codes::JSON_INVALID, format!("cannot decode {}: {e}", self.field)))?;
         match (self.field.target(), &value) {
             (Target::Data(_), Value::Map(_) | Value::Text(_) | Value::Null) | (Target::Field(..), _) => Ok(Some(value)),
             _ => Err(Fault::record(
-                "json_unexpected_type",
+                codes::JSON_UNEXPECTED_TYPE,
                 format!(
                     "cannot decode {field}: the JSON text is {}, and {field} accepts only an object or a text",
                     with_article(value.type_name()),

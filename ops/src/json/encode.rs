@@ -14,6 +14,8 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
+use crate::codes;
+
 /// Returns the `json.encode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     kind::inline::<Encode>()
@@ -94,7 +96,7 @@ impl Encode {
             }
             Some(Part::Value(value)) if *value != Value::Null => {
                 write_value(value, &mut self.buffer)?;
-                let text = std::str::from_utf8(&self.buffer).map_err(|e| Fault::record("json_invalid", e))?;
+                let text = std::str::from_utf8(&self.buffer).map_err(|e| Fault::record(codes::JSON_INVALID, e))?;
                 self.field.set(record, Value::from(text))
             }
             _ => Ok(()),
@@ -143,7 +145,7 @@ mod tests {
         let (after, decision) = process(&kind(), &[("field", ".Key")], &sample);
         assert_eq!(after, sample);
         let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
-        assert_eq!(fault.code(), "json_not_finite");
+        assert_eq!(fault.code().name(), "json_not_finite");
     }
 
     #[test]

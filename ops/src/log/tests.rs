@@ -82,5 +82,5 @@ async fn what_is_not_logged_counts_as_delivered() {
 async fn a_broken_log_is_transient() {
     let log = Arc::new(Recorder { broken: true, ..Recorder::default() });
     let fault = open(&log, &[]).await.write(&[row(0)], &[]).await.unwrap_err();
-    assert_eq!((fault.code(), fault.class()), ("log_unwritable", FaultClass::Transient));
+    assert_eq!((fault.code().name(), fault.class()), ("log_unwritable", FaultClass::Transient));
 }

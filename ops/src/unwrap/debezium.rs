@@ -18,6 +18,7 @@ use anabranch_record::{Change, Data, Operation, Record};
 use bytes::Bytes;
 
 use super::{envelope, invalid, key_in_envelope, parts, take_map, take_text, with_key};
+use crate::codes;
 use crate::scalar::push_scalar;
 
 /// Returns the `unwrap.debezium` processor for the registry.
@@ -192,7 +193,7 @@ fn flatten(object: Object, name: &mut String, visit: &mut impl FnMut(&str, Str))
                 if !push_scalar(&value, &mut text) {
                     let mut json = Vec::new();
                     write_value(&value, &mut json)?;
-                    text = String::from_utf8(json).map_err(|e| Fault::record("json_invalid", e))?;
+                    text = String::from_utf8(json).map_err(|e| Fault::record(codes::JSON_INVALID, e))?;
                 }
                 visit(name, text.into());
             }

@@ -91,7 +91,7 @@ impl Source for SaidSource {
     }
 
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Err(Fault::fatal("not_opened", "only its shape matters"))
+        Err(Fault::fatal(anabranch_graph::codes::NOT_OPENED, "only its shape matters"))
     }
 }
 
@@ -117,7 +117,7 @@ struct Rows {
 #[async_trait]
 impl Destination for Rows {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Err(Fault::fatal("not_opened", "only its needs matter"))
+        Err(Fault::fatal(anabranch_graph::codes::NOT_OPENED, "only its needs matter"))
     }
 
     fn flow(&self, flow: &mut Flow) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anabranch_ops_opencdc::wire::{CommandRequest, CommandResponse, Request, Response};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_record::clock;
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
@@ -16,6 +17,7 @@ use wasmtime::{Linker, Memory, Module, Store, Trap, UpdateDeadline};
 
 use crate::budget::Budget;
 use crate::calls::{self, Parked};
+use crate::codes;
 use crate::egress::Network;
 use crate::module::engine;
 use crate::output::{Output, level};
@@ -65,13 +67,13 @@ fn last_words(said: &Option<String>) -> String {
 
 impl Death {
     /// Returns the stable code of the fault.
-    pub(crate) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> Code {
         match self {
-            Death::TimedOut(_) => "wasm_timeout",
-            Death::Trapped(_) => "wasm_trap",
-            Death::Exited { .. } => "wasm_exited",
-            Death::Garbled(_) => "wasm_bad_response",
-            Death::Unstartable(_) => "wasm_start",
+            Death::TimedOut(_) => codes::WASM_TIMEOUT,
+            Death::Trapped(_) => codes::WASM_TRAP,
+            Death::Exited { .. } => codes::WASM_EXITED,
+            Death::Garbled(_) => codes::WASM_BAD_RESPONSE,
+            Death::Unstartable(_) => codes::WASM_START,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod budget;
 mod calls;
+pub mod codes;
 mod directory;
 mod egress;
 mod guest;

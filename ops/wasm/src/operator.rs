@@ -13,10 +13,12 @@ use anabranch_plugin::operator::{
 };
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use bytes::Bytes;
 use wasmtime::Module;
 
+use crate::codes;
 use crate::egress::{self, Ceiling, Granted, Network};
 use crate::guest::{Death, Gone, Guest, Limits, Setting};
 
@@ -98,11 +100,11 @@ fn begin(configured: &Configured, host: &Host, network: &Option<Arc<Network>>) -
     let mut guest = Guest::start(&configured.module, &setting).map_err(fault)?;
     match guest.ask(Request::Configure(configured.configure.clone())).map_err(fault)? {
         Response::Configure(_) => {}
-        other => return Err(refused("wasm_configure", "its settings", &other)),
+        other => return Err(refused(codes::WASM_CONFIGURE, "its settings", &other)),
     }
     match guest.ask(Request::Open(Empty {})).map_err(fault)? {
         Response::Open(_) => Ok(guest),
-        other => Err(refused("wasm_open", "to open", &other)),
+        other => Err(refused(codes::WASM_OPEN, "to open", &other)),
     }
 }
 
@@ -111,10 +113,10 @@ fn message(error: &wire::Error) -> String {
     if error.message.is_empty() { format!("error code {}", error.code) } else { error.message.clone() }
 }
 
-fn refused(code: &'static str, what: &str, response: &Response) -> Fault {
+fn refused(code: Code, what: &str, response: &Response) -> Fault {
     match response {
         Response::Error(error) => Fault::fatal(code, format!("the processor refused {what}: {}", message(error))),
-        _ => Fault::fatal("wasm_bad_response", "the answer of the processor does not match the request"),
+        _ => Fault::fatal(codes::WASM_BAD_RESPONSE, "the answer of the processor does not match the request"),
     }
 }
 
@@ -142,7 +144,7 @@ impl Operator for Wasm {
     fn close(&mut self) -> Result<(), Fault> {
         match self.guest.ask_within(Request::Teardown(Empty {}), Some(TEARDOWN)) {
             Ok(Response::Teardown(_)) => Ok(()),
-            Ok(other) => Err(refused("wasm_teardown", "to close", &other)),
+            Ok(other) => Err(refused(codes::WASM_TEARDOWN, "to close", &other)),
             Err(death) => Err(Fault::fatal(death.code(), death)),
         }
     }
@@ -151,7 +153,7 @@ impl Operator for Wasm {
 impl Wasm {
     fn open(configured: &Configured, host: &Host) -> Result<Wasm, Fault> {
         let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
-        let network = network.map_err(|error| Fault::fatal("wasm_network", error))?.map(Arc::new);
+        let network = network.map_err(|error| Fault::fatal(codes::WASM_NETWORK, error))?.map(Arc::new);
         let guest = begin(configured, host, &network)?;
         Ok(Wasm { configured: configured.clone(), host: host.clone(), network, guest })
     }
@@ -189,19 +191,19 @@ impl Wasm {
             let results = match response {
                 Response::Process(processed) => processed.records,
                 Response::Error(error) => {
-                    let fault = Fault::record("wasm_error", message(&error));
+                    let fault = Fault::record(codes::WASM_ERROR, message(&error));
                     decisions.extend(rows[at..at + count].iter().map(|(row, _)| (*row, Decision::Fail(fault.clone()))));
                     at += count;
                     continue;
                 }
-                other => return Err((at, refused("wasm_bad_response", "the records", &other))),
+                other => return Err((at, refused(codes::WASM_BAD_RESPONSE, "the records", &other))),
             };
             if results.len() > count {
                 let text = format!("the processor returned {} results for {count} records", results.len());
-                return Err((at, Fault::fatal("wasm_bad_response", text)));
+                return Err((at, Fault::fatal(codes::WASM_BAD_RESPONSE, text)));
             }
             if results.is_empty() {
-                return Err((at, Fault::fatal("wasm_no_progress", "the processor returned no records")));
+                return Err((at, Fault::fatal(codes::WASM_NO_PROGRESS, "the processor returned no records")));
             }
             let before = at;
             for (result, sent) in results.into_iter().zip(&sent) {
@@ -211,7 +213,7 @@ impl Wasm {
                     Ok(decision) => decisions.push((rows[at].0, decision)),
                     Err(error) => {
                         let fault = Fault::record(
-                            "wasm_bad_record",
+                            codes::WASM_BAD_RECORD,
                             format!("the processor returned an invalid record: {error}"),
                         );
                         decisions.push((rows[at].0, Decision::Fail(fault)));
@@ -224,7 +226,7 @@ impl Wasm {
                 return Err((
                     at,
                     Fault::fatal(
-                        "wasm_no_progress",
+                        codes::WASM_NO_PROGRESS,
                         "the processor processed none of its records three times in a row",
                     ),
                 ));
@@ -272,7 +274,7 @@ fn decide(result: ProcessedRecord, sent: &Bytes, row: &mut Record) -> Option<Res
         Outcome::Filter(_) => Ok(Decision::Filter),
         Outcome::Error(error) => {
             let text = error.error.as_ref().map_or_else(|| "an error without a message".to_owned(), message);
-            Ok(Decision::Fail(Fault::record("wasm_error", text)))
+            Ok(Decision::Fail(Fault::record(codes::WASM_ERROR, text)))
         }
         Outcome::Multi(parts) => {
             let parts: Result<Vec<Record>, DecodeError> = parts.records.iter().map(|part| enter(part, row)).collect();

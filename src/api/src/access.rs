@@ -20,6 +20,7 @@ use percent_encoding::percent_decode_str;
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
+use crate::codes;
 use crate::connections::Seat;
 use crate::error::{ApiError, Kind, RegistryError};
 
@@ -116,7 +117,7 @@ impl Access {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if self.local && self.token().is_none() && !is_local(host) {
             let what = format!("the host {host:?} is not a name of this machine");
-            let error = ApiError::new(Kind::PermissionDenied, "api.foreign_host", what);
+            let error = ApiError::new(Kind::PermissionDenied, codes::API_FOREIGN_HOST, what);
             return Some(error.suggest("connect to 127.0.0.1 or localhost, or set a token"));
         }
         let origin = headers.get(ORIGIN)?;
@@ -124,7 +125,7 @@ impl Access {
             return None;
         }
         let what = format!("pages from {:?} may not use this API", String::from_utf8_lossy(origin.as_bytes()));
-        let error = ApiError::new(Kind::PermissionDenied, "api.foreign_origin", what);
+        let error = ApiError::new(Kind::PermissionDenied, codes::API_FOREIGN_ORIGIN, what);
         Some(error.suggest("if pages from this origin may use the API, add it to api.http.cors.allowed-origins"))
     }
 
@@ -186,8 +187,11 @@ pub async fn same_site(State(access): State<Arc<Access>>, request: Request, next
 /// Refuses requests without the token, and applies the time limit.
 pub async fn guard(State((access, body)): State<(Arc<Access>, ErrorBody)>, request: Request, next: Next) -> Response {
     if !access.knows_token_of(&request) {
-        let error =
-            ApiError::new(Kind::Unauthenticated, "api.unauthenticated", "this request needs the token of the service");
+        let error = ApiError::new(
+            Kind::Unauthenticated,
+            codes::API_UNAUTHENTICATED,
+            "this request needs the token of the service",
+        );
         let mut response = body.of(error.suggest("send it as `Authorization: Bearer TOKEN`"));
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));
         return response;
@@ -197,7 +201,9 @@ pub async fn guard(State((access, body)): State<(Arc<Access>, ErrorBody)>, reque
     }
     match timeout(ANSWER, next.run(request)).await {
         Ok(response) => in_form(body, response).await,
-        Err(_) => body.of(ApiError::new(Kind::DeadlineExceeded, "api.timeout", "the response took longer than 30 s")),
+        Err(_) => {
+            body.of(ApiError::new(Kind::DeadlineExceeded, codes::API_TIMEOUT, "the response took longer than 30 s"))
+        }
     }
 }
 
@@ -210,7 +216,7 @@ async fn in_form(body: ErrorBody, response: Response) -> Response {
     let status = response.status();
     let text = to_bytes(response.into_body(), 4096).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
-    body.of(ApiError::new(Kind::Malformed(status), "api.malformed_request", text))
+    body.of(ApiError::new(Kind::Malformed(status), codes::API_MALFORMED_REQUEST, text))
 }
 
 #[cfg(test)]
@@ -261,7 +267,7 @@ mod tests {
         let local = Access::new(None, true, vec!["https://ok.example".into()]);
         let remote = Access::new(Some("t".into()), false, Vec::new());
         let code = |access: &Access, pairs: &[(&'static str, &str)]| {
-            access.refuses_site(&headers(pairs)).map_or("", |error| error.reason)
+            access.refuses_site(&headers(pairs)).map_or("", |error| error.reason.name())
         };
         let here = ("host", "127.0.0.1:8080");
         assert_eq!(code(&local, &[here]), "");

@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::view::View;
 
@@ -35,7 +36,7 @@ const PART: usize = 256 << 10;
 )]
 async fn backup(State(view): State<Arc<View>>) -> Result<Response, ApiError> {
     let failed = |error: &dyn std::fmt::Display| {
-        ApiError::new(Kind::Unavailable, "store.unavailable", format!("the store cannot be copied: {error}"))
+        ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, format!("the store cannot be copied: {error}"))
     };
     let store = view.store.clone();
     let copied = tokio::task::spawn_blocking(move || copy_of(&store));

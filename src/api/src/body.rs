@@ -6,6 +6,7 @@ use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
+use crate::codes;
 use crate::error::{ApiError, Kind};
 
 /// A JSON body of any content type; an empty body counts as `{}`.
@@ -25,5 +26,5 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 
 fn unread(rejection: BytesRejection) -> ApiError {
     let text = rejection.body_text();
-    ApiError::new(Kind::Malformed(rejection.into_response().status()), "api.malformed_request", text)
+    ApiError::new(Kind::Malformed(rejection.into_response().status()), codes::API_MALFORMED_REQUEST, text)
 }

@@ -20,6 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::query::Query;
 use crate::view::View;
@@ -170,7 +171,7 @@ async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -
     let letter = view::one(&view.store, &id, number).await?;
     let missing = || {
         let what = format!("pipeline {:?} has no dead letter {number}", id.as_str());
-        ApiError::new(Kind::NotFound, "dead_letter.not_found", what)
+        ApiError::new(Kind::NotFound, codes::DEAD_LETTER_NOT_FOUND, what)
     };
     letter.map(Json).ok_or_else(missing)
 }
@@ -197,7 +198,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     let record = asked.record.map(|record| Record::from_json(record.to_string().as_bytes())).transpose();
     let record = record.map_err(|error| {
         let kind = Kind::Malformed(StatusCode::BAD_REQUEST);
-        ApiError::new(kind, "dead_letter.invalid_record", format!("record: {}", error.message))
+        ApiError::new(kind, codes::DEAD_LETTER_INVALID_RECORD, format!("record: {}", error.message))
     })?;
     let request = Request { numbers, from: asked.from, record };
     view.control.replay(&id, request).await.map(Json).map_err(|error| match error {

@@ -21,6 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::pipelines::{one, shown_dead_letter, shown_pipeline};
 use crate::query::Query;
@@ -221,29 +222,29 @@ impl From<EditError> for ApiError {
         let answer = |kind, reason| ApiError::new(kind, reason, text.clone());
         match error {
             EditError::Control(error) => error.into(),
-            EditError::FromFile(_) => answer(Kind::FailedPrecondition, "pipeline.declared_in_file").suggest(
+            EditError::FromFile(_) => answer(Kind::FailedPrecondition, codes::PIPELINE_DECLARED_IN_FILE).suggest(
                 "edit its file, or apply another text (POST /v1/pipelines/plan, then /apply); if the file is gone, \
                      restart the service, which reads its files at startup",
             ),
-            EditError::Exists { what: "connector", .. } => answer(Kind::AlreadyExists, "connector.exists"),
-            EditError::Exists { what: "processor", .. } => answer(Kind::AlreadyExists, "processor.exists"),
-            EditError::Exists { .. } => answer(Kind::AlreadyExists, "pipeline.exists"),
-            EditError::NoPart { what: "connector", .. } => answer(Kind::NotFound, "connector.not_found"),
-            EditError::NoPart { .. } => answer(Kind::NotFound, "processor.not_found"),
+            EditError::Exists { what: "connector", .. } => answer(Kind::AlreadyExists, codes::CONNECTOR_EXISTS),
+            EditError::Exists { what: "processor", .. } => answer(Kind::AlreadyExists, codes::PROCESSOR_EXISTS),
+            EditError::Exists { .. } => answer(Kind::AlreadyExists, codes::PIPELINE_EXISTS),
+            EditError::NoPart { what: "connector", .. } => answer(Kind::NotFound, codes::CONNECTOR_NOT_FOUND),
+            EditError::NoPart { .. } => answer(Kind::NotFound, codes::PROCESSOR_NOT_FOUND),
             EditError::HasParts { what: "connector", .. } => {
-                answer(Kind::FailedPrecondition, "connector.has_parts").suggest("delete them first")
+                answer(Kind::FailedPrecondition, codes::CONNECTOR_HAS_PARTS).suggest("delete them first")
             }
-            EditError::HasParts { .. } => answer(Kind::FailedPrecondition, "pipeline.has_parts")
+            EditError::HasParts { .. } => answer(Kind::FailedPrecondition, codes::PIPELINE_HAS_PARTS)
                 .suggest("delete them first, or delete the pipeline and all its parts with `?parts=true`"),
-            EditError::HasPositions(_) => answer(Kind::FailedPrecondition, "pipeline.has_positions")
+            EditError::HasPositions(_) => answer(Kind::FailedPrecondition, codes::PIPELINE_HAS_POSITIONS)
                 .suggest("add `?positions=true` to delete the positions too"),
-            EditError::NotOne(_) => answer(Kind::Malformed(StatusCode::BAD_REQUEST), "pipelines.one_expected"),
+            EditError::NotOne(_) => answer(Kind::Malformed(StatusCode::BAD_REQUEST), codes::PIPELINES_ONE_EXPECTED),
             EditError::Stale(_) => {
-                answer(Kind::Aborted, "pipelines.plan_stale").suggest("request a new plan, and check it")
+                answer(Kind::Aborted, codes::PIPELINES_PLAN_STALE).suggest("request a new plan, and check it")
             }
-            EditError::RunsOn(_) => answer(Kind::FailedPrecondition, "pipelines.restart_not_allowed")
+            EditError::RunsOn(_) => answer(Kind::FailedPrecondition, codes::PIPELINES_RESTART_NOT_ALLOWED)
                 .suggest("stop the pipeline, apply the change, and start it"),
-            EditError::SwitchFailed { .. } => answer(Kind::FailedPrecondition, "pipelines.switch_failed"),
+            EditError::SwitchFailed { .. } => answer(Kind::FailedPrecondition, codes::PIPELINES_SWITCH_FAILED),
             // A configuration that was sent resource by resource has no lines.
             EditError::Invalid(findings) => invalid(findings, &Files::new()),
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use anabranch_plugin::state::StoreError;
+use anabranch_record::code::Code;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::header::{ALLOW, CONTENT_LENGTH};
@@ -13,6 +14,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use anabranch_service::control::ControlError;
+
+use crate::codes;
 
 /// The kind of an error. Its number is the gRPC code, which clients of this API know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +76,7 @@ impl Kind {
 pub(super) struct ApiError {
     pub(super) kind: Kind,
     /// Stable code for programs.
-    pub(super) reason: &'static str,
+    pub(super) reason: Code,
     pub(super) message: String,
     pub(super) suggestion: Option<Cow<'static, str>>,
     /// JSON pointer to the place in a configuration.
@@ -85,19 +88,19 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    pub(super) fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(kind: Kind, reason: Code, message: impl Into<String>) -> Self {
         let message = message.into();
         ApiError { kind, reason, message, suggestion: None, config_path: None, place: None, further: Box::default() }
     }
 
     /// Creates the error of an invalid request.
     pub(super) fn malformed(what: impl Into<String>) -> Self {
-        ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "api.malformed_request", what)
+        ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::API_MALFORMED_REQUEST, what)
     }
 
     /// Creates the error of an unknown pipeline.
     pub(super) fn no_pipeline(id: &str) -> Self {
-        ApiError::new(Kind::NotFound, "pipeline.not_found", format!("there is no pipeline {id:?}"))
+        ApiError::new(Kind::NotFound, codes::PIPELINE_NOT_FOUND, format!("there is no pipeline {id:?}"))
     }
 
     pub(super) fn suggest(mut self, suggestion: impl Into<Cow<'static, str>>) -> Self {
@@ -178,7 +181,12 @@ impl ErrorInfo {
         let ApiError { reason, suggestion, config_path, place, .. } = error;
         let (line, column) = place.map(|place| (place.0.to_string(), place.1.to_string())).unzip();
         let metadata = ErrorMetadata { suggestion, config_path, line, column, message };
-        ErrorInfo { kind: "type.googleapis.com/google.rpc.ErrorInfo", reason, domain: "anabranch", metadata }
+        ErrorInfo {
+            kind: "type.googleapis.com/google.rpc.ErrorInfo",
+            reason: reason.name(),
+            domain: "anabranch",
+            metadata,
+        }
     }
 }
 
@@ -223,12 +231,12 @@ impl From<ControlError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        ApiError::new(Kind::Unavailable, "store.unavailable", error.to_string())
+        ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, error.to_string())
     }
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
-    ApiError::new(Kind::NotFound, "api.no_such_path", format!("the path {} does not exist", uri.path()))
+    ApiError::new(Kind::NotFound, codes::API_NO_SUCH_PATH, format!("the path {} does not exist", uri.path()))
 }
 
 /// Adds the methods that a path accepts to the error for another method.
@@ -241,7 +249,7 @@ pub(super) async fn naming_methods(request: Request, next: Next) -> Response {
     };
     let methods: Vec<&str> = allowed.split(',').map(str::trim).filter(|name| *name != "HEAD").collect();
     let message = format!("{path} does not support {method}: it supports {}", methods.join(", "));
-    let error = ApiError::new(Kind::Unimplemented, "api.no_such_method", message)
+    let error = ApiError::new(Kind::Unimplemented, codes::API_NO_SUCH_METHOD, message)
         .suggest(format!("use {}", methods.join(" or ")));
     let (mut parts, body) = error.into_response().into_parts();
     for (name, value) in response.headers() {
@@ -258,7 +266,7 @@ struct OtherMethod;
 
 pub(super) async fn no_such_method(method: Method, uri: Uri) -> Response {
     let message = format!("{} does not support {method}", uri.path());
-    let mut response = ApiError::new(Kind::Unimplemented, "api.no_such_method", message).into_response();
+    let mut response = ApiError::new(Kind::Unimplemented, codes::API_NO_SUCH_METHOD, message).into_response();
     response.extensions_mut().insert(OtherMethod);
     response
 }

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::query::Query;
 use crate::view::View;
@@ -49,7 +50,7 @@ async fn graph(State(view): State<Arc<View>>, Path(id): Path<String>, query: Que
             Some(what) => format!("there is no graph of pipeline {id:?}: {what}"),
             None => format!("there is no graph of pipeline {id:?} yet: its plugins are still being loaded"),
         };
-        return Err(ApiError::new(Kind::FailedPrecondition, "pipeline.invalid", what));
+        return Err(ApiError::new(Kind::FailedPrecondition, codes::PIPELINE_INVALID, what));
     };
     let pass = match query.text("pass") {
         "" | "fused" => Pass::Fused,

@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Access;
+use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::view::View;
 
@@ -52,7 +53,7 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
             Some(why) => format!("the service is waiting for its state store: {why}"),
             None => "the service is waiting for its state store".to_owned(),
         };
-        let refused = ApiError::new(Kind::Unavailable, "service.waiting", message);
+        let refused = ApiError::new(Kind::Unavailable, codes::SERVICE_WAITING, message);
         return refused.suggest("try again when /readyz reports `ready`").into_response();
     }
     let reason = known.unwrap_or_else(|| "the service is waiting for its state store".to_owned());
@@ -118,7 +119,7 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
         return Ok(Json(Health { status: "SERVING" }));
     }
     let what = format!("there is no service {:?}", asked.service);
-    Err(ApiError::new(Kind::NotFound, "api.no_such_service", what))
+    Err(ApiError::new(Kind::NotFound, codes::API_NO_SUCH_SERVICE, what))
 }
 
 /// Check readiness

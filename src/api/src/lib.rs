@@ -13,6 +13,7 @@ pub mod access;
 mod apply;
 mod backup;
 mod body;
+pub mod codes;
 pub mod connections;
 mod credentials;
 mod dead_letters;

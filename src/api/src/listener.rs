@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, ErrorBody};
+use crate::codes;
 use crate::credentials::{Credentials, Seen};
 use crate::error::{ApiError, Kind};
 use crate::paths::paths;
@@ -144,6 +145,6 @@ async fn once_known(State(view): State<Arc<View>>, request: Request, next: Next)
     if waited.is_ok() && view.control.is_ready() {
         return next.run(request).await;
     }
-    let refused = ApiError::new(Kind::Unavailable, "service.starting", "the service is still starting");
+    let refused = ApiError::new(Kind::Unavailable, codes::SERVICE_STARTING, "the service is still starting");
     refused.suggest("try again in a moment").into_response()
 }

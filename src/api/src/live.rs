@@ -346,7 +346,7 @@ impl NodeNumbers {
             busy_seconds: count.busy.as_secs_f64(),
             last_error: last_error.map(|error| NodeError {
                 message: error.message.clone(),
-                code: error.code,
+                code: error.code.name(),
                 at: rfc3339(error.at),
             }),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::without_passwords;
 use anabranch_plugin::specification::Specification;
+use anabranch_record::code::Code;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_store::{Origin, Status, StopReason, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 use axum::Json;
@@ -15,6 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::query::Query;
 use crate::shapes::{
@@ -53,7 +55,7 @@ async fn known(view: &View) -> Result<Vec<StoredPipeline>, ApiError> {
     Ok(all)
 }
 
-pub(super) fn missing(what: &str, id: &str, reason: &'static str) -> ApiError {
+pub(super) fn missing(what: &str, id: &str, reason: Code) -> ApiError {
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))
 }
 
@@ -141,7 +143,7 @@ pub(super) async fn the_connector(view: &View, id: &str) -> Result<Connector, Ap
     let all = stored(view).await?;
     let place = |pipeline: &StoredPipeline| pipeline.connectors.iter().position(|it| connector_id(pipeline, it) == id);
     let found = all.into_iter().find_map(|pipeline| place(&pipeline).map(|at| (pipeline, at)));
-    let (pipeline, at) = found.ok_or_else(|| missing("connector", id, "connector.not_found"))?;
+    let (pipeline, at) = found.ok_or_else(|| missing("connector", id, codes::CONNECTOR_NOT_FOUND))?;
     let marks = view.store.positions(&pipeline.id).await?;
     Ok(shown_connector(&view.registry, &pipeline, &pipeline.connectors[at], &marks))
 }
@@ -171,7 +173,7 @@ async fn processors(State(view): Shared, query: Query) -> Answer<Vec<Processor>>
 async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Processor> {
     let all = stored(&view).await?;
     let found = all.iter().flat_map(of_pipeline).find(|it| it.id() == id);
-    found.map(|it| Json(it.shown(&view.registry))).ok_or_else(|| missing("processor", &id, "processor.not_found"))
+    found.map(|it| Json(it.shown(&view.registry))).ok_or_else(|| missing("processor", &id, codes::PROCESSOR_NOT_FOUND))
 }
 
 /// A processor with its parent.

@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Error, Kind};
 use crate::pipelines::one;
 use crate::view::View;
@@ -241,7 +242,7 @@ impl From<MoveError> for ApiError {
         let text = error.to_string();
         match error {
             MoveError::None { known, .. } => {
-                let answer = ApiError::new(Kind::NotFound, "positions.none", text);
+                let answer = ApiError::new(Kind::NotFound, codes::POSITIONS_NONE, text);
                 if known.is_empty() {
                     answer
                         .suggest("no position is stored: the sources of the pipeline start from their beginning anyway")
@@ -250,14 +251,18 @@ impl From<MoveError> for ApiError {
                 }
             }
             MoveError::Ambiguous(_) => {
-                let answer = ApiError::new(Kind::FailedPrecondition, "positions.ambiguous", text);
+                let answer = ApiError::new(Kind::FailedPrecondition, codes::POSITIONS_AMBIGUOUS, text);
                 answer.suggest("choose one with `connector` and `partition`")
             }
-            MoveError::NoSource { known, .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_source", text)
-                .suggest(format!("the sources of the pipeline are {}", known.join(", "))),
-            MoveError::NoPartition { .. } => ApiError::new(Kind::FailedPrecondition, "positions.no_partition", text)
-                .suggest("remove this position from the request: it belongs to another source"),
-            MoveError::Refused { .. } => ApiError::new(Kind::FailedPrecondition, "positions.refused", text),
+            MoveError::NoSource { known, .. } => {
+                ApiError::new(Kind::FailedPrecondition, codes::POSITIONS_NO_SOURCE, text)
+                    .suggest(format!("the sources of the pipeline are {}", known.join(", ")))
+            }
+            MoveError::NoPartition { .. } => {
+                ApiError::new(Kind::FailedPrecondition, codes::POSITIONS_NO_PARTITION, text)
+                    .suggest("remove this position from the request: it belongs to another source")
+            }
+            MoveError::Refused { .. } => ApiError::new(Kind::FailedPrecondition, codes::POSITIONS_REFUSED, text),
             MoveError::Store(error) => error.into(),
         }
     }

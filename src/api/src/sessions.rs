@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::codes;
 use crate::error::{ApiError, Kind};
 
 /// Maximum number of concurrent inspections.
@@ -30,7 +31,7 @@ impl Sessions {
     pub(crate) fn enter(&self) -> Result<Seat, ApiError> {
         let permit = self.seats.clone().try_acquire_owned().map_err(|_| {
             let what = format!("{MOST} inspections are open already, which is the maximum");
-            ApiError::new(Kind::ResourceExhausted, "inspect.too_many", what).suggest("close an inspection")
+            ApiError::new(Kind::ResourceExhausted, codes::INSPECT_TOO_MANY, what).suggest("close an inspection")
         })?;
         Ok(Seat { _permit: permit, closing: self.closing.subscribe() })
     }

@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::view::View;
 
@@ -64,7 +65,7 @@ pub struct TestReport {
 async fn test(Body(request): Body<TestRequest>) -> Result<Json<TestReport>, ApiError> {
     // The semaphore is never closed.
     let _turn = TURNS.acquire().await;
-    let unavailable = |why: String| ApiError::new(Kind::Unavailable, "test.not_run", why);
+    let unavailable = |why: String| ApiError::new(Kind::Unavailable, codes::TEST_NOT_RUN, why);
     let done = tokio::task::spawn_blocking(move || run(&request)).await;
     match done {
         Ok(Ok(report)) => Ok(Json(report)),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::show::text_of;
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// A record that the user wrote.
 pub(super) struct Edited {
@@ -33,17 +34,18 @@ pub(super) fn read(command: &'static str, name: &str) -> Result<Edited, Box<Repo
     let shown = if name == "-" { "standard input" } else { name };
     read.map_err(|error| {
         let message = format!("cannot read {shown}: {}", system(&error));
-        Box::new(Report::new(command).fail(Exit::Environment, "dlq.unreadable", message))
+        Box::new(Report::new(command).fail(Exit::Environment, codes::DLQ_UNREADABLE, message))
     })?;
     understood(command, shown, &text)
 }
 
 /// Opens a record in the user's editor; returns `None` if the record was not changed.
 pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edited>, Box<Report>> {
-    let failed = |exit, message: String| Box::new(Report::new(command).fail(exit, "dlq.no_editor", message));
+    let failed = |exit, message: String| Box::new(Report::new(command).fail(exit, codes::DLQ_NO_EDITOR, message));
     let editor = ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|text| !text.is_empty()));
     let Some(editor) = editor.filter(|_| std::io::stdin().is_terminal()) else {
-        let report = Report::new(command).fail(Exit::Invalid, "dlq.no_editor", "there is no editor for the record");
+        let report =
+            Report::new(command).fail(Exit::Invalid, codes::DLQ_NO_EDITOR, "there is no editor for the record");
         return Err(Box::new(report.suggest(
             "set EDITOR and run the command in a terminal, or give the record with --edit FILE or --edit -",
         )));
@@ -175,11 +177,11 @@ fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited,
         let moved = moved.iter().rfind(|(from, _)| *from <= error.offset).map_or(0, |(_, by)| *by);
         let (line, column) = place(text, begin + error.offset.saturating_add_signed(moved));
         let message = format!("{shown}:{line}:{column}: not a record in JSON: {}", error.message);
-        let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", message);
+        let report = Report::new(command).fail(Exit::Invalid, codes::DLQ_INVALID_RECORD, message);
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` prints one"))
     })?;
     let json = serde_json::from_slice(&exact).map_err(|error| {
-        let report = Report::new(command).fail(Exit::Invalid, "dlq.invalid_record", format!("{shown}: {error}"));
+        let report = Report::new(command).fail(Exit::Invalid, codes::DLQ_INVALID_RECORD, format!("{shown}: {error}"));
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` shows the format"))
     })?;
     Ok(Edited { json, record })

@@ -19,6 +19,7 @@ use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::client::escaped;
+use crate::codes;
 
 /// Replay dead letters through the rest of the pipeline.
 ///
@@ -59,8 +60,11 @@ const COMMAND: &str = "dlq.replay";
 pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     if arguments.edit.is_some() && arguments.numbers.len() != 1 {
-        let report =
-            Report::new(COMMAND).fail(Exit::Invalid, "dead_letter.not_one", "--edit needs exactly one dead letter");
+        let report = Report::new(COMMAND).fail(
+            Exit::Invalid,
+            codes::DEAD_LETTER_NOT_ONE,
+            "--edit needs exactly one dead letter",
+        );
         return Err(Box::new(report));
     }
     // Before the store is opened: a `dlq show` that pipes into this command holds the store until it ends.
@@ -135,17 +139,19 @@ fn here(
         .is_some_and(|stored| matches!(stored.status, Status::Running | Status::Recovering { .. }));
     // A running service locks the file of its store, but not a database.
     if live && !arguments.force && !matches!(settings.database, Database::Embedded(_)) {
-        let report = Report::new(COMMAND).fail(Exit::Environment, "pipeline.running", format!("pipeline {id} runs"));
+        let report =
+            Report::new(COMMAND).fail(Exit::Environment, codes::PIPELINE_RUNNING, format!("pipeline {id} runs"));
         return Err(Box::new(
             report.suggest("set --api.http.address to the address of its service; if the service crashed, add --force"),
         ));
     }
     let pipeline = compiled(context, settings, &id)?;
     let schemas = schemas::registry(&settings.schemas, &opened.store).map_err(|error| {
-        Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string()))
+        Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::RUN_SCHEMA_REGISTRY, error.to_string()))
     })?;
     let traces = settings.traces.as_ref().map(|traces| Exporter::start(traces, opened.runtime.handle())).transpose();
-    let traces = traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, "run.traces", error)))?;
+    let traces =
+        traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::RUN_TRACES, error)))?;
     let tools = Tools {
         store: opened.store.clone(),
         log: Arc::new(anabranch_trial::Notes),
@@ -191,10 +197,10 @@ fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline
     Err(Box::new(match invalid {
         true => {
             let message = format!("pipeline {id} has errors: dead letters cannot be replayed through it");
-            Report::new(COMMAND).notes(findings).fail(Exit::Invalid, "pipeline.invalid", message)
+            Report::new(COMMAND).notes(findings).fail(Exit::Invalid, codes::PIPELINE_INVALID, message)
         }
         false => Report::new(COMMAND)
-            .fail(Exit::Invalid, "pipeline.not_found", format!("there is no pipeline {id} in {path}"))
+            .fail(Exit::Invalid, codes::PIPELINE_NOT_FOUND, format!("there is no pipeline {id} in {path}"))
             .suggest("if the pipeline files are elsewhere, set --pipelines.path"),
     }))
 }
@@ -225,7 +231,7 @@ fn told(outcome: &Outcome, from: &From) -> Report {
     let report = Report::new(COMMAND).text(text).summary(summary).result(result);
     match stopped {
         Some(why) => report
-            .fail(Exit::Failed, "dead_letter.replay_stopped", format!("the replay was stopped: {why}"))
+            .fail(Exit::Failed, codes::DEAD_LETTER_REPLAY_STOPPED, format!("the replay was stopped: {why}"))
             .suggest(format!(
                 "{} still in the queue",
                 match remaining.len() {

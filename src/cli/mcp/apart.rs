@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use anabranch_process::files::system;
 use anabranch_process::terminal::{self, Stream};
+use anabranch_record::code::Code;
 use rustix::process::{Pid, Signal, getpgrp, getpid, kill_current_process_group, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cli::{Exit, Report};
+use crate::codes;
 use crate::mcp::{Cancellation, MESSAGE, Server, Tool};
 
 /// The flag of such a process.
@@ -58,17 +60,17 @@ enum End {
 }
 
 fn call(name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) -> Value {
-    let failed = |code: &'static str, why: String| Report::new("mcp").fail(Exit::Environment, code, why).envelope();
+    let failed = |code: Code, why: String| Report::new("mcp").fail(Exit::Environment, code, why).envelope();
     match answered(&Called { name: name.to_owned(), arguments }, cancellation) {
         Ok(answer) => serde_json::from_slice(&answer)
-            .unwrap_or_else(|_| failed("cli.system", format!("the process of {name} ended without a result"))),
+            .unwrap_or_else(|_| failed(codes::CLI_SYSTEM, format!("the process of {name} ended without a result"))),
         Err(NotAnswered::System(error)) => {
-            failed("cli.system", format!("cannot run {name} in a process: {}", system(&error)))
+            failed(codes::CLI_SYSTEM, format!("cannot run {name} in a process: {}", system(&error)))
         }
         Err(NotAnswered::TooLong) => {
-            failed("mcp.timed_out", format!("{name} took longer than {} s and was stopped", LONGEST.as_secs()))
+            failed(codes::MCP_TIMED_OUT, format!("{name} took longer than {} s and was stopped", LONGEST.as_secs()))
         }
-        Err(NotAnswered::Cancelled) => failed("mcp.cancelled", format!("{name} was cancelled")),
+        Err(NotAnswered::Cancelled) => failed(codes::MCP_CANCELLED, format!("{name} was cancelled")),
     }
 }
 

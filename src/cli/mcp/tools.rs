@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 use crate::cli::remote::Remote;
 use crate::cli::{Exit, Report, called};
 use crate::client::{SocketMessage, escaped};
+use crate::codes;
 use crate::docs::errors;
 use crate::mcp::{Cancellation, Effect, Tool};
 use arguments::{
@@ -120,10 +121,10 @@ fn offline(shared: &Arc<Shared>) -> Vec<Tool> {
                 const COMMAND: &str = "mcp.explain-error";
                 match errors::explain(&code) {
                     Some(entry) => Report::new(COMMAND)
-                        .result(json!({ "code": entry.code, "meaning": entry.meaning, "advice": entry.advice })),
+                        .result(json!({ "code": entry.name(), "meaning": entry.meaning(), "advice": entry.remedy() })),
                     None => Report::new(COMMAND).fail(
                         Exit::Invalid,
-                        "mcp.unknown_code",
+                        codes::MCP_UNKNOWN_CODE,
                         format!("there is no code {code:?}"),
                     ),
                 }
@@ -294,7 +295,7 @@ fn tool<A: DeserializeOwned + ToSchema>(
             Ok(arguments) => call(&shared, arguments),
             Err(error) => {
                 let what = format!("the arguments of {name} are invalid: {error}");
-                Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", what)
+                Report::new("mcp").fail(Exit::Invalid, codes::MCP_INVALID_ARGUMENTS, what)
             }
         };
         report.envelope()
@@ -326,9 +327,9 @@ impl Shared {
                 run(Some(&id))
             }
             (None, Some(_)) => {
-                Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "`id` is not the id of a pipeline")
+                Report::new("mcp").fail(Exit::Invalid, codes::MCP_INVALID_ARGUMENTS, "`id` is not the id of a pipeline")
             }
-            _ => Report::new("mcp").fail(Exit::Invalid, "mcp.invalid_arguments", "give either `config` or `id`"),
+            _ => Report::new("mcp").fail(Exit::Invalid, codes::MCP_INVALID_ARGUMENTS, "give either `config` or `id`"),
         }
     }
 
@@ -363,7 +364,7 @@ fn tested(request: &TestRequest) -> Report {
             let report = Report::new(COMMAND).summary(summary).result(result);
             if ok { report } else { report.found(Exit::Failed) }
         }
-        Err(why) => Report::new(COMMAND).fail(Exit::Environment, "test.not_run", why),
+        Err(why) => Report::new(COMMAND).fail(Exit::Environment, codes::TEST_NOT_RUN, why),
     }
 }
 
@@ -373,7 +374,7 @@ fn inline(config: &str, run: impl FnOnce(Option<&str>) -> Report) -> Report {
         Ok((_kept, path)) => run(Some(&path)).replaced(&path, "pipeline.yaml"),
         Err(error) => {
             let what = format!("cannot write the pipeline to a temporary file: {}", system(&error));
-            Report::new("mcp").fail(Exit::Environment, "cli.system", what)
+            Report::new("mcp").fail(Exit::Environment, codes::CLI_SYSTEM, what)
         }
     }
 }
@@ -433,8 +434,8 @@ fn inspect(shared: &Shared, asked: &Inspect) -> Result<Report, Box<Report>> {
         Ok(match refused {
             Some(error) => {
                 let message = error["message"].as_str().unwrap_or("the service refused").to_owned();
-                let code = error["details"][0]["reason"].as_str().unwrap_or("inspect.refused").to_owned();
-                report.fail(Exit::Invalid, code, message)
+                let code = error["details"][0]["reason"].as_str().unwrap_or(codes::INSPECT_REFUSED.name()).to_owned();
+                report.relayed(Exit::Invalid, code, message)
             }
             None => report.result(json!({ "records": records })),
         })

@@ -15,6 +15,7 @@ use anabranch_trial::schemas::registry;
 use tokio::runtime::Builder;
 
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// Reasons why a pipeline could not be measured.
 #[derive(Debug)]
@@ -31,11 +32,13 @@ impl AnalyzeError {
     pub(super) fn report(self, report: Report) -> Report {
         match self {
             AnalyzeError::System(error) => {
-                report.fail(Exit::Environment, "plan.system", format!("cannot run a pipeline: {}", system(&error)))
+                report.fail(Exit::Environment, codes::PLAN_SYSTEM, format!("cannot run a pipeline: {}", system(&error)))
             }
-            AnalyzeError::Schemas(error) => report.fail(Exit::Environment, "run.schema_registry", error.to_string()),
+            AnalyzeError::Schemas(error) => {
+                report.fail(Exit::Environment, codes::RUN_SCHEMA_REGISTRY, error.to_string())
+            }
             AnalyzeError::NotOpened { pipeline, error } => {
-                report.fail(Exit::Failed, "plan.not_opened", format!("{pipeline} cannot be analyzed: {error}"))
+                report.fail(Exit::Failed, codes::PLAN_NOT_OPENED, format!("{pipeline} cannot be analyzed: {error}"))
             }
         }
     }

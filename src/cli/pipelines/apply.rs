@@ -18,6 +18,7 @@ use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::codes;
 
 /// Apply pipeline files to a running service.
 ///
@@ -97,7 +98,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
         && *hash != work.hash()
     {
         let message = "the changes are not those of the plan with this hash";
-        let report = work.report(text, false).fail(Exit::Invalid, "provisioning.plan_stale", message);
+        let report = work.report(text, false).fail(Exit::Invalid, codes::PROVISIONING_PLAN_STALE, message);
         let suggestion = format!("check the plan above, then use --plan-hash {}", work.hash());
         return Err(Box::new(report.suggest(suggestion)));
     }
@@ -112,7 +113,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
         let rereads = work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty());
         if rereads && !arguments.accept_rereads {
             let message = "a source would read from its beginning and deliver everything again";
-            let report = work.report(shown, false).fail(Exit::Invalid, "provisioning.rereads", message);
+            let report = work.report(shown, false).fail(Exit::Invalid, codes::PROVISIONING_REREADS, message);
             return Err(Box::new(report.suggest(
                 "copy the position first (`anabranch positions copy`), or add --accept-rereads to accept it",
             )));

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 use anabranch_settings::Settings;
@@ -24,11 +25,11 @@ pub(super) struct Refusal {
     /// Name of the command.
     pub(super) command: &'static str,
     /// Code if there is no pipeline with this id.
-    pub(super) unknown: &'static str,
+    pub(super) unknown: Code,
     /// Code and message if all pipelines have errors.
-    pub(super) invalid: (&'static str, &'static str),
+    pub(super) invalid: (Code, &'static str),
     /// Code if there are no pipelines.
-    pub(super) none: &'static str,
+    pub(super) none: Code,
 }
 
 impl<'a> Chosen<'a> {

@@ -17,6 +17,7 @@ use crate::cli::positions::Lane;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};
 use crate::client::escaped;
+use crate::codes;
 
 /// Show a pipeline: its connectors and processors, its status, and what to do next.
 ///
@@ -167,7 +168,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
     let Some(pipeline) = pipelines.iter().find(|pipeline| *pipeline.id == *id) else {
         let report = Report::new(COMMAND).fail(
             Exit::Invalid,
-            "pipeline.not_found",
+            codes::PIPELINE_NOT_FOUND,
             format!("the store has no pipeline {id:?}, and no service runs"),
         );
         return Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {

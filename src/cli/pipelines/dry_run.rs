@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::chosen::{Chosen, Refusal};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
+use crate::codes;
 
 /// Run a pipeline on a few records and show the changes of each processor; nothing is written.
 ///
@@ -70,9 +71,9 @@ const END: Duration = Duration::from_secs(1);
 
 const REFUSAL: Refusal = Refusal {
     command: COMMAND,
-    unknown: "dry_run.unknown_pipeline",
-    invalid: ("dry_run.invalid", "a pipeline that has errors cannot be run"),
-    none: "dry_run.no_pipelines",
+    unknown: codes::DRY_RUN_UNKNOWN_PIPELINE,
+    invalid: (codes::DRY_RUN_INVALID, "a pipeline that has errors cannot be run"),
+    none: codes::DRY_RUN_NO_PIPELINES,
 };
 
 pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
@@ -91,13 +92,13 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start the runtime: {}", system(&error));
-            return Report::new(COMMAND).fail(Exit::Environment, "run.system", message);
+            return Report::new(COMMAND).fail(Exit::Environment, codes::RUN_SYSTEM, message);
         }
     };
     let schemas = match registry(&settings) {
         Ok(schemas) => schemas,
         Err(error) => {
-            return Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string());
+            return Report::new(COMMAND).fail(Exit::Environment, codes::RUN_SCHEMA_REGISTRY, error.to_string());
         }
     };
     let mut text = String::new();
@@ -129,19 +130,23 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         [] if total.read == 0 => {
             let why = if timed_out { " in time" } else { "" };
             report
-                .fail(Exit::Failed, "dry_run.nothing_read", format!("no record was read{why}: no processor was tried"))
+                .fail(
+                    Exit::Failed,
+                    codes::DRY_RUN_NOTHING_READ,
+                    format!("no record was read{why}: no processor was tried"),
+                )
                 .suggest("check that the source has the right path and contains records; to wait longer, set --timeout")
         }
         [] if timed_out && ended == 0 => report
             .fail(
                 Exit::Failed,
-                "dry_run.timed_out",
+                codes::DRY_RUN_TIMED_OUT,
                 "the time limit expired before any record had passed all processors",
             )
             .suggest("check the last processor shown, which may not return; to wait longer, set --timeout"),
         [] if wrong => report.found(Exit::Failed),
         [] => report,
-        faults => report.fail(Exit::Failed, "dry_run.failed", faults.join("; ")),
+        faults => report.fail(Exit::Failed, codes::DRY_RUN_FAILED, faults.join("; ")),
     }
 }
 

@@ -9,6 +9,7 @@ use anabranch_plugin::destination::DestinationKind;
 use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_process::files::{output, parent_directory, system};
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::SettingFlags;
@@ -21,6 +22,7 @@ use super::is_yaml;
 use crate::cli::completions;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::codes;
 use crate::docs::delivery::steps_between;
 
 /// The demo pipeline.
@@ -128,7 +130,8 @@ fn templates() -> Report {
 
 fn template(name: &str) -> Result<&'static Template, Box<Report>> {
     gallery::find(name).map_err(|near| {
-        let report = refused(Exit::Invalid, "pipelines.unknown_template", format!("there is no template {name:?}"));
+        let report =
+            refused(Exit::Invalid, codes::PIPELINES_UNKNOWN_TEMPLATE, format!("there is no template {name:?}"));
         report.map(|report| match near {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest("`anabranch pipelines init --template list` lists them"),
@@ -166,7 +169,7 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     match rendered {
         Ok(text) => Ok((name, text)),
         Err(error) => {
-            Err(refused(Exit::Failed, "pipelines.template", format!("the template cannot be filled in: {error}")))
+            Err(refused(Exit::Failed, codes::PIPELINES_TEMPLATE, format!("the template cannot be filled in: {error}")))
         }
     }
 }
@@ -178,11 +181,11 @@ fn named(name: &str) -> Result<(), Box<Report>> {
         return Ok(());
     }
     let message = format!("{name:?} cannot be the id of a pipeline");
-    Err(refused(Exit::Invalid, "pipelines.invalid_name", message)
+    Err(refused(Exit::Invalid, codes::PIPELINES_INVALID_NAME, message)
         .map(|report| report.suggest("use at most 128 letters, digits, `-`, `_`, `:` and `.`; do not begin with `.`")))
 }
 
-fn refused(exit: Exit, code: &'static str, message: String) -> Box<Report> {
+fn refused(exit: Exit, code: Code, message: String) -> Box<Report> {
     Box::new(Report::new(COMMAND).fail(exit, code, message))
 }
 
@@ -224,7 +227,7 @@ fn find(registry: &Registry, plugin: &str, side: Side) -> Result<Specification, 
         };
         Box::new(
             Report::new(COMMAND)
-                .fail(Exit::Invalid, "pipelines.unknown_plugin", format!("{flag}: {error}"))
+                .fail(Exit::Invalid, codes::PIPELINES_UNKNOWN_PLUGIN, format!("{flag}: {error}"))
                 .suggest(hint),
         )
     })
@@ -262,13 +265,17 @@ fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
     let written = written.map_err(|error| {
         let shown = file.display();
         if error.kind() == ErrorKind::AlreadyExists && file.exists() {
-            refused(Exit::Invalid, "pipelines.init_destination_exists", format!("{shown} already exists"))
+            refused(Exit::Invalid, codes::PIPELINES_INIT_DESTINATION_EXISTS, format!("{shown} already exists"))
                 .map(|report| report.suggest("choose another NAME, or add --force to overwrite the file"))
         } else {
-            refused(Exit::Environment, "pipelines.cannot_write", format!("cannot write {shown}: {}", system(&error)))
+            refused(
+                Exit::Environment,
+                codes::PIPELINES_CANNOT_WRITE,
+                format!("cannot write {shown}: {}", system(&error)),
+            )
         }
     })?;
-    written.map_err(|error| Box::new(Report::new(COMMAND).unwritable("pipelines.cannot_write", &error)))
+    written.map_err(|error| Box::new(Report::new(COMMAND).unwritable(codes::PIPELINES_CANNOT_WRITE, &error)))
 }
 
 #[derive(Serialize)]

@@ -21,6 +21,7 @@ use super::super::remote::Remote;
 use super::super::{Context, Exit, Report};
 use crate::cli::completions;
 use crate::client::{SocketMessage, escaped};
+use crate::codes;
 use show::Shown;
 
 const COMMAND: &str = "pipelines inspect";
@@ -97,7 +98,7 @@ struct Status {
 pub(super) fn inspect(arguments: &Arguments, context: &Context) -> Report {
     if context.json && arguments.limit.is_none() {
         let what = "--json prints one object at the end: set the number of records with --limit";
-        return Report::new(COMMAND).fail(Exit::Invalid, "inspect.limit_missing", what);
+        return Report::new(COMMAND).fail(Exit::Invalid, codes::INSPECT_LIMIT_MISSING, what);
     }
     let settings = match context.settings(COMMAND, &arguments.settings.0) {
         Ok(settings) => settings,
@@ -310,17 +311,17 @@ impl<'a> Watching<'a> {
         match end {
             End::Enough => report,
             End::Closed => {
-                report.fail(Exit::Environment, "service.stopped", format!("the service at {url} is stopping"))
+                report.fail(Exit::Environment, codes::SERVICE_STOPPED, format!("the service at {url} is stopping"))
             }
             End::Broken(what) => report.fail(
                 Exit::Environment,
-                "service.broken_answer",
+                codes::SERVICE_BROKEN_ANSWER,
                 format!("the connection to the service at {url} broke: {what}"),
             ),
             End::Refused { code, message, suggestion, number } => {
                 // gRPC codes for invalid requests, unknown names and failed preconditions.
                 let exit = if matches!(number, 3 | 5 | 9) { Exit::Invalid } else { Exit::Environment };
-                let report = report.fail(exit, code, message);
+                let report = report.relayed(exit, code, message);
                 match suggestion {
                     Some(suggestion) => report.suggest(suggestion),
                     None => report,
@@ -328,7 +329,7 @@ impl<'a> Watching<'a> {
             }
             End::Unwritable(error) => {
                 let what = format!("cannot write to standard output: {}", system(&error));
-                report.fail(Exit::Environment, "inspect.output", what)
+                report.fail(Exit::Environment, codes::INSPECT_OUTPUT, what)
             }
         }
     }
@@ -342,7 +343,7 @@ fn refused(error: &Value) -> End {
     let detail = &error["details"][0];
     let text = |value: &Value| value.as_str().map(str::to_owned);
     End::Refused {
-        code: text(&detail["reason"]).unwrap_or_else(|| "service.refused".to_owned()),
+        code: text(&detail["reason"]).unwrap_or_else(|| codes::SERVICE_REFUSED.name().to_owned()),
         message: text(&error["message"])
             .unwrap_or_else(|| "the service refused the request without a message".to_owned()),
         suggestion: text(&detail["metadata"]["suggestion"]),

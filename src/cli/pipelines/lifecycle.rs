@@ -13,6 +13,7 @@ use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
+use crate::codes;
 
 /// Start pipelines that do not run.
 ///
@@ -190,7 +191,7 @@ fn attended(
     while which.wait && !until(&status) {
         if begun.elapsed() > which.timeout {
             let message = format!("pipeline {id} is still {} after {:?}", status.word, which.timeout);
-            let report = Report::new(command).fail(Exit::Environment, "pipeline.timeout", message);
+            let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_TIMEOUT, message);
             return Err(Box::new(if starts {
                 report
             } else {
@@ -235,7 +236,8 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
     if !arguments.yes {
         // No confirmation for a request that the service will refuse.
         if pipeline.status.is_live() {
-            let report = Report::new(COMMAND).fail(Exit::Invalid, "pipeline.running", format!("pipeline {id} runs"));
+            let report =
+                Report::new(COMMAND).fail(Exit::Invalid, codes::PIPELINE_RUNNING, format!("pipeline {id} runs"));
             return Err(Box::new(report.suggest(format!("stop the pipeline first: `anabranch pipelines stop {id}`"))));
         }
         let question = format!("Delete pipeline {id} with its positions and dead letters? This cannot be undone.");
@@ -246,7 +248,7 @@ fn deleted(arguments: &Delete, context: &Context) -> Result<Report, Box<Report>>
             }
             None => {
                 let message = format!("pipeline {id} would be deleted with its positions and dead letters");
-                let report = Report::new(COMMAND).fail(Exit::Invalid, "cli.not_confirmed", message);
+                let report = Report::new(COMMAND).fail(Exit::Invalid, codes::CLI_NOT_CONFIRMED, message);
                 return Err(Box::new(report.suggest("add --yes to delete it")));
             }
         }

@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::cli::answers::{LIVE, LiveAnswer, PipelineAnswer, short};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::codes;
 
 /// List pipelines with their status.
 ///
@@ -133,7 +134,7 @@ fn rate(before: &LiveAnswer, after: &LiveAnswer, id: &str) -> Option<f64> {
 /// Lists the pipelines of the files and of the store while no service runs.
 fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
     let stored = stored(&settings.database).map_err(|message| {
-        let report = Report::new(COMMAND).fail(Exit::Environment, "store.unavailable", message);
+        let report = Report::new(COMMAND).fail(Exit::Environment, codes::STORE_UNAVAILABLE, message);
         Box::new(report.suggest("if a service uses the store, set --api.http.address to the address of the service"))
     })?;
     let pipelines =

@@ -16,6 +16,7 @@ use super::chosen::{Chosen, Refusal};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
+use crate::codes;
 
 /// Show the compiled plan of a pipeline.
 ///
@@ -89,9 +90,9 @@ const COMMAND: &str = "pipelines.plan";
 
 const REFUSAL: Refusal = Refusal {
     command: COMMAND,
-    unknown: "plan.unknown_pipeline",
-    invalid: ("plan.invalid", "there is no plan of a pipeline that has errors"),
-    none: "plan.no_pipelines",
+    unknown: codes::PLAN_UNKNOWN_PIPELINE,
+    invalid: (codes::PLAN_INVALID, "there is no plan of a pipeline that has errors"),
+    none: codes::PLAN_NO_PIPELINES,
 };
 
 pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
@@ -110,7 +111,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let pipelines = &chosen.pipelines;
     if arguments.strict && !pipelines.findings.is_empty() {
-        let (code, message) = ("plan.invalid", "there is no plan of a pipeline that has warnings, with --strict");
+        let (code, message) = (codes::PLAN_INVALID, "there is no plan of a pipeline that has warnings, with --strict");
         return Report::new(COMMAND).notes(context.rendered(&pipelines.findings, &pipelines.files)).fail(
             Exit::Invalid,
             code,
@@ -134,7 +135,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
         let message = format!("a drawing is of one pipeline, and there are {}", good.len());
         let ids: Vec<&str> = good.iter().map(|p| p.config.id.value.as_str()).collect();
         return Report::new(COMMAND)
-            .fail(Exit::Invalid, "plan.several_pipelines", message)
+            .fail(Exit::Invalid, codes::PLAN_SEVERAL_PIPELINES, message)
             .suggest(format!("name one: {}", ids.join(", ")));
     }
     let style = TextStyle { unicode: context.terminal, color: context.color };

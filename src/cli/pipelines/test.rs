@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::codes;
 
 /// Run the tests of pipelines.
 ///
@@ -100,11 +101,11 @@ pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
     if let Some(path) = &arguments.junit
         && let Err(error) = output::check(path, JUNIT)
     {
-        return Report::new(COMMAND).unwritable("test.not_written", &error);
+        return Report::new(COMMAND).unwritable(codes::TEST_NOT_WRITTEN, &error);
     }
     let given = match arguments.stdin.then(read_stdin).transpose() {
         Ok(given) => given,
-        Err(error) => return Report::new(COMMAND).fail(Exit::Invalid, "test.unreadable", error),
+        Err(error) => return Report::new(COMMAND).fail(Exit::Invalid, codes::TEST_UNREADABLE, error),
     };
     let suite = match &given {
         Some(given) => Suite::of_text("test", &given.test),
@@ -139,7 +140,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         (false, true) => Exit::Failed,
         (false, false) => Exit::Ok,
     };
-    let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable("test.not_written", error);
+    let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable(codes::TEST_NOT_WRITTEN, error);
     let mut updates = Vec::new();
     if arguments.update && invalid {
         notes.push_str("no expectation was written, because a test or a pipeline is invalid\n");
@@ -211,9 +212,9 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         let places: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let (code, message) = match &arguments.filter {
             Some(filter) if !suite.tests.is_empty() => {
-                ("test.none_chosen", format!("the name of no test contains {filter:?}"))
+                (codes::TEST_NONE_CHOSEN, format!("the name of no test contains {filter:?}"))
             }
-            _ => ("test.none_found", format!("there are no tests in {}", places.join(", "))),
+            _ => (codes::TEST_NONE_FOUND, format!("there are no tests in {}", places.join(", "))),
         };
         let report = report.fail(Exit::Invalid, code, message);
         return report.suggest("put the tests of orders.yaml into orders.test.yaml in the same directory");

@@ -16,6 +16,7 @@ use super::findings::{Form, github, sarif};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
+use crate::codes;
 use crate::fixing::{self, Changed};
 
 /// Check pipeline files; nothing is started.
@@ -115,7 +116,7 @@ pub(super) fn check(
             .summary(json!({ "files": 0, "pipelines": 0, "errors": 0, "warnings": 0 }))
             .fail(
                 Exit::Invalid,
-                "pipelines.nothing_found",
+                codes::PIPELINES_NOTHING_FOUND,
                 format!("nothing was checked: there is no pipeline file in {}", places.join(", ")),
             )
             .suggest(
@@ -194,7 +195,7 @@ fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> 
         let path = Path::new(&file.name);
         let refused = |what: &str| {
             let message = format!("cannot correct {}: {what}", path.display());
-            Box::new(Report::new(command).fail(Exit::Environment, "pipelines.cannot_write", message))
+            Box::new(Report::new(command).fail(Exit::Environment, codes::PIPELINES_CANNOT_WRITE, message))
         };
         match read_text(path, MAX_PIPELINE_FILE) {
             Ok(text) if text == file.before => {}

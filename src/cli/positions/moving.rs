@@ -1,6 +1,7 @@
 //! `anabranch positions reset|rewind`.
 
 use anabranch_record::Position;
+use anabranch_record::code::Code;
 use anabranch_service::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
 use anabranch_settings::{ServiceFlags, Settings};
 
@@ -13,6 +14,7 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
+use crate::codes;
 
 /// Reset sources of a pipeline to their beginning.
 ///
@@ -158,7 +160,7 @@ fn in_store(
     // A running service locks the file of its store, but not a database.
     if live && !arguments.force && !matches!(settings.database, anabranch_settings::Database::Embedded(_)) {
         let message = format!("pipeline {} is {}", pipeline.id, pipeline.status.word());
-        let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
+        let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_RUNNING, message);
         return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
     let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
@@ -178,23 +180,22 @@ fn in_store(
 }
 
 pub(super) fn unmoved(command: &'static str, error: &MoveError) -> Report {
-    let report = |exit, code: &'static str| Report::new(command).fail(exit, code, error.to_string());
+    let report = |exit, code: Code| Report::new(command).fail(exit, code, error.to_string());
     match error {
-        MoveError::None { known, .. } if known.is_empty() => report(Exit::Invalid, "positions.none")
+        MoveError::None { known, .. } if known.is_empty() => report(Exit::Invalid, codes::POSITIONS_NONE)
             .suggest("no position is stored: the sources of the pipeline start from their beginning anyway"),
-        MoveError::None { known, .. } => {
-            report(Exit::Invalid, "positions.none").suggest(format!("positions are stored for {}", known.join(", ")))
-        }
+        MoveError::None { known, .. } => report(Exit::Invalid, codes::POSITIONS_NONE)
+            .suggest(format!("positions are stored for {}", known.join(", "))),
         MoveError::Ambiguous(_) => {
-            report(Exit::Invalid, "positions.ambiguous").suggest("choose one with --connector and --partition")
+            report(Exit::Invalid, codes::POSITIONS_AMBIGUOUS).suggest("choose one with --connector and --partition")
         }
-        MoveError::NoSource { known, .. } => report(Exit::Invalid, "positions.no_source").suggest(format!(
+        MoveError::NoSource { known, .. } => report(Exit::Invalid, codes::POSITIONS_NO_SOURCE).suggest(format!(
             "the sources of the pipeline are {}; to set the position of a new source, add --new",
             known.join(", ")
         )),
-        MoveError::NoPartition { .. } => report(Exit::Invalid, "positions.no_partition")
+        MoveError::NoPartition { .. } => report(Exit::Invalid, codes::POSITIONS_NO_PARTITION)
             .suggest("remove this position from the document: it belongs to another source"),
-        MoveError::Refused { .. } => report(Exit::Invalid, "positions.refused"),
+        MoveError::Refused { .. } => report(Exit::Invalid, codes::POSITIONS_REFUSED),
         MoveError::Store(error) => unreadable(command, error),
     }
 }

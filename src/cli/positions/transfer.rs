@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anabranch_plugin::registry::Role;
 use anabranch_process::files::{output, read_text, system};
+use anabranch_record::code::Code;
 use anabranch_record::mark::{LaneId, Partition};
 use anabranch_record::text::Str;
 use anabranch_service::pipelines::Pipeline;
@@ -18,6 +19,7 @@ use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
+use crate::codes;
 
 /// The version of the exported document.
 const VERSION: u64 = 1;
@@ -124,7 +126,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     let (from, to) = (parts(&arguments.from), parts(&arguments.to));
     if from.1.is_some() != to.1.is_some() || from == to {
         let message = format!("{} cannot be copied to {}", arguments.from, arguments.to);
-        let report = Report::new(COMMAND).fail(Exit::Invalid, "positions.ambiguous", message);
+        let report = Report::new(COMMAND).fail(Exit::Invalid, codes::POSITIONS_AMBIGUOUS, message);
         return Err(Box::new(
             report.suggest("give two pipelines (OLD NEW) or two sources (PIPELINE:OLD PIPELINE:NEW)"),
         ));
@@ -137,7 +139,7 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     lanes.retain(|lane| from.1.is_none_or(|connector| lane.connector == connector));
     if lanes.is_empty() {
         let message = format!("no position is stored for {}", arguments.from);
-        let report = Report::new(COMMAND).fail(Exit::Invalid, "positions.none", message);
+        let report = Report::new(COMMAND).fail(Exit::Invalid, codes::POSITIONS_NONE, message);
         return Err(Box::new(report.suggest("`anabranch positions show` lists the stored positions")));
     }
     for lane in &mut lanes {
@@ -169,7 +171,7 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
     let text = format!("{document:#}\n");
     let to = arguments.to.as_ref().filter(|path| !output::is_standard_output(path));
     let Some(path) = to else { return Ok(report.text(text)) };
-    let unwritable = |error| Box::new(Report::new(COMMAND).unwritable("cli.system", &error));
+    let unwritable = |error| Box::new(Report::new(COMMAND).unwritable(codes::CLI_SYSTEM, &error));
     output::write(path, EXPORT, &text).map_err(unwritable)?;
     Ok(report.text(format!("Wrote {} to {}.\n", counted(lanes.len(), "position"), path.display())))
 }
@@ -177,14 +179,13 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
 fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "positions.import";
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
-    let invalid =
-        |code: &'static str, message: String| Box::new(Report::new(COMMAND).fail(Exit::Invalid, code, message));
+    let invalid = |code: Code, message: String| Box::new(Report::new(COMMAND).fail(Exit::Invalid, code, message));
     let name = arguments.file.display();
     let text = match arguments.file.to_str() {
         Some("-") => std::io::read_to_string(std::io::stdin()).map_err(|error| system(&error)),
         _ => read_text(&arguments.file, LARGEST).map_err(|error| error.to_string()),
     };
-    let text = text.map_err(|error| invalid("config.unreadable", format!("cannot read {name}: {error}")))?;
+    let text = text.map_err(|error| invalid(codes::CONFIG_UNREADABLE, format!("cannot read {name}: {error}")))?;
     let document: Document = serde_json::from_str::<Value>(&text)
         // The output of `export --json` contains the document as its result.
         .and_then(|mut value| {
@@ -192,13 +193,14 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
             serde_json::from_value(document)
         })
         .map_err(|error| {
-            let report = invalid("positions.malformed", format!("{name} does not contain exported positions: {error}"));
+            let report =
+                invalid(codes::POSITIONS_MALFORMED, format!("{name} does not contain exported positions: {error}"));
             Box::new(report.suggest("`anabranch positions export --to FILE` writes such a file"))
         })?;
     if document.version != VERSION {
         let message =
             format!("{name} is a document of version {}, but this program reads version {VERSION}", document.version);
-        return Err(invalid("positions.malformed", message));
+        return Err(invalid(codes::POSITIONS_MALFORMED, message));
     }
     let mut lanes = document.positions;
     lanes.retain(|lane| arguments.pipeline.as_ref().is_none_or(|id| lane.pipeline == *id));
@@ -208,10 +210,12 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
         let Lane { pipeline, connector, partition, .. } = &two[0];
         let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
         let message = format!("{name} contains two positions of {pipeline}:{connector}{partition}");
-        return Err(Box::new(invalid("positions.malformed", message).suggest("remove one of them from the document")));
+        return Err(Box::new(
+            invalid(codes::POSITIONS_MALFORMED, message).suggest("remove one of them from the document"),
+        ));
     }
     if lanes.is_empty() {
-        return Err(invalid("positions.none", format!("{name} contains no position to import")));
+        return Err(invalid(codes::POSITIONS_NONE, format!("{name} contains no position to import")));
     }
     let remote = Remote::find(COMMAND, &settings)?;
     let consent = arguments.consent;
@@ -290,7 +294,7 @@ fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: boo
              contain records after the stored position",
             known.status.word()
         );
-        let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
+        let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_RUNNING, message);
         return Err(Box::new(report.suggest(
             "start the service with the old id, stop it, then copy the position; with --force, records that were \
              delivered after the position are delivered again",
@@ -352,7 +356,7 @@ fn put_in_store(
         && !matches!(settings.database, Database::Embedded(_))
     {
         let message = format!("pipeline {pipeline} is {}", known.status.word());
-        let report = Report::new(command).fail(Exit::Environment, "pipeline.running", message);
+        let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_RUNNING, message);
         return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
     // After a renaming, the store does not have the new ids yet.
@@ -368,7 +372,7 @@ fn put_in_store(
     for lane in lanes {
         let position = parse_shown(&lane.position).map_err(|error| {
             let message = format!("position of {}:{}: {error}", lane.pipeline, lane.connector);
-            Box::new(Report::new(command).fail(Exit::Invalid, "positions.malformed", message))
+            Box::new(Report::new(command).fail(Exit::Invalid, codes::POSITIONS_MALFORMED, message))
         })?;
         given.push((id_of(lane), position, lane.generation));
     }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::cli::init::write_new;
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// Create a Rust crate with a processor that compiles to WebAssembly.
 ///
@@ -86,7 +87,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
         return Report::new(COMMAND)
             .fail(
                 Exit::Invalid,
-                "processors.invalid_name",
+                codes::PROCESSORS_INVALID_NAME,
                 format!("{name:?} cannot be the name of a processor: {problem}"),
             )
             .suggest("choose a name like my-processor");
@@ -103,13 +104,13 @@ pub(super) fn new(arguments: &Arguments) -> Report {
         Ok(()) => {}
         Err((path, error)) if error.kind() == ErrorKind::AlreadyExists => {
             return Report::new(COMMAND)
-                .fail(Exit::Invalid, "processors.exists", format!("{} already exists", path.display()))
+                .fail(Exit::Invalid, codes::PROCESSORS_EXISTS, format!("{} already exists", path.display()))
                 .suggest("choose another name, or another directory with --path");
         }
         Err((path, error)) => {
             return Report::new(COMMAND).fail(
                 Exit::Environment,
-                "processors.cannot_write",
+                codes::PROCESSORS_CANNOT_WRITE,
                 format!("cannot create {}: {}", path.display(), system(&error)),
             );
         }
@@ -129,7 +130,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
 fn chosen(path: &Path) -> Result<String, Box<Report>> {
     let refused = |exit, problem: String| {
         let message = format!("{} is not an SDK: {problem}", path.display());
-        Box::new(Report::new(COMMAND).fail(exit, "processors.sdk", message))
+        Box::new(Report::new(COMMAND).fail(exit, codes::PROCESSORS_SDK, message))
     };
     let absolute = path.canonicalize().map_err(|error| refused(Exit::Environment, system(&error).to_string()))?;
     if !absolute.join("Cargo.toml").is_file() {

@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report, registry_with, report};
+use crate::codes;
 
 /// Run one processor over records from standard input.
 ///
@@ -105,7 +106,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     let schemas = match schemas::registry(&settings) {
         Ok(schemas) => schemas,
         Err(error) => {
-            return Report::new(COMMAND).fail(Exit::Environment, "run.schema_registry", error.to_string());
+            return Report::new(COMMAND).fail(Exit::Environment, codes::RUN_SCHEMA_REGISTRY, error.to_string());
         }
     };
     let report = match execute(&compiled, arguments.workers, services(schemas)) {
@@ -119,13 +120,17 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 }
 
 fn not_started(error: &std::io::Error) -> Report {
-    Report::new(COMMAND).fail(Exit::Environment, "run.system", format!("cannot start the runtime: {}", system(error)))
+    Report::new(COMMAND).fail(
+        Exit::Environment,
+        codes::RUN_SYSTEM,
+        format!("cannot start the runtime: {}", system(error)),
+    )
 }
 
 fn failed(fault: &Fault) -> Report {
     let exit = match fault.code() {
-        "input_failed" | "output_failed" | "no_thread" => Exit::Environment,
-        "script_failed" | "script_no_process" => Exit::Invalid,
+        codes::INPUT_FAILED | codes::OUTPUT_FAILED | codes::NO_THREAD => Exit::Environment,
+        codes::SCRIPT_FAILED | codes::SCRIPT_NO_PROCESS => Exit::Invalid,
         _ => Exit::Failed,
     };
     Report::new(COMMAND).fail(exit, fault.code(), fault.message())
@@ -134,7 +139,7 @@ fn failed(fault: &Fault) -> Report {
 fn refused(findings: &Diagnostics, files: &Files, context: &Context) -> Report {
     Report::new(COMMAND)
         .notes(context.rendered(findings, files))
-        .fail(Exit::Invalid, "processors.invalid", "the processor cannot be run")
+        .fail(Exit::Invalid, codes::PROCESSORS_INVALID, "the processor cannot be run")
         .result(json!({ "findings": report::findings(findings, files) }))
 }
 
@@ -209,7 +214,7 @@ fn settings(given: &[String], plugin: Span, files: &mut Files) -> Result<Setting
         let end = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
             findings.push(
-                Diagnostic::error("processors.invalid_setting", format!("--set {text:?} is not a setting"))
+                Diagnostic::error(codes::PROCESSORS_INVALID_SETTING, format!("--set {text:?} is not a setting"))
                     .with_span(Span { file, start: 0, end: end(text.len()) })
                     .with_hint("write --set name=value"),
             );

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_service::Ended;
 use anabranch_service::account::Account;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// Options and results of the run that its summary depends on.
 pub(super) struct Run {
@@ -45,7 +47,7 @@ pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
 }
 
 /// The reason why the run is not a success; the most severe one if there are several.
-fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
+fn failure(ended: &Ended, run: &Run) -> Option<(Exit, Code, String)> {
     let mut left = Vec::new();
     let mut degraded = Vec::new();
     let mut stopped = Vec::new();
@@ -61,21 +63,21 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
     if let Some(why) = &ended.taken {
         let message =
             format!("{why}; start this service again: with --db.wait it waits until the other service has ended");
-        return Some((Exit::Environment, "store.taken", message));
+        return Some((Exit::Environment, codes::STORE_TAKEN, message));
     }
     if !left.is_empty() {
         let message = format!(
             "not all records were delivered; the next start reads the remaining ones again: {}",
             left.join(", ")
         );
-        return Some((Exit::Environment, "run.not_drained", message));
+        return Some((Exit::Environment, codes::RUN_NOT_DRAINED, message));
     }
     if run.refused {
         let message = "some pipelines have errors and were not started".to_owned();
-        return Some((Exit::Invalid, "run.invalid_pipelines", message));
+        return Some((Exit::Invalid, codes::RUN_INVALID_PIPELINES, message));
     }
     if !degraded.is_empty() && (ended.gave_up || !ended.signalled) {
-        return Some((Exit::Failed, "run.degraded", format!("degraded: {}", degraded.join("; "))));
+        return Some((Exit::Failed, codes::RUN_DEGRADED, format!("degraded: {}", degraded.join("; "))));
     }
     if !run.once {
         return None;
@@ -88,14 +90,14 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
             "dead letters were lost: a bound of the dead-letter queue (max-count, max-bytes, max-age) dropped them: {}",
             dropped.join(", ")
         );
-        return Some((Exit::LettersDropped, "run.letters_dropped", message));
+        return Some((Exit::LettersDropped, codes::RUN_LETTERS_DROPPED, message));
     }
     // The log has the errors of pipelines that failed before the signal came.
     stopped.extend(degraded);
     if !stopped.is_empty() || ended.signalled && ended.outcomes.is_empty() {
         let which = if stopped.is_empty() { String::new() } else { format!(": {}", stopped.join(", ")) };
         let message = format!("interrupted before all records were read; the next run continues from there{which}");
-        return Some((Exit::Interrupted, "run.interrupted", message));
+        return Some((Exit::Interrupted, codes::RUN_INTERRUPTED, message));
     }
     let left: Vec<String> = accounts()
         .flat_map(|(id, account)| {
@@ -104,17 +106,17 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, &'static str, String)> {
         .collect();
     if !left.is_empty() {
         let message = format!("not all records were read; a later run continues from there: {}", left.join("; "));
-        return Some((Exit::Interrupted, "run.left", message));
+        return Some((Exit::Interrupted, codes::RUN_LEFT, message));
     }
     if ended.outcomes.is_empty() {
         let message =
             "nothing was read: no pipeline was started, because the files contain `status: stopped`".to_owned();
-        return Some((Exit::NothingRead, "run.nothing_read", message));
+        return Some((Exit::NothingRead, codes::RUN_NOTHING_READ, message));
     }
     let unread: Vec<String> =
         accounts().flat_map(|(id, account)| account.unread.iter().map(move |unread| nothing(id, unread))).collect();
     (!unread.is_empty())
-        .then(|| (Exit::NothingRead, "run.nothing_read", format!("nothing was read: {}", unread.join("; "))))
+        .then(|| (Exit::NothingRead, codes::RUN_NOTHING_READ, format!("nothing was read: {}", unread.join("; "))))
 }
 
 fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
@@ -232,7 +234,7 @@ mod tests {
         let account = Account { read: 9, dead_lettered: 9, letters_dropped: 4, ..Account::default() };
         let ended = ended(Outcome::Finished, account);
         let (exit, code, message) = failure(&ended, &run(true)).unwrap();
-        assert_eq!((exit, code), (Exit::LettersDropped, "run.letters_dropped"));
+        assert_eq!((exit, code), (Exit::LettersDropped, codes::RUN_LETTERS_DROPPED));
         assert!(message.contains("p: 4"), "{message}");
         assert!(failure(&ended, &run(false)).is_none(), "a service that is stopped has said so in its log");
         assert!(last_lines(&ended, &total(&ended), Duration::ZERO).contains("dropped from the queue by a bound: 4"));
@@ -254,7 +256,7 @@ mod tests {
         let left = anabranch_graph::exec::Left { connector: "in".into(), what: "1 object is dated ahead".into() };
         let ended = ended(Outcome::Finished, Account { left: vec![left], ..Account::default() });
         let (exit, code, message) = failure(&ended, &run(true)).unwrap();
-        assert_eq!((exit, code), (Exit::Interrupted, "run.left"));
+        assert_eq!((exit, code), (Exit::Interrupted, codes::RUN_LEFT));
         assert!(message.ends_with("p:in: 1 object is dated ahead"), "{message}");
         assert!(failure(&ended, &run(false)).is_none());
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{finding, span};
 use crate::cli::{Context, Exit, Report, report};
+use crate::codes;
 
 /// Check a template and show which parts of a record it reads.
 ///
@@ -50,7 +51,9 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         );
     }
     if arguments.template.trim().is_empty() {
-        return refused(&Diagnostic::error("template.blank", "a condition must not be empty").with_span(whole).into());
+        return refused(
+            &Diagnostic::error(codes::TEMPLATE_BLANK, "a condition must not be empty").with_span(whole).into(),
+        );
     }
     let condition = match CompiledCondition::compile(&arguments.template) {
         Ok(condition) => condition,
@@ -61,9 +64,10 @@ pub(super) fn check(arguments: &Arguments, context: &Context) -> Report {
         let usual = || {
             "write a template that returns true or false, for example {{ eq .Operation.String \"create\" }}".to_owned()
         };
-        let finding = Diagnostic::error("plan.condition_fails", format!("the condition fails for every record: {why}"))
-            .with_span(whole)
-            .with_hint(hint.unwrap_or_else(usual));
+        let finding =
+            Diagnostic::error(codes::PLAN_CONDITION_FAILS, format!("the condition fails for every record: {why}"))
+                .with_span(whole)
+                .with_hint(hint.unwrap_or_else(usual));
         return refused(&finding.into());
     }
     let mut text = "The condition compiles.\n".to_owned();

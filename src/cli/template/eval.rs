@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{finding, span};
 use crate::cli::{Context, Exit, Report, report};
+use crate::codes;
 
 /// Print the output of a template for records.
 ///
@@ -59,7 +60,7 @@ pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
             let findings = finding(error, file);
             return Report::new(COMMAND)
                 .notes(context.rendered(&findings, &files))
-                .fail(Exit::Invalid, "template.invalid", "the template does not compile")
+                .fail(Exit::Invalid, codes::TEMPLATE_INVALID, "the template does not compile")
                 .result(json!({ "findings": report::findings(&findings, &files) }));
         }
     };
@@ -77,12 +78,12 @@ pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
     match ended {
         Err(Ended::ReaderGone) => Report::new(COMMAND),
         Err(Ended::Unwritable(error)) => {
-            report.fail(Exit::Environment, "template.cannot_write", format!("cannot write: {}", system(&error)))
+            report.fail(Exit::Environment, codes::TEMPLATE_CANNOT_WRITE, format!("cannot write: {}", system(&error)))
         }
         Err(Ended::Unreadable(error)) => {
             let from = arguments.record.as_deref().unwrap_or_default();
             let message = format!("cannot read {from}: {}", system(&error));
-            report.fail(Exit::Environment, "template.cannot_read", message)
+            report.fail(Exit::Environment, codes::TEMPLATE_CANNOT_READ, message)
         }
         Ok(()) if results.failed > 0 => report.found(Exit::Failed),
         Ok(()) => report,
@@ -120,8 +121,10 @@ impl Results<'_> {
             match Record::from_json(&text) {
                 Ok(record) => self.add(Some(number), &record, template)?,
                 Err(error) => {
-                    let finding =
-                        Diagnostic::error("template.invalid_line", format!("line {number} is not a record: {error}"));
+                    let finding = Diagnostic::error(
+                        codes::TEMPLATE_INVALID_LINE,
+                        format!("line {number} is not a record: {error}"),
+                    );
                     self.fail(Some(number), finding);
                 }
             }
@@ -134,7 +137,7 @@ impl Results<'_> {
         if let Err(error) = template.render(record, &mut output) {
             let of = line.map_or_else(String::new, |line| format!("line {line}: "));
             let file = anabranch_plugin::diagnostic::FileId(0);
-            let finding = Diagnostic::error("template.failed", format!("{of}{}", error.message)).with_span(span(
+            let finding = Diagnostic::error(codes::TEMPLATE_FAILED, format!("{of}{}", error.message)).with_span(span(
                 file,
                 error.offset,
                 1,

@@ -7,6 +7,7 @@ use anabranch_template::reference::{self, Count, Entry, FUNCTIONS};
 use serde_json::{Value, json};
 
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// List the functions of templates, or describe one.
 ///
@@ -128,12 +129,15 @@ fn in_json(entry: &Entry, subject: &str) -> Value {
 fn unknown(name: &str) -> Report {
     if let Some((_, reason)) = reference::refused().find(|(names, _)| names.contains(&name)) {
         return Report::new(COMMAND)
-            .fail(Exit::Invalid, "template.unknown_function", format!("the function `{name}` is not available"))
+            .fail(Exit::Invalid, codes::TEMPLATE_UNKNOWN_FUNCTION, format!("the function `{name}` is not available"))
             .suggest(reason);
     }
     let names = FUNCTIONS.iter().flat_map(|group| group.entries).flat_map(|entry| entry.names).copied();
-    let report =
-        Report::new(COMMAND).fail(Exit::Invalid, "template.unknown_function", format!("there is no function `{name}`"));
+    let report = Report::new(COMMAND).fail(
+        Exit::Invalid,
+        codes::TEMPLATE_UNKNOWN_FUNCTION,
+        format!("there is no function `{name}`"),
+    );
     match did_you_mean(name, names) {
         Some(near) => report.suggest(format!("did you mean `{near}`?")),
         None => report.suggest("`anabranch template functions` lists all functions"),

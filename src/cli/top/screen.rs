@@ -17,6 +17,7 @@ use crate::cli::Exit;
 use crate::cli::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
 use crate::cli::remote::Remote;
 use crate::client::{ClientError, escaped};
+use crate::codes;
 
 /// Shows the screen until the user quits, starting with `pipeline` if given, otherwise with the list.
 pub(super) fn run(
@@ -28,7 +29,7 @@ pub(super) fn run(
 ) -> Result<Report, Box<Report>> {
     let failed = |error: std::io::Error| {
         let message = format!("cannot use the terminal: {}", system(&error));
-        Box::new(Report::new(COMMAND).fail(Exit::Environment, "top.terminal", message))
+        Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::TOP_TERMINAL, message))
     };
     let mut state = State::new(remote.url(), first, color, Instant::now());
     if let Some(id) = pipeline {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anabranch_ops_tls::open_regular;
 use anabranch_plugin::diagnostic::{Diagnostic, Files};
 
+use crate::codes;
+
 /// Maximum size of a pipeline file in bytes.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
 
@@ -156,7 +158,7 @@ impl Found {
     }
 
     fn refuse(&mut self, path: &Path, error: &Unreadable) {
-        let finding = Diagnostic::error("config.unreadable", format!("cannot read {}: {error}", path.display()));
+        let finding = Diagnostic::error(codes::CONFIG_UNREADABLE, format!("cannot read {}: {error}", path.display()));
         let name = path.to_string_lossy();
         let is_id = !name.contains(['/', '.', '\\']);
         let hint = match error {

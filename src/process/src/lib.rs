@@ -11,6 +11,7 @@
 //! assert_eq!(size(3 << 29), "1.5 GiB");
 //! ```
 
+pub mod codes;
 pub mod files;
 pub mod log;
 pub mod panics;

@@ -1,6 +1,7 @@
 //! The plugins of this build.
 
 use anabranch_plugin::registry::Registry;
+use anabranch_record::code::Code;
 
 /// Returns a registry of every plugin of this build, to describe and configure them. Commands that run pipelines use
 /// [`registry_with`](crate::registry_with).
@@ -22,6 +23,30 @@ pub(crate) fn registry_of(memory: Option<usize>) -> Registry {
         registry.wrap_destinations(anabranch_ops_avro::destination::around);
     }
     registry
+}
+
+/// Returns the codes of errors and findings that the plugins of this build declare.
+pub fn codes() -> Vec<Code> {
+    [
+        anabranch_ops::codes::ALL,
+        #[cfg(feature = "ai")]
+        anabranch_ops_ai::codes::ALL,
+        #[cfg(feature = "avro")]
+        anabranch_ops_avro::codes::ALL,
+        #[cfg(feature = "grpc")]
+        anabranch_ops_grpc::codes::ALL,
+        #[cfg(feature = "http")]
+        anabranch_ops_http::codes::ALL,
+        #[cfg(feature = "js")]
+        anabranch_ops_js::codes::ALL,
+        #[cfg(feature = "postgres")]
+        anabranch_ops_postgres::codes::ALL,
+        #[cfg(feature = "s3")]
+        anabranch_ops_s3::codes::ALL,
+        #[cfg(feature = "wasm")]
+        anabranch_ops_wasm::codes::ALL,
+    ]
+    .concat()
 }
 
 /// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered

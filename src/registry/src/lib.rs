@@ -13,5 +13,5 @@ mod builtin;
 mod standalone;
 pub mod worker;
 
-pub use builtin::registry;
+pub use builtin::{codes, registry};
 pub use standalone::registry_with;

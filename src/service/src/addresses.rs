@@ -6,6 +6,8 @@ use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use anabranch_record::text::Str;
 
+use crate::codes;
+
 /// Returns the addresses of the connectors and processors of a pipeline, with their places.
 fn of(config: &PipelineConfig) -> Vec<(&'static str, String, Span)> {
     let processor = |parent: &str, it: &ProcessorConfig| ("processor", format!("{parent}:{}", it.id.value), it.id.span);
@@ -34,7 +36,7 @@ pub(crate) fn shared(pipelines: &[&PipelineConfig]) -> Vec<(usize, Diagnostics)>
                     let message = format!(
                         "the API cannot reach this {what}: {address} is the address of a {what} of {other:?} too"
                     );
-                    let finding = Diagnostic::warning("plan.address_shared", message);
+                    let finding = Diagnostic::warning(codes::PLAN_ADDRESS_SHARED, message);
                     let finding = finding.with_span(span).with_related(*place, "the same address");
                     findings.push(finding.with_hint("leave the `:` out of the ids"));
                 }
@@ -73,7 +75,7 @@ mod tests {
         anabranch_ops::register(&mut registry);
         let found = Found { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
-        let found = pipelines.findings.iter().filter(|finding| finding.code == "plan.address_shared");
+        let found = pipelines.findings.iter().filter(|finding| finding.code.name() == "plan.address_shared");
         found.map(|it| (it.message.to_string(), it.label.as_ref().unwrap().span.start)).collect()
     }
 

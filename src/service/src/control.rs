@@ -11,6 +11,7 @@ use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StoreError;
 use anabranch_process::log::Log;
 use anabranch_process::runtime::TEXTS;
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_settings::RecoveryPolicy;
 use anabranch_store::{Status, StopReason, Store};
@@ -19,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
+use crate::codes;
 use crate::lifecycle::{Life, Order, Outcome, Renewal, Seen};
 use crate::pipeline::{NotReadAgain, Pipeline};
 use crate::roster::{Entry, Phase, Plan, Roster, locked};
@@ -67,17 +69,17 @@ pub enum ControlError {
 
 impl ControlError {
     /// Returns the stable code of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            ControlError::NotFound(_) => "pipeline.not_found",
-            ControlError::Running(_) => "pipeline.running",
-            ControlError::NotRunning(_) => "pipeline.not_running",
-            ControlError::Stopping(_) => "pipeline.stopping",
-            ControlError::Invalid { .. } => "pipeline.invalid",
-            ControlError::Loading(_) => "pipeline.loading",
-            ControlError::Busy(_) => "pipeline.busy",
-            ControlError::ServiceStopping => "service.stopping",
-            ControlError::Store(_) => "store.unavailable",
+            ControlError::NotFound(_) => codes::PIPELINE_NOT_FOUND,
+            ControlError::Running(_) => codes::PIPELINE_RUNNING,
+            ControlError::NotRunning(_) => codes::PIPELINE_NOT_RUNNING,
+            ControlError::Stopping(_) => codes::PIPELINE_STOPPING,
+            ControlError::Invalid { .. } => codes::PIPELINE_INVALID,
+            ControlError::Loading(_) => codes::PIPELINE_LOADING,
+            ControlError::Busy(_) => codes::PIPELINE_BUSY,
+            ControlError::ServiceStopping => codes::SERVICE_STOPPING,
+            ControlError::Store(_) => codes::STORE_UNAVAILABLE,
         }
     }
 

@@ -3,16 +3,18 @@
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostic, Severity};
 use anabranch_process::runtime::TEXTS;
+use anabranch_record::code::Code;
 use anabranch_store::{StoredConnector, StoredPipeline, StoredProcessor, StoredSetting};
 use serde_json::{Map, Value, json};
 
+use crate::codes;
 use crate::control::{ControlError, Shared};
 use crate::pipeline::Pipeline;
 use crate::pipelines::Pipelines;
 use crate::roster::Plan;
 
 /// Codes of findings that a pipeline may have while a client creates it resource by resource.
-const INCOMPLETE: &[&str] = &["config.no_source", "config.no_destination"];
+const INCOMPLETE: &[Code] = &[codes::CONFIG_NO_SOURCE, codes::CONFIG_NO_DESTINATION];
 
 /// A text that was read and compiled.
 pub(super) struct Read {

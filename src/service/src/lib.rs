@@ -31,6 +31,7 @@ pub mod account;
 mod addresses;
 pub mod apply;
 pub mod backlog;
+pub mod codes;
 pub mod control;
 pub mod dead_letters;
 mod document;

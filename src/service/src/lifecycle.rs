@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::account::Account;
+use crate::codes;
 use crate::pipeline::{NotReadAgain, Pipeline};
 use crate::recovery::Recovery;
 use crate::status::{Event, next};
@@ -418,7 +419,7 @@ impl Life {
             }
             Ok(None) => {}
             Err(error) => {
-                return (Ending::Faulted(Fault::fatal("credentials_unreadable", error).of_login()), None);
+                return (Ending::Faulted(Fault::fatal(codes::CREDENTIALS_UNREADABLE, error).of_login()), None);
             }
         }
         let mut running = {

@@ -17,6 +17,7 @@ use anabranch_plugin::registry::{Registry, Reserved};
 use anabranch_process::files::output::STANDARD_OUTPUT;
 use anabranch_process::files::{is_pipeline_file, parent_directory};
 
+use crate::codes;
 use crate::paths;
 use crate::pipeline::Pipeline;
 
@@ -96,20 +97,22 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
         let Some(written) = written(node) else { continue };
         if let Some(what) = reserved(written, registry.reserved(), own) {
             let message = format!("{:?} writes to {written}, which is {what}", node.id);
-            findings
-                .push(about(Diagnostic::error("plan.output_reserved", message), node).with_hint("set another path"));
+            findings.push(
+                about(Diagnostic::error(codes::PLAN_OUTPUT_RESERVED, message), node).with_hint("set another path"),
+            );
             continue;
         }
         findings.0.extend(letters_beside_records(node, written, nodes()));
         if written.ends_with('/') && fs::metadata(written).is_err() {
-            let finding = Diagnostic::error("settings.invalid", format!("path: {written} is the path of a directory"));
+            let finding =
+                Diagnostic::error(codes::SETTINGS_INVALID, format!("path: {written} is the path of a directory"));
             findings.push(about(finding, node).with_hint("give the path of a file in it"));
             continue;
         }
         findings.0.extend(written_twice(&compiled.lowered, node, written));
         if let Ok(found) = fs::metadata(written) {
             if found.is_dir() {
-                let finding = Diagnostic::error("settings.invalid", format!("path: {written} is a directory"));
+                let finding = Diagnostic::error(codes::SETTINGS_INVALID, format!("path: {written} is a directory"));
                 findings.push(about(finding, node).with_hint("give the path of a file in it"));
                 continue;
             }
@@ -119,7 +122,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
         } else if let Some(missing) = missing_directory(Path::new(written)) {
             let shown = missing.display();
             let message = format!("the directory {shown} of the file does not exist");
-            let finding = Diagnostic::warning("plan.no_directory", message);
+            let finding = Diagnostic::warning(codes::PLAN_NO_DIRECTORY, message);
             // Another check reports that `~` does not stand for a directory.
             if !missing.starts_with("~") {
                 let hint = format!("create it before the pipeline starts: mkdir -p {shown}");
@@ -180,7 +183,7 @@ fn letters_beside_records<'a>(
         records.id
     );
     Some(
-        about(Diagnostic::warning("plan.letters_among_records", message), queue)
+        about(Diagnostic::warning(codes::PLAN_LETTERS_AMONG_RECORDS, message), queue)
             .with_related(place(records), "records are written here")
             .with_hint("give the dead-letter queue another path, or `plugin: store`"),
     )
@@ -206,7 +209,7 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
     };
     let message = format!("{:?} writes to the file of {:?}: {twice}", node.id, first.id);
     Some(
-        about(Diagnostic::warning("plan.output_shared", message), node)
+        about(Diagnostic::warning(codes::PLAN_OUTPUT_SHARED, message), node)
             .with_related(place(first), "written here too")
             .with_hint("set another path, or remove one of the two"),
     )
@@ -218,7 +221,7 @@ fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<
     let first = first_of(&identity, node, nodes, read)?;
     let message = format!("{:?} reads the file of {:?}: every record is read twice", node.id, first.id);
     Some(
-        about(Diagnostic::warning("plan.input_shared", message), node)
+        about(Diagnostic::warning(codes::PLAN_INPUT_SHARED, message), node)
             .with_related(place(first), "read here too")
             .with_hint("set another path, or remove one of the two"),
     )
@@ -372,7 +375,7 @@ pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
         let message =
             format!("pipelines feed each other ({}): every record would be read again, endlessly", ids.join(" → "));
         let (setting, of_source) = (setting_of(node), setting_of(source));
-        let finding = Diagnostic::error("plan.feedback", message)
+        let finding = Diagnostic::error(codes::PLAN_FEEDBACK, message)
             .with_label(place_of(node, setting), "written here")
             .with_related(place_of(source, of_source), "read again here")
             .with_path(format!("{}/settings/{setting}", node.path))
@@ -431,7 +434,7 @@ mod tests {
         anabranch_ops::register(&mut registry);
         let found = Found { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
-        pipelines.findings.iter().map(|finding| (finding.code, pipelines.has_errors())).collect()
+        pipelines.findings.iter().map(|finding| (finding.code.name(), pipelines.has_errors())).collect()
     }
 
     /// Pipelines of files in a directory, each of which reads one file and writes another.

@@ -9,6 +9,8 @@ use anabranch_graph::plan::check::place_of;
 use anabranch_graph::plan::graph::{Node, NodeKind};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 
+use crate::codes;
+
 /// The setting with the path of file connectors.
 const PATH: &str = "path";
 
@@ -36,23 +38,23 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
         if matches!(node.kind, NodeKind::DeadLetter(_)) && is_same(path, "/dev/null") {
             let message = format!("path: {path} keeps nothing: the pipeline discards dead letters and continues");
             let hint = "write `plugin: store` to keep them, or give another path";
-            return Some(Diagnostic::warning("plan.no_letter_kept", message).with_hint(hint));
+            return Some(Diagnostic::warning(codes::PLAN_NO_LETTER_KEPT, message).with_hint(hint));
         }
         if is_read && found.is_file() && found.len() == 0 && is_of_kernel(path) {
             let message =
                 format!("path: the size of {path} is 0, whatever it contains: the source reads no record of it");
             let hint = "write its content to a file, and read that one";
-            return Some(Diagnostic::warning("settings.not_a_path", message).with_hint(hint));
+            return Some(Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message).with_hint(hint));
         }
         // Another check reports an output that is a directory.
         return (is_read && found.is_dir()).then(|| {
             let message = format!("path: {path} is a directory, but a source reads one file");
-            Diagnostic::error("settings.invalid", message).with_hint("give the path of a file in it")
+            Diagnostic::error(codes::SETTINGS_INVALID, message).with_hint("give the path of a file in it")
         });
     }
     if let Some((scheme, rest)) = path.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
         let message = format!("path: {scheme}:// is read as part of the path, not as an address");
-        let finding = Diagnostic::warning("settings.not_a_path", message);
+        let finding = Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message);
         return Some(match scheme {
             "file" => {
                 let finding = finding.with_hint(format!("write {rest}"));
@@ -75,7 +77,7 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
         } else {
             "write the name of the file"
         };
-        Diagnostic::warning("settings.not_a_path", message).with_hint(hint)
+        Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message).with_hint(hint)
     })
 }
 
@@ -128,7 +130,7 @@ mod tests {
         anabranch_ops::register(&mut registry);
         let found = Found { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
-        let told = pipelines.findings.iter().filter(|finding| finding.code != "plan.no_directory");
+        let told = pipelines.findings.iter().filter(|finding| finding.code.name() != "plan.no_directory");
         told.map(|finding| format!("{}: {}", finding.code, finding.message)).collect()
     }
 

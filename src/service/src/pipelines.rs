@@ -7,12 +7,14 @@ use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_plugin::registry::Registry;
 use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
 pub use crate::pipeline::{NotReadAgain, Pipeline};
 pub use crate::variables::{Script, read_script, script_path, value_of};
 
 use crate::addresses;
+use crate::codes;
 use crate::outputs::{self, OwnFiles};
 use crate::variables::Environment;
 
@@ -209,7 +211,7 @@ impl Pipelines {
         let empty: Vec<FileId> = self.files.iter().map(|(id, _)| id).filter(is_empty).collect();
         for file in empty {
             let finding =
-                Diagnostic::warning("config.no_pipelines", "the file declares no pipeline: nothing was checked")
+                Diagnostic::warning(codes::CONFIG_NO_PIPELINES, "the file declares no pipeline: nothing was checked")
                     .with_span(Span { file, start: 0, end: 0 })
                     .with_hint("list pipelines below `pipelines:`; `anabranch pipelines init` writes one");
             self.findings.push(finding);
@@ -283,7 +285,8 @@ fn refuse_warnings(loaded: &mut Loaded) {
 }
 
 /// Findings that do not apply to a pipeline with unreadable parts.
-const OF_THE_WHOLE: &[&str] = &["plan.no_source", "plan.no_destination", "plan.unreachable", "plan.internal"];
+const OF_THE_WHOLE: &[Code] =
+    &[codes::PLAN_NO_SOURCE, codes::PLAN_NO_DESTINATION, codes::PLAN_UNREACHABLE, codes::PLAN_INTERNAL];
 
 /// The ids that the pipeline files at a place declare, in the order of the files. Compiles nothing; files and pipelines
 /// with errors are left out.

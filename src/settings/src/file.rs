@@ -9,6 +9,7 @@ use anabranch_record::near::did_you_mean;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
+use crate::codes;
 use crate::declaration::{KEYS, Key, Kind, REPLACED, find};
 
 /// A setting in the file.
@@ -34,13 +35,13 @@ pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<
                 Some(at) => {
                     let message = "the file contains two documents: `---` begins another one";
                     let span = Span { file, start: at as u32, end: at as u32 + 3 };
-                    Diagnostic::error("service.parse_error", message)
+                    Diagnostic::error(codes::SERVICE_PARSE_ERROR, message)
                         .with_span(span)
                         .with_hint("remove the line, so that all settings are in one document")
                 }
                 None => {
                     let message = format!("not valid YAML: {}", plain(&error.without_snippet().to_string()));
-                    Diagnostic::error("service.parse_error", message).with_span(span)
+                    Diagnostic::error(codes::SERVICE_PARSE_ERROR, message).with_span(span)
                 }
             });
         }
@@ -158,7 +159,7 @@ impl Reading<'_> {
     fn take(&mut self, key: &'static Key, text: String, span: Span) {
         match self.entries.iter().find(|e| e.key.name == key.name) {
             Some(first) => self.findings.push(
-                Diagnostic::error("service.duplicate_key", format!("{} is set twice", key.name))
+                Diagnostic::error(codes::SERVICE_DUPLICATE_KEY, format!("{} is set twice", key.name))
                     .with_span(span)
                     .with_related(first.span, "set here already"),
             ),
@@ -181,7 +182,7 @@ impl Reading<'_> {
         let missing = recorded.missing.into_inner();
         if missing.is_empty() {
             let finding = Diagnostic::error(
-                "config.variable_invalid",
+                codes::CONFIG_VARIABLE_INVALID,
                 format!("{text:?} contains an invalid variable reference"),
             )
             .with_span(span)
@@ -202,12 +203,12 @@ impl Reading<'_> {
                 None => format!("{path} is a group of settings, not a setting"),
             }
         };
-        self.findings.push(Diagnostic::error("service.wrong_type", message).with_span(span));
+        self.findings.push(Diagnostic::error(codes::SERVICE_WRONG_TYPE, message).with_span(span));
     }
 
     fn unknown(&mut self, path: &str, span: Span) {
         let finding =
-            Diagnostic::warning("service.unknown_key", format!("there is no setting {path:?}; it is ignored"))
+            Diagnostic::warning(codes::SERVICE_UNKNOWN_KEY, format!("there is no setting {path:?}; it is ignored"))
                 .with_span(span);
         let hint = if path == "config.path" || path == "config" {
             Some("set the path of this file with --config.path or ANABRANCH_CONFIG_PATH".to_owned())
@@ -234,7 +235,7 @@ impl Variables for Recorded<'_> {
         let value = self.variables.variable(name);
         if value.is_none() {
             let finding =
-                Diagnostic::error("config.variable_unset", format!("the environment variable {name} is not set"));
+                Diagnostic::error(codes::CONFIG_VARIABLE_UNSET, format!("the environment variable {name} is not set"));
             let hint = format!("set it, or write `${{{name}:-default}}` for a default");
             self.missing.borrow_mut().push(finding.with_hint(hint));
         }
@@ -243,7 +244,7 @@ impl Variables for Recorded<'_> {
 
     fn file(&self, path: &str) -> Result<String, String> {
         self.variables.file(path).inspect_err(|why| {
-            let finding = Diagnostic::error("config.variable_file", format!("{path:?} cannot be read: {why}"));
+            let finding = Diagnostic::error(codes::CONFIG_VARIABLE_FILE, format!("{path:?} cannot be read: {why}"));
             self.missing.borrow_mut().push(finding);
         })
     }

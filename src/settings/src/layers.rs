@@ -17,6 +17,7 @@ use anabranch_process::files::{self, Unreadable};
 use anabranch_process::log::{LogFormat, LogSettings};
 use anabranch_record::near::did_you_mean;
 
+use crate::codes;
 use crate::credential::Credential;
 use crate::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
 use crate::file;
@@ -106,7 +107,7 @@ impl Layers<'_> {
         let value = self.in_environment(&name)?;
         let text = value.to_str().map(str::to_owned);
         if text.is_none() {
-            findings.push(Diagnostic::error("service.invalid_value", format!("{name} is not valid UTF-8")));
+            findings.push(Diagnostic::error(codes::SERVICE_INVALID_VALUE, format!("{name} is not valid UTF-8")));
         }
         text
     }
@@ -125,7 +126,7 @@ impl Layers<'_> {
         };
         if let Some(problem) = problem {
             let message = format!("the variable {name} is ignored: {problem}");
-            findings.push(Diagnostic::warning("service.invalid_value", message));
+            findings.push(Diagnostic::warning(codes::SERVICE_INVALID_VALUE, message));
             return None;
         }
         Some((name, value.to_str()?.to_owned()))
@@ -142,7 +143,7 @@ impl Layers<'_> {
             }
             Err(Unreadable::Missing) if !required => Vec::new(),
             Err(error) => {
-                let finding = Diagnostic::error("service.unreadable", format!("cannot read {name}: {error}"));
+                let finding = Diagnostic::error(codes::SERVICE_UNREADABLE, format!("cannot read {name}: {error}"));
                 found.findings.push(match error {
                     Unreadable::Missing => finding.with_hint("`anabranch init` writes one"),
                     _ => finding,
@@ -163,7 +164,7 @@ impl Layers<'_> {
             if let Some(near) = did_you_mean(name, names.iter().map(String::as_str)) {
                 findings.push(
                     Diagnostic::warning(
-                        "service.unknown_variable",
+                        codes::SERVICE_UNKNOWN_VARIABLE,
                         format!("the variable {name} belongs to no setting"),
                     )
                     .with_hint(format!("did you mean {near}?")),
@@ -182,7 +183,7 @@ fn unread(config_path: &Path) -> Diagnostics {
     let (read, other) = (config_path.display(), other.display());
     let message = format!("{other} is not read: the configuration file is {read}");
     let hint = format!("rename it to {read}, or set --config.path {other}");
-    Diagnostic::warning("service.no_effect", message).with_hint(hint).into()
+    Diagnostic::warning(codes::SERVICE_NO_EFFECT, message).with_hint(hint).into()
 }
 
 /// Resolves `${NAME}` and `${file:PATH}` in the file, with the same meaning as in a pipeline file.
@@ -209,14 +210,14 @@ impl<'a> Checking<'a> {
     fn all(&mut self) {
         for entry in self.resolved {
             if let Some(problem) = entry.text.as_deref().and_then(|text| problem(entry.key, text)) {
-                let finding = Diagnostic::error("service.invalid_value", problem.message);
+                let finding = Diagnostic::error(codes::SERVICE_INVALID_VALUE, problem.message);
                 self.report(entry, finding, problem.hint);
             } else if let (Some(part), true) = (entry.key.awaits, entry.source != Source::Default) {
                 let message = format!("{} has no effect in this version: {part} is not available yet", entry.key.name);
-                self.report(entry, Diagnostic::warning("service.no_effect", message), None);
+                self.report(entry, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), None);
             } else if let (Some(why), true) = (entry.key.idle, entry.source != Source::Default) {
                 let message = format!("{} has no effect: {why}", entry.key.name);
-                self.report(entry, Diagnostic::warning("service.no_effect", message), None);
+                self.report(entry, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), None);
             }
         }
         if self.text("schema-registry.type") == "confluent" {
@@ -230,7 +231,7 @@ impl<'a> Checking<'a> {
         }
         if self.text("db.type") == "postgres" {
             let entry = self.entry("db.type");
-            let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
+            let refuse = |what: &str| Diagnostic::error(codes::SERVICE_INVALID_VALUE, what.to_owned());
             if !cfg!(feature = "postgres") {
                 let what = "db.type: this program was built without PostgreSQL (feature `postgres`)";
                 self.report(entry, refuse(what), Some("use `embedded` or `inmemory`".to_owned()));
@@ -244,12 +245,12 @@ impl<'a> Checking<'a> {
         if self.duration("pipelines.error-recovery.max-delay") < self.duration("pipelines.error-recovery.min-delay") {
             let entry = self.entry("pipelines.error-recovery.max-delay");
             let message = "pipelines.error-recovery.max-delay must not be below pipelines.error-recovery.min-delay";
-            self.report(entry, Diagnostic::error("service.invalid_value", message), None);
+            self.report(entry, Diagnostic::error(codes::SERVICE_INVALID_VALUE, message), None);
         }
     }
 
     fn check_confluent(&mut self) {
-        let refuse = |what: String| Diagnostic::error("service.invalid_value", what);
+        let refuse = |what: String| Diagnostic::error(codes::SERVICE_INVALID_VALUE, what);
         if !cfg!(feature = "avro") {
             let what = "schema-registry.type: this program was built without support for it (feature `avro`)";
             self.report(self.entry("schema-registry.type"), refuse(what.to_owned()), Some("use `builtin`".to_owned()));
@@ -318,14 +319,14 @@ impl<'a> Checking<'a> {
             if let Some(entry) = idle {
                 let message = format!("{} has no effect: {switch} is {chosen}", entry.key.name);
                 let hint = format!("set {switch} to {wanted}, or remove this setting");
-                self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
+                self.report(entry, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), Some(hint));
             }
         }
         let path = self.entry("db.path");
         if self.text("db.type") == "inmemory" && path.source != Source::Default {
             let message = "db.path has no effect: db.type is inmemory, and positions are lost when the service ends";
             let hint = "set db.type to embedded, or remove this setting".to_owned();
-            self.report(path, Diagnostic::warning("service.no_effect", message.to_owned()), Some(hint));
+            self.report(path, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message.to_owned()), Some(hint));
         }
     }
 

@@ -12,6 +12,7 @@
 //! assert!(warnings.findings.is_empty());
 //! ```
 
+pub mod codes;
 mod credential;
 pub mod declaration;
 mod document;

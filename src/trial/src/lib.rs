@@ -26,6 +26,7 @@
 //! ```
 
 pub mod bound;
+pub mod codes;
 pub mod lines;
 pub mod output;
 pub mod schemas;

@@ -18,6 +18,7 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 
+use crate::codes;
 use crate::output::Letters;
 use crate::stamp::Stamp;
 
@@ -53,14 +54,16 @@ impl Source for Lines {
 
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(stream) = stream else { return Err(Fault::fatal("stream_used", "the input can be read only once")) };
+        let Some(stream) = stream else {
+            return Err(Fault::fatal(codes::STREAM_USED, "the input can be read only once"));
+        };
         let (sender, blocks) = mpsc::channel(WAITING);
         let stamp = self.stamp.clone();
         // Not joined: it may wait for input that never comes. It ends with the stream, or with the process.
         std::thread::Builder::new()
             .name("input".into())
             .spawn(move || pump(stream, &stamp, &sender))
-            .map_err(|error| Fault::fatal("no_thread", system(&error)))?;
+            .map_err(|error| Fault::fatal(codes::NO_THREAD, system(&error)))?;
         let reader = LineReader { blocks, waiting: VecDeque::new(), letters: self.letters.clone() };
         Ok((Box::new(reader), Box::new(Unacknowledged)))
     }
@@ -115,7 +118,10 @@ impl Reader for LineReader {
                 None => return Ok(Read::End),
                 Some(Ok(lines)) => self.waiting = lines.into(),
                 Some(Err(error)) => {
-                    return Err(Fault::fatal("input_failed", format!("cannot read the input: {}", system(&error))));
+                    return Err(Fault::fatal(
+                        codes::INPUT_FAILED,
+                        format!("cannot read the input: {}", system(&error)),
+                    ));
                 }
             }
         }
@@ -218,7 +224,7 @@ impl Parser<'_> {
         let mut letter = Record::create(self.position(), Data::text(name), after);
         let message = format!("line {} is not a record: {error}", self.number);
         letter.metadata.insert(key::DLQ_NACK_ERROR, message);
-        letter.metadata.insert(key::DLQ_NACK_CODE, Str::from_static("invalid_line"));
+        letter.metadata.insert(key::DLQ_NACK_CODE, Str::from_static(codes::INVALID_LINE.name()));
         letter.metadata.insert(key::SOURCE_CONNECTOR_ID, self.stamp.connector.clone());
         Line::Letter(Box::new(letter))
     }

@@ -14,6 +14,7 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
+use crate::codes;
 use crate::stamp::Stamp;
 
 /// A stream that lines are written to.
@@ -84,7 +85,7 @@ impl Writer for RecordsWriter {
             if error.kind() == ErrorKind::BrokenPipe {
                 self.records.closed.store(true, Ordering::Relaxed);
             }
-            Fault::fatal("output_failed", format!("cannot write the output: {}", system(&error)))
+            Fault::fatal(codes::OUTPUT_FAILED, format!("cannot write the output: {}", system(&error)))
         })?;
         Ok(Verdicts::Each(verdicts))
     }
@@ -130,7 +131,7 @@ impl Letters {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         match sink.write_all(&text).and_then(|()| sink.flush()) {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Fault::fatal("output_failed", format!("cannot write the errors: {}", system(&error))))
+                Err(Fault::fatal(codes::OUTPUT_FAILED, format!("cannot write the errors: {}", system(&error))))
             }
             _ => Ok(()),
         }

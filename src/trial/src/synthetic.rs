@@ -26,18 +26,20 @@ use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::secret::mask;
 use anabranch_plugin::state::Oblivion;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 
+use crate::codes;
 use crate::services::Forgetful;
 use judge::judge;
 use records::{Synthetic, names, of_source};
 use taps::{Sights, tapped};
 
 /// Code of a step on which every synthetic record fails.
-pub const ALWAYS_FAILS: &str = "trial.always_fails";
+pub const ALWAYS_FAILS: Code = codes::TRIAL_ALWAYS_FAILS;
 
 /// How long trials may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +164,7 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
 
 /// A script that cannot be loaded: its first lines fail before any record is there.
 fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
-    if fault.code() != "script_failed" {
+    if fault.code() != codes::SCRIPT_FAILED {
         return None;
     }
     let node = compiled.rewritten.node_weights().find(|node| fault.node() == Some(&node.id))?;

@@ -43,6 +43,8 @@ use anabranch_settings::RecoveryPolicy;
 
 use case::{FaultKind, FaultSpec, PerConnector, TestCase, TestFile};
 use check::Expecting;
+
+use crate::codes;
 pub use check::Failure;
 use coverage::Coverage;
 use run::Play;
@@ -149,7 +151,7 @@ impl Suite {
                 Err(error) => {
                     let message = format!("cannot read {}: {error}", path.display());
                     let hint = "put the tests of orders.yaml into orders.test.yaml in the same directory";
-                    suite.findings.push(Diagnostic::error("test.unreadable", message).with_hint(hint));
+                    suite.findings.push(Diagnostic::error(codes::TEST_UNREADABLE, message).with_hint(hint));
                 }
             }
         }
@@ -232,7 +234,8 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     let acks = parts.resolved(&case.expect.acks, Role::Source, &mut findings, |acks| acks);
     parts.check_faults(case, &mut findings);
     if case.input.entries.is_empty() {
-        let finding = Diagnostic::error("test.field_required", "a test needs `input`: without it, no record is read");
+        let finding =
+            Diagnostic::error(codes::TEST_FIELD_REQUIRED, "a test needs `input`: without it, no record is read");
         let hint = "write `input: []` for a source without records";
         findings.push(finding.with_span(case.name.span).with_hint(hint));
     }
@@ -290,14 +293,14 @@ fn pipeline(
             Err(error) => {
                 let message = format!("cannot read the pipeline {}: {error}", path.value.display());
                 let hint = "set the pipeline file with `pipeline: PATH`, relative to the test file";
-                let finding = Diagnostic::error("test.no_pipeline", message).with_span(path.span).with_hint(hint);
+                let finding = Diagnostic::error(codes::TEST_NO_PIPELINE, message).with_span(path.span).with_hint(hint);
                 return Err((finding.into(), None));
             }
         },
         (None, Some(text)) => drop(files.add("pipeline", text)),
         (None, None) => {
             let finding =
-                Diagnostic::error("test.no_pipeline", "there is no pipeline to test").with_span(case.name.span);
+                Diagnostic::error(codes::TEST_NO_PIPELINE, "there is no pipeline to test").with_span(case.name.span);
             return Err((finding.into(), None));
         }
     }
@@ -305,7 +308,7 @@ fn pipeline(
     let loaded = load(&files, &variables);
     let errors = loaded.diagnostics.has_errors();
     let mut findings = loaded.diagnostics;
-    for finding in findings.0.iter_mut().filter(|finding| finding.code == "config.variable_unset") {
+    for finding in findings.0.iter_mut().filter(|finding| finding.code == codes::CONFIG_VARIABLE_UNSET) {
         finding.hint = Some(format!("set its value in `env` of the test {:?}, or write a default", &*case.name.value));
     }
     if errors {
@@ -317,7 +320,7 @@ fn pipeline(
         named.retain(|config| config.id.value == id.value);
         if named.is_empty() {
             let message = format!("there is no pipeline {:?} in the file", &*id.value);
-            let finding = Diagnostic::error("test.no_pipeline", message).with_span(id.span);
+            let finding = Diagnostic::error(codes::TEST_NO_PIPELINE, message).with_span(id.span);
             let near = did_you_mean(&id.value, ids.iter().map(Str::as_str)).map(|near| format!("did you mean {near}?"));
             return Err((Diagnostic { hint: near, ..finding }.into(), None));
         }
@@ -326,7 +329,7 @@ fn pipeline(
         1 => named.remove(0),
         count => {
             let ids: Vec<&str> = named.iter().map(|config| config.id.value.as_str()).collect();
-            let finding = Diagnostic::error("test.no_pipeline", format!("the file has {count} pipelines"))
+            let finding = Diagnostic::error(codes::TEST_NO_PIPELINE, format!("the file has {count} pipelines"))
                 .with_span(file.pipeline.as_ref().map_or(case.name.span, |path| path.span))
                 .with_hint(format!("choose one with `id: ID`: {}", ids.join(", ")));
             return Err((finding.into(), None));
@@ -429,7 +432,7 @@ impl<'a> Parts<'a> {
                         let names: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
                         let message = format!("the pipeline has {} {what}s: choose one", ids.len());
                         findings.push(
-                            Diagnostic::error("test.value", message)
+                            Diagnostic::error(codes::TEST_VALUE, message)
                                 .with_span(of.span)
                                 .with_hint(format!("write a map with their ids as keys: {}", names.join(", "))),
                         );
@@ -478,7 +481,8 @@ impl<'a> Parts<'a> {
                 continue;
             };
             if !possible {
-                let finding = Diagnostic::error("test.fault_impossible", format!("this fault is not possible at {at}"));
+                let finding =
+                    Diagnostic::error(codes::TEST_FAULT_IMPOSSIBLE, format!("this fault is not possible at {at}"));
                 findings.push(finding.with_span(fault.kind.span).with_hint(what));
             }
         }
@@ -486,7 +490,7 @@ impl<'a> Parts<'a> {
 }
 
 fn unknown<'i>(name: &Spanned<Str>, what: &str, ids: impl Iterator<Item = &'i str> + Clone) -> Diagnostic {
-    let finding = Diagnostic::error("test.unknown_id", format!("the pipeline has no {what} {:?}", &*name.value));
+    let finding = Diagnostic::error(codes::TEST_UNKNOWN_ID, format!("the pipeline has no {what} {:?}", &*name.value));
     let hint = match did_you_mean(&name.value, ids.clone()) {
         Some(near) => format!("did you mean {near}?"),
         None => {

@@ -76,7 +76,7 @@ impl Diagnostics {
         self.iter()
             .map(|diagnostic| Finding {
                 severity: diagnostic.severity,
-                code: diagnostic.code,
+                code: diagnostic.code.name(),
                 message: &diagnostic.message,
                 path: diagnostic.path.as_deref(),
                 place: diagnostic.label.as_ref().and_then(&mut place),

@@ -76,7 +76,7 @@ fn render_one(
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(normalize_untrusted_str(&diagnostic.message)).id(diagnostic.code);
+    let title = level.primary_title(normalize_untrusted_str(&diagnostic.message)).id(diagnostic.code.name());
     let mut elements = Vec::new();
     let mut snippets: Vec<Excerpt<'_>> = Vec::new();
     let labels = diagnostic.label.iter().map(|label| (label, AnnotationKind::Primary));

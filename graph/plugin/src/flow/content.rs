@@ -1,15 +1,17 @@
 //! Checks of the content of bytes and texts, and of keys that several records share.
 
 use anabranch_record::access::Access;
+use anabranch_record::code::Code;
 use anabranch_record::reference::{Reference, Target};
 
 use super::{Content, Flow, Look, Place, Since};
+use crate::codes;
 use crate::flow::shape::Kinds;
 
 /// Code of findings about records that are split from one record and have the same key.
-pub const KEY_SHARED: &str = "flow.key_shared";
+pub const KEY_SHARED: Code = codes::FLOW_KEY_SHARED;
 /// Code of findings about records that all have the same key.
-pub const KEY_CONSTANT: &str = "flow.key_constant";
+pub const KEY_CONSTANT: Code = codes::FLOW_KEY_CONSTANT;
 /// Remedy for a key that is the same in all records.
 pub const OWN_KEY: &str = "set a different key for each record with field.set, field: .Key and value: '{\"id\": {{ \
                            .Payload.After.id }}}'; to insert every record, remove the key with field.exclude and \
@@ -29,7 +31,7 @@ impl Flow {
     /// accepted.
     pub fn need_other(
         &mut self,
-        code: &'static str,
+        code: Code,
         place: impl Into<Place>,
         reference: &Reference,
         refused: &[Content],
@@ -52,7 +54,7 @@ impl Flow {
     /// JSON number.
     pub fn need_other_usually(
         &mut self,
-        code: &'static str,
+        code: Code,
         place: impl Into<Place>,
         reference: &Reference,
         refused: &[Content],

@@ -32,6 +32,7 @@ use anabranch_template::condition::CompiledCondition;
 use anabranch_template::tree::{Body, Branches, Node, Pipeline, Term, Tree};
 
 use super::{Flow, Look, Place};
+use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::RecordShape;
 use crate::secret::without_passwords;
@@ -60,7 +61,7 @@ impl Flow {
             // An address may contain a password.
             let (text, meant) = (without_passwords(text), without_passwords(&meant));
             let message = format!("this is the text {text:?}, not a value of the record");
-            self.warn("flow.suspect", place, message, None, Some(format!("write '{meant}'")));
+            self.warn(codes::FLOW_SUSPECT, place, message, None, Some(format!("write '{meant}'")));
         }
     }
 
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
                             &*call.name
                         );
                         let hint = format!("define it first: {{{{ define {:?} }}}}…{{{{ end }}}}", &*call.name);
-                        self.fails("flow.no_template", at, message, hint, scope.certain);
+                        self.fails(codes::FLOW_NO_TEMPLATE, at, message, hint, scope.certain);
                     }
                 }
             }

@@ -20,6 +20,8 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Record};
 
+use crate::codes;
+
 /// The envelope and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -120,7 +122,7 @@ fn read_at_millis(metadata: &Metadata) -> Result<i64, Fault> {
         None => Ok(0),
         Some(nanos) => nanos.parse::<i64>().map(|nanos| nanos.div_euclid(1_000_000)).map_err(|_| {
             let what = format!("debezium/json: the metadata {:?} is not a number of nanoseconds", key::READ_AT);
-            Fault::record("format_failed", what)
+            Fault::record(codes::FORMAT_FAILED, what)
         }),
     }
 }
@@ -162,7 +164,7 @@ impl Untyped {
 
     #[cold]
     fn on(self, side: Side) -> Fault {
-        Fault::record("format_failed", format!("debezium/json: {}{} {}", side.as_str(), self.place, self.what))
+        Fault::record(codes::FORMAT_FAILED, format!("debezium/json: {}{} {}", side.as_str(), self.place, self.what))
     }
 }
 

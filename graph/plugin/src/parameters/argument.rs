@@ -3,12 +3,14 @@
 use std::fmt;
 use std::ops::Deref;
 
+use anabranch_record::code::Code;
 use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use anabranch_template::{MissingKey, Template};
 
 use super::{Field, ParameterKind, ParameterType, Settings};
 use crate::arguments::{Typed, invalid_template, pointer, secrets_of};
+use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::written::{Content, Written};
 
@@ -71,13 +73,13 @@ impl<T> Argument<T> {
     }
 
     /// Returns a finding about the value, with its place.
-    pub fn finding(&self, code: &'static str, message: impl Into<String>) -> Diagnostic {
+    pub fn finding(&self, code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(code, message).with_span(self.span()).with_path(pointer(&self.name))
     }
 
     /// Returns the finding that the value is invalid. The message begins with the name of the parameter and a colon.
     pub fn invalid(&self, what: impl fmt::Display) -> Diagnostic {
-        self.finding("settings.invalid", format!("{}: {what}", self.name))
+        self.finding(codes::SETTINGS_INVALID, format!("{}: {what}", self.name))
     }
 
     /// Compiles the text as a template, for a parameter that is one only if another setting says so.

@@ -145,7 +145,7 @@ fn arguments_know_their_origin() {
     assert!(!format!("{read:?}").contains("hunter22"));
     assert_eq!(read.api_key.name(), "apiKey");
     let finding = read.field.invalid("cannot be set");
-    assert_eq!((finding.code, finding.message.as_str()), ("settings.invalid", "field: cannot be set"));
+    assert_eq!((finding.code.name(), finding.message.as_str()), ("settings.invalid", "field: cannot be set"));
     assert_eq!(finding.path.as_deref(), Some("/field"));
 }
 

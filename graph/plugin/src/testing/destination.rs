@@ -86,7 +86,7 @@ impl Shelf {
     pub fn rejecting(self, bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
         self.script(move |rows, _| {
             let verdict = |record: &Record| match bad(row_at(record.position())) {
-                true => Err(Fault::record("rejected", "the destination does not want it")),
+                true => Err(Fault::record(crate::testing::codes::REJECTED, "the destination does not want it")),
                 false => Ok(Delivered::Durable),
             };
             Reaction::Each(rows.iter().map(verdict).collect())
@@ -216,7 +216,7 @@ impl Writer for ShelfWriter {
             tokio::time::sleep(shelf.delay).await;
         }
         if marks.iter().any(|(lane, _)| locked(&shelf.marks).get(lane) != self.known.get(lane)) {
-            return Err(Fault::transient("marks_moved", "another run writes here"));
+            return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
         }
         match (shelf.script)(rows, call) {
             Reaction::Durable => {

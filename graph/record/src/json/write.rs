@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{Datelike, Timelike};
 use smallvec::SmallVec;
 
+use crate::codes;
 use crate::fault::Fault;
 use crate::metadata::Metadata;
 use crate::record::{Data, Record};
@@ -342,11 +343,12 @@ impl Unwritable {
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         match self.problem {
             Problem::NotFinite(number) => {
-                Fault::record("json_not_finite", format!("JSON cannot represent the number {number}{at}"))
+                Fault::record(codes::JSON_NOT_FINITE, format!("JSON cannot represent the number {number}{at}"))
             }
-            Problem::TooDeep => {
-                Fault::record("json_too_deep", format!("lists and maps are nested deeper than {MAX_DEPTH} levels{at}"))
-            }
+            Problem::TooDeep => Fault::record(
+                codes::JSON_TOO_DEEP,
+                format!("lists and maps are nested deeper than {MAX_DEPTH} levels{at}"),
+            ),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Path, Reference, Side, Target};
+use crate::codes;
 use crate::fault::Fault;
 use crate::metadata::Metadata;
 use crate::record::{Change, Data, Operation, Record};
@@ -167,7 +168,7 @@ impl Reference {
     fn operation(&self, value: &Value) -> Result<Operation, Fault> {
         const TAKES: &str = "only create, update, delete, snapshot or their numbers 1 to 4";
         match value {
-            Value::Text(name) => name.parse().map_err(|e| Fault::record("reference_type", e)),
+            Value::Text(name) => name.parse().map_err(|e| Fault::record(codes::REFERENCE_TYPE, e)),
             Value::Int(number) => {
                 Operation::from_number(*number).ok_or_else(|| self.refused(&format!("the integer {number}"), TAKES))
             }
@@ -192,17 +193,17 @@ impl Reference {
 
     #[cold]
     fn read_only(&self, what: &str) -> Fault {
-        Fault::record("reference_read_only", format!("{} cannot be {what}", self.text))
+        Fault::record(codes::REFERENCE_READ_ONLY, format!("{} cannot be {what}", self.text))
     }
 
     #[cold]
     fn refused(&self, found: &str, takes: &str) -> Fault {
-        Fault::record("reference_type", format!("cannot set {} to {found}: it accepts {takes}", self.text))
+        Fault::record(codes::REFERENCE_TYPE, format!("cannot set {} to {found}: it accepts {takes}", self.text))
     }
 
     #[cold]
     fn exists(&self, name: &Str) -> Fault {
-        Fault::record("reference_exists", format!("cannot rename {} to {name:?}: field already exists", self.text))
+        Fault::record(codes::REFERENCE_EXISTS, format!("cannot rename {} to {name:?}: field already exists", self.text))
     }
 }
 

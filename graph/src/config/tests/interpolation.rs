@@ -66,7 +66,7 @@ fn variables_in_template_literals_of_scripts_are_told() {
             format!("{} {fix}", finding.code)
         };
         // The pipeline has nothing but its processor.
-        let of_text = loaded.diagnostics.iter().filter(|finding| !finding.code.starts_with("config.no_"));
+        let of_text = loaded.diagnostics.iter().filter(|finding| !finding.code.name().starts_with("config.no_"));
         of_text.map(line).collect::<Vec<_>>()
     };
     assert_eq!(told("x = `a ${N}`"), ["config.variable_in_script ${N} -> $${N}"]);

@@ -8,6 +8,7 @@ use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 
 use super::{Attempts, Delivery, checked};
+use crate::codes;
 use crate::exec::Interrupt;
 use crate::plan::stage::StageId;
 
@@ -51,7 +52,7 @@ impl Delivery {
                 Ok(Verdicts::All(Delivered::Accepted) | Verdicts::Each(_)) => {
                     let what = "the destination promised transactions, but answered for single records or without \
                                 storing them";
-                    return Err(Fault::fatal("verdict_kind", what).into());
+                    return Err(Fault::fatal(codes::VERDICT_KIND, what).into());
                 }
                 Err(fault) => match fault.class() {
                     FaultClass::Fatal => return Err(fault.into()),
@@ -65,7 +66,7 @@ impl Delivery {
                 Found::Strange => {
                     let what = "the destination does not have the positions that this run stored there: it lost \
                                 records that it had confirmed, or another run writes there";
-                    return Err(Fault::transient("marks_moved", what).into());
+                    return Err(Fault::transient(codes::MARKS_MOVED, what).into());
                 }
             }
         }

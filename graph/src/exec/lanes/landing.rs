@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::{Hold, Lanes};
 use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
+use crate::codes;
 use crate::sync::Notified;
 
 /// One row number per lane.
@@ -127,7 +128,7 @@ impl Lanes {
         let mark = |(index, seq): &(LaneIndex, u64)| {
             let lane = &state.lanes[usize::from(index.0)];
             let missing =
-                || Fault::fatal("mark_missing", format!("row {seq} has left the ledger before it was written"));
+                || Fault::fatal(codes::MARK_MISSING, format!("row {seq} has left the ledger before it was written"));
             Ok((lane.id.clone(), lane.ledger.mark_at(*seq).ok_or_else(missing)?))
         };
         last.iter().map(mark).collect()

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::{Side, Tap, TapPoint, Watcher};
+use crate::codes;
 use crate::exec::panic;
 
 const SECOND: u64 = 1_000_000_000;
@@ -199,7 +200,7 @@ impl Session {
             Ok(Judgement::Verdict(verdict)) => return verdict,
             Ok(Judgement::Failed(fault) | Judgement::TooCostly(fault)) => fault,
             Err(panic) => {
-                Fault::record("condition_panicked", format!("the condition panicked: {}", panic::message(&*panic)))
+                Fault::record(codes::CONDITION_PANICKED, format!("the condition panicked: {}", panic::message(&*panic)))
             }
         };
         let mut unjudged = self.unjudged.lock().unwrap_or_else(PoisonError::into_inner);

@@ -44,7 +44,7 @@ fn marked(mark: &'static str) -> impl FnMut(&mut Record) -> Result<Decision, Fau
         record.metadata.insert(mark, "yes");
         Ok(match row_at(record.position()) % 4 {
             1 => Decision::Filter,
-            2 => return Err(Fault::record("bad", "bad")),
+            2 => return Err(Fault::record(anabranch_plugin::testing::codes::BAD, "bad")),
             3 => Decision::Split(vec![record.clone(), record.clone()]),
             _ => Decision::Keep,
         })
@@ -238,7 +238,7 @@ async fn a_condition_that_would_never_end_is_given_up() {
     tap.watchers().unwrap().show(Side::After, &numbered(3));
     assert_eq!(rows_seen(&mut inspection), Vec::<u64>::new());
     let Unjudged { rows, fault } = inspection.take_unjudged().unwrap();
-    assert_eq!((rows, fault.code()), (3, "condition_too_costly"));
+    assert_eq!((rows, fault.code().name()), (3, "condition_too_costly"));
 }
 
 #[tokio::test(start_paused = true)]

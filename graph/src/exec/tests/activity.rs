@@ -1,7 +1,9 @@
 //! What is shown of a run: whether it moves, who holds it up, how far behind it is.
 
 use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::testing::codes::{BAD, BAD_ROW};
 use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, row_at};
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use futures::FutureExt;
 
@@ -137,7 +139,7 @@ async fn a_dead_letter_queue_that_hangs_holds_the_run_up() {
     let bench = Bench::new();
     let letters = Arc::new(Shelf::new("letters", &bench.journal).script(|_, _| Reaction::Hang));
     let picky = inline(|record| match row_at(record.position()) {
-        7 => Err(Fault::record("picky", "row 7 says hunter2")),
+        7 => Err(Fault::record(anabranch_plugin::testing::codes::PICKY, "row 7 says hunter2")),
         _ => Ok(Decision::Keep),
     });
     let mut pipeline = Pipeline::new(&letters, 0, 0);
@@ -153,7 +155,7 @@ async fn a_dead_letter_queue_that_hangs_holds_the_run_up() {
     let progress = running.progress();
     let [first, second] = &progress.stages()[1].nodes[..] else { panic!("two steps") };
     let error = second.last_error.as_ref().unwrap();
-    assert_eq!((error.code, error.message.as_str(), &first.last_error), ("picky", "row 7 says ***", &None));
+    assert_eq!((error.code.name(), error.message.as_str(), &first.last_error), ("picky", "row 7 says ***", &None));
     assert_eq!((progress.dead_letters().count.rows_in, progress.dead_letters().count.rows_out), (1, 0));
     running.kill();
 }
@@ -161,7 +163,7 @@ async fn a_dead_letter_queue_that_hangs_holds_the_run_up() {
 #[tokio::test(start_paused = true)]
 async fn each_step_shows_its_own_last_error() {
     let bench = Bench::new();
-    let refuses = |refused: [u64; 2], code: &'static str| {
+    let refuses = |refused: [u64; 2], code: Code| {
         inline(move |record| match row_at(record.position()) {
             row if refused.contains(&row) => Err(Fault::record(code, format!("row {row}"))),
             _ => Ok(Decision::Keep),
@@ -170,15 +172,15 @@ async fn each_step_shows_its_own_last_error() {
     let letters = Arc::new(Shelf::new("letters", &bench.journal));
     let mut pipeline = Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &at_rest(&bench, 10));
-    let steps = [refuses([2, 7], "first"), refuses([3, 8], "second"), inline(|_| Ok(Decision::Keep))];
+    let steps = [refuses([2, 7], BAD), refuses([3, 8], BAD_ROW), inline(|_| Ok(Decision::Keep))];
     let chain = pipeline.chain(&[read], &steps);
     pipeline.write(&[chain], "a", &shelf(&bench, "a"));
     let running = bench.start(&pipeline.plan());
     pass(1).await;
     let stages = running.progress().stages();
     let errors = stages[1].nodes.iter().map(|node| node.last_error.as_ref());
-    let shown: Vec<_> = errors.map(|error| error.map(|error| (error.code, error.message.as_str()))).collect();
-    assert_eq!(shown, [Some(("first", "row 7")), Some(("second", "row 8")), None]);
+    let shown: Vec<_> = errors.map(|error| error.map(|error| (error.code.name(), error.message.as_str()))).collect();
+    assert_eq!(shown, [Some(("bad", "row 7")), Some(("bad_row", "row 8")), None]);
     running.kill();
 }
 
@@ -186,7 +188,7 @@ async fn each_step_shows_its_own_last_error() {
 async fn a_call_that_is_tried_again_shows_its_error() {
     let bench = Bench::new();
     let down = Arc::new(Shelf::new("a", &bench.journal).script(|_, call| match call {
-        0..3 => Reaction::Fail(Fault::transient("down", "nobody answers")),
+        0..3 => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "nobody answers")),
         _ => Reaction::Durable,
     }));
     let mut pipeline = bench.pipeline();

@@ -64,7 +64,7 @@ async fn a_shared_condition_follows_its_rows() {
     let bench = Bench::new();
     let changes = inline(|record| match row_at(record.position()) {
         row if row % 9 == 1 => Ok(Decision::Filter),
-        row if row % 9 == 4 => Err(Fault::record("bad", "no")),
+        row if row % 9 == 4 => Err(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
         row if row % 27 == 7 => Ok(Decision::Split(vec![record.clone().with_position(position(1)), record.clone()])),
         _ => Ok(Decision::Keep),
     });
@@ -125,5 +125,5 @@ async fn a_stage_cannot_begin_with_the_condition_of_a_step_before_it() {
     let chain = pipeline.stage("chain", &[read], StageKind::Chain(steps));
     pipeline.write(&[chain], "a", &a);
     let ending = bench.run(&pipeline.plan()).await;
-    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "plan_broken"));
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "plan_broken"));
 }

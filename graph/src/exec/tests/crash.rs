@@ -67,7 +67,7 @@ async fn nothing_is_acknowledged_after_another_run_took_over() {
     let before = bench.journal.events().iter().filter(|event| matches!(event, Event::Acked(..))).count();
     assert!(before > 0);
     let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("not fenced") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "fenced"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"));
     let after = bench.journal.events().iter().filter(|event| matches!(event, Event::Acked(..))).count();
     assert_eq!(before, after);
     assert_eq!(upstream.kept() as u64, ROWS - before as u64);
@@ -81,7 +81,7 @@ async fn a_store_that_fails_ends_the_run_and_the_next_goes_on() {
     let plan = plan(&bench, &upstream, &a, &b);
     bench.store.fail_after(2);
     let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("the store did not fail") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "store_unavailable"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "store_unavailable"));
     bench.store.heal();
     finished(&bench.run(&plan).await);
     let mut rows = a.rows();

@@ -11,7 +11,7 @@ use super::*;
 fn failing(bad: impl Fn(u64) -> bool + Send + 'static) -> Arc<dyn anabranch_plugin::operator::ConfiguredOperator> {
     inline(move |record| {
         if bad(row_at(record.position())) {
-            return Err(Fault::record("bad_row", "the password is hunter22"));
+            return Err(Fault::record(anabranch_plugin::testing::codes::BAD_ROW, "the password is hunter22"));
         }
         record.metadata.insert("seen", "yes");
         Ok(Decision::Keep)
@@ -29,7 +29,7 @@ async fn by_default_the_first_failure_stops_the_pipeline_below_the_row() {
     let chain = pipeline.chain(&[read], &[failing(|row| row == 57)]);
     pipeline.write(&[chain], "a", &a);
     let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it went on") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "bad_row"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "bad_row"));
     assert_eq!(fault.node().unwrap(), &"step0");
     assert!(bench.letters.durable().is_empty());
     assert!(upstream.kept() >= 100 - 57);
@@ -101,7 +101,7 @@ async fn too_many_failures_in_the_window_stop_the_pipeline() {
         pipeline.write(&[chain], "a", &a);
         match bench.run(&pipeline.plan()).await {
             Ending::Faulted(fault) if stops => {
-                assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "dead_letter_threshold"));
+                assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "dead_letter_threshold"));
                 assert!(fault.message().contains("more than 5 of the latest 100"), "{fault}");
             }
             ending => {
@@ -138,14 +138,15 @@ async fn a_failing_letter_is_fatal_and_its_row_is_kept() {
     let upstream = upstream(&bench, 10);
     let a = shelf(&bench, "a");
     let letters = Arc::new(
-        Shelf::new("letters", &bench.journal).script(|_, _| Reaction::Fail(Fault::record("full", "the queue is full"))),
+        Shelf::new("letters", &bench.journal)
+            .script(|_, _| Reaction::Fail(Fault::record(anabranch_plugin::testing::codes::FULL, "the queue is full"))),
     );
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[failing(|row| row == 4)]);
     pipeline.write(&[chain], "a", &a);
     let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it went on") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "dead_letter_failed"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "dead_letter_failed"));
     assert_eq!(fault.node().unwrap(), &"p-dlq");
     assert!(upstream.kept() >= 6);
 }

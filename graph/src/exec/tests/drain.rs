@@ -72,9 +72,10 @@ async fn a_hung_destination_uses_up_the_budget_and_is_named() {
 async fn retries_end_early_enough_for_what_was_delivered_to_be_stored() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
-    let down = Arc::new(
-        Shelf::new("a", &bench.journal).script(|_, _| Reaction::Fail(Fault::transient("down", "no route to host"))),
-    );
+    let down =
+        Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
+            Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "no route to host"))
+        }));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &down);
@@ -193,5 +194,5 @@ async fn a_lineage_that_is_dropped_faults_the_run() {
         })
         .unwrap();
     let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("nothing was lost") };
-    assert_eq!(fault.code(), "lost");
+    assert_eq!(fault.code().name(), "lost");
 }

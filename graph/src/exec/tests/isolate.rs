@@ -93,7 +93,7 @@ async fn an_isolate_that_cannot_open_fails_the_start() {
         }
         fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
             assert!(!self.0.load(Ordering::Relaxed), "boom");
-            Err(Fault::fatal("bad_script", "line 3: unexpected token"))
+            Err(Fault::fatal(anabranch_plugin::testing::codes::BAD_SCRIPT, "line 3: unexpected token"))
         }
     }
     for panics in [false, true] {
@@ -108,7 +108,7 @@ async fn an_isolate_that_cannot_open_fails_the_start() {
         pipeline.write(&[isolate], "a", &a);
         let running = bench.start(&pipeline.plan());
         let fault = running.opened().await.unwrap_err();
-        assert_eq!(fault.code(), if panics { "operator_panicked" } else { "bad_script" });
+        assert_eq!(fault.code().name(), if panics { "operator_panicked" } else { "bad_script" });
         assert!(matches!(running.join().await, Ending::Faulted(_)));
         assert_eq!(upstream.rows_read(), 0);
     }

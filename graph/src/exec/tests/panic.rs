@@ -100,7 +100,7 @@ async fn a_second_panic_of_the_step_is_fatal() {
     let bench = Bench::new();
     let (ending, _, upstream) = with_panics_at(&bench, &[200, 600]).await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "operator_panicked"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "operator_panicked"));
     assert_eq!(fault.node().unwrap(), &"step0");
     assert!(upstream.kept() > 0);
 }
@@ -118,7 +118,9 @@ async fn a_second_panic_of_a_worker_is_reported_as_such() {
             Ok(Decision::Keep)
         });
         let broken = inline(|record| match row_at(record.position()) {
-            150.. => Err(anabranch_record::fault::Fault::fatal("broken", "it is broken")),
+            150.. => {
+                Err(anabranch_record::fault::Fault::fatal(anabranch_plugin::testing::codes::BROKEN, "it is broken"))
+            }
             _ => Ok(Decision::Keep),
         });
         let mut pipeline = bench.tolerant();
@@ -131,7 +133,7 @@ async fn a_second_panic_of_a_worker_is_reported_as_such() {
         pipeline.write(&[stage], "a", &a);
         let ending = bench.start(&pipeline.plan()).join().await;
         let Ending::Faulted(fault) = ending else { panic!("it went on") };
-        assert_eq!(fault.code(), if isolates { "broken" } else { "operator_panicked" });
+        assert_eq!(fault.code().name(), if isolates { "broken" } else { "operator_panicked" });
         assert_eq!(fault.node().unwrap(), &"fragile");
     }
 }
@@ -184,7 +186,7 @@ async fn where_positions_are_acknowledged_it_ends_the_run_at_once() {
     let bench = Bench::new();
     let ending = bench.run(&fragile(&bench, true)).await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "engine_panicked"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "engine_panicked"));
     assert!(fault.message().contains("boom while told"), "{fault}");
 }
 
@@ -193,7 +195,7 @@ async fn where_something_is_opened_it_is_what_the_opening_failed_with() {
     let bench = Bench::new();
     let running = bench.start(&fragile(&bench, false));
     let fault = running.opened().await.unwrap_err();
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "engine_panicked"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "engine_panicked"));
     assert!(fault.message().contains("boom while opening"), "{fault}");
     assert!(matches!(in_time(running.join()).await, Ending::Faulted(_)));
 }

@@ -130,7 +130,7 @@ async fn a_revoked_partition_is_given_up_and_the_others_go_on() {
     // The rows of `x` are never written.
     let a = Arc::new(Shelf::new("a", &bench.journal).script(|rows, _| {
         match rows.iter().any(|row| row_at(row.position()) < 100) {
-            true => Reaction::Fail(Fault::transient("down", "no")),
+            true => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "no")),
             false => Reaction::Durable,
         }
     }));
@@ -212,7 +212,7 @@ async fn what_a_transaction_wrote_is_not_written_again_where_another_destination
     let bench = Bench::new();
     let a = Arc::new(Shelf::new("a", &bench.journal).transactional());
     let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(2)).script(|_, call| match call {
-        0..3 => Reaction::Fail(Fault::transient("away", "not yet")),
+        0..3 => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::AWAY, "not yet")),
         _ => Reaction::Durable,
     }));
     let (running, acked) = start_to(&bench, away_for(0), &[&a, &b]);
@@ -230,7 +230,9 @@ async fn rows_that_wait_for_a_letter_are_not_written_once_their_partition_is_gon
     let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(|rows, _| {
         let bad = rows.iter().position(|row| row_at(row.position()) == 1 && !is_of_y(row));
         match bad {
-            Some(row) => Reaction::Refuse(vec![(row, Fault::record("bad", "not this one"))]),
+            Some(row) => {
+                Reaction::Refuse(vec![(row, Fault::record(anabranch_plugin::testing::codes::BAD, "not this one"))])
+            }
             None => Reaction::Durable,
         }
     }));
@@ -261,7 +263,7 @@ async fn rows_of_a_partition_that_is_not_assigned_are_refused() {
         let a = shelf(&bench, "a");
         let (running, _) = start_with(&bench, reads, &a);
         let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it went on") };
-        assert_eq!(fault.code(), "partition_unexpected");
+        assert_eq!(fault.code().name(), "partition_unexpected");
     }
 }
 

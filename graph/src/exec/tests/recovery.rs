@@ -8,7 +8,7 @@ use super::*;
 use tokio::time::Instant;
 
 fn down() -> Fault {
-    Fault::transient("down", "no route to host")
+    Fault::transient(anabranch_plugin::testing::codes::DOWN, "no route to host")
 }
 
 async fn run_with(bench: &Bench, rows: u64, shelf: &Arc<Shelf>) -> (Ending, Arc<Upstream>) {
@@ -39,7 +39,7 @@ async fn a_destination_that_stays_down_makes_the_pipeline_recover() {
     let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Fail(down())));
     let (ending, upstream) = run_with(&bench, 10, &a).await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
-    assert_eq!((fault.class(), fault.code(), a.calls().len()), (FaultClass::Transient, "down", 8));
+    assert_eq!((fault.class(), fault.code().name(), a.calls().len()), (FaultClass::Transient, "down", 8));
     assert_eq!(fault.node().unwrap(), &"a");
     assert_eq!(upstream.kept(), 10);
 }
@@ -60,7 +60,9 @@ async fn a_write_that_one_record_fails_is_halved_until_it_is_found() {
     let bad = |row: u64| row == 37 || row == 90;
     let a = Shelf::new("a", &bench.journal).script(move |rows, _| {
         match rows.iter().any(|record| bad(row_at(record.position()))) {
-            true => Reaction::Fail(Fault::record("constraint", "it violates a constraint")),
+            true => {
+                Reaction::Fail(Fault::record(anabranch_plugin::testing::codes::CONSTRAINT, "it violates a constraint"))
+            }
             false => Reaction::Durable,
         }
     });
@@ -80,7 +82,7 @@ async fn verdicts_may_differ_from_row_to_row() {
         let verdict = |i: usize| match (i % 4, call) {
             (0, _) => Ok(Delivered::Durable),
             (1, 0) => Err(down()),
-            (2, _) => Err(Fault::record("rejected", "no")),
+            (2, _) => Err(Fault::record(anabranch_plugin::testing::codes::REJECTED, "no")),
             _ => Ok(Delivered::Accepted),
         };
         Reaction::Each((0..rows.len()).map(verdict).collect())
@@ -100,7 +102,7 @@ async fn too_few_verdicts_are_fatal() {
     let bench = Bench::new();
     let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Each(vec![Ok(Delivered::Durable)])));
     let (ending, upstream) = run_with(&bench, 2, &a).await;
-    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "verdict_count"));
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "verdict_count"));
     assert_eq!(upstream.kept(), 2);
 }
 
@@ -147,7 +149,7 @@ async fn a_position_that_says_nothing_is_refused() {
     let read = pipeline.read("in", &Arc::new(upstream));
     pipeline.write(&[read], "a", &a);
     let ending = bench.run(&pipeline.plan()).await;
-    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "empty_position"));
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "empty_position"));
     assert!(a.rows().is_empty());
 }
 
@@ -156,11 +158,11 @@ async fn what_was_delivered_before_a_fault_is_not_repeated() {
     let bench = Bench::new();
     let a = Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
         0..50 => Reaction::Durable,
-        _ => Reaction::Fail(Fault::fatal("gone", "the table is gone")),
+        _ => Reaction::Fail(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table is gone")),
     });
     let a = Arc::new(a.policy(|policy| policy.rows = 10));
     let (ending, upstream) = run_with(&bench, 100, &a).await;
-    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "gone"));
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "gone"));
     assert_eq!((a.rows().len(), upstream.kept()), (50, 50));
 }
 

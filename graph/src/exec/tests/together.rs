@@ -17,7 +17,7 @@ fn plan(bench: &Bench, upstreams: &[Arc<Upstream>], shelves: &[Arc<Shelf>]) -> A
     let reads: Vec<_> = upstreams.iter().enumerate().map(|(i, up)| pipeline.read(&format!("in{i}"), up)).collect();
     let clean = inline(|record| match row_at(record.position()) % 50 {
         1 => Ok(Decision::Filter),
-        2 => Err(Fault::record("bad", "no")),
+        2 => Err(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
         _ => Ok(Decision::Keep),
     });
     let copy = inline(|record| match row_at(record.position()) % 50 {
@@ -107,7 +107,7 @@ async fn what_was_settled_before_a_fault_is_stored() {
         let upstream = Arc::new(Upstream::new(&bench.journal, 2000, AtEnd::End).per_read(4));
         let a = Arc::new(Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
             0..40 => Reaction::Durable,
-            _ => Reaction::Fail(Fault::fatal("gone", "the table is gone")),
+            _ => Reaction::Fail(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table is gone")),
         }));
         let mut pipeline = bench.tolerant();
         let read = pipeline.read("in", &upstream);
@@ -116,7 +116,7 @@ async fn what_was_settled_before_a_fault_is_stored() {
         let running = bench.start(&pipeline.plan());
         let progress = running.progress();
         let ending = running.join().await;
-        assert!(matches!(&ending, Ending::Faulted(fault) if fault.code() == "gone"), "{ending:?}");
+        assert!(matches!(&ending, Ending::Faulted(fault) if fault.code().name() == "gone"), "{ending:?}");
         let [lane] = &progress.lanes()[..] else { panic!("one lane") };
         assert_eq!((lane.settled, lane.persisted), (40, 40));
     }

@@ -115,7 +115,8 @@ async fn refused_rows_have_letters_before_the_mark_that_covers_them() {
     let upstream = upstream(&bench, 100);
     let refuse = |rows: &[Record], _: usize| {
         let bad = |(i, row): (usize, &Record)| {
-            (row_at(row.position()) % 10 == 9).then(|| (i, Fault::record("bad", "not this one")))
+            (row_at(row.position()) % 10 == 9)
+                .then(|| (i, Fault::record(anabranch_plugin::testing::codes::BAD, "not this one")))
         };
         let refused: Vec<_> = rows.iter().enumerate().filter_map(bad).take(2).collect();
         if refused.is_empty() { Reaction::Durable } else { Reaction::Refuse(refused) }
@@ -165,7 +166,7 @@ async fn rows_behind_one_that_failed_wait_for_its_letter() {
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &upstream);
     let some = inline(|record| match row_at(record.position()) % 100 {
-        50 => Err(Fault::record("bad", "no")),
+        50 => Err(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
         7 => Ok(Decision::Filter),
         _ => Ok(Decision::Keep),
     });
@@ -181,7 +182,7 @@ async fn a_record_fault_is_narrowed_down_to_a_source_row() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 60);
     let unfit = |rows: &[Record], _: usize| match rows.iter().any(|row| row_at(row.position()) == 33) {
-        true => Reaction::Fail(Fault::record("bad", "something in there")),
+        true => Reaction::Fail(Fault::record(anabranch_plugin::testing::codes::BAD, "something in there")),
         false => Reaction::Durable,
     };
     let a = Arc::new(transactional(&bench, "a", 1000).script(unfit));
@@ -207,20 +208,22 @@ async fn answers_for_single_rows_are_refused() {
         let read = pipeline.read("in", &upstream);
         pipeline.write(&[read], "a", &a);
         let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it went on") };
-        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "verdict_kind"));
+        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "verdict_kind"));
     }
     for refused in [vec![], vec![5], vec![0, 0]] {
         let bench = Bench::new();
         let upstream = upstream(&bench, 2);
         let refuse = move |_: &[Record], _: usize| {
-            Reaction::Refuse(refused.iter().map(|row| (*row, Fault::record("bad", "no"))).collect())
+            Reaction::Refuse(
+                refused.iter().map(|row| (*row, Fault::record(anabranch_plugin::testing::codes::BAD, "no"))).collect(),
+            )
         };
         let a = Arc::new(transactional(&bench, "a", 10).script(refuse));
         let mut pipeline = bench.tolerant();
         let read = pipeline.read("in", &upstream);
         pipeline.write(&[read], "a", &a);
         let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it went on") };
-        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "verdict_count"));
+        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "verdict_count"));
     }
 }
 
@@ -229,8 +232,8 @@ async fn a_transaction_that_was_made_is_not_repeated() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
     let lost = |_: &[Record], call: usize| match call % 3 {
-        0 => Reaction::FailAfter(Fault::transient("lost", "the connection was lost at COMMIT")),
-        1 => Reaction::Fail(Fault::transient("lost", "the connection was lost before COMMIT")),
+        0 => Reaction::FailAfter(Fault::transient(crate::codes::LOST, "the connection was lost at COMMIT")),
+        1 => Reaction::Fail(Fault::transient(crate::codes::LOST, "the connection was lost before COMMIT")),
         _ => Reaction::Durable,
     };
     let a = Arc::new(transactional(&bench, "a", 10).script(lost));
@@ -255,7 +258,7 @@ async fn another_run_that_writes_the_same_destination_is_noticed() {
     a.set_mark(lane("in"), mark(1, 11));
     upstream.add(10..20);
     let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it went on") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"));
     assert_eq!(once(&a).len(), 10);
 }
 
@@ -373,7 +376,7 @@ async fn a_destination_that_lost_what_cannot_be_read_again_stops_the_pipeline() 
         a.restore(&lane("in"), left.clone());
         for _ in 0..2 {
             let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
-            assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
+            assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "destination_went_back"));
             assert_eq!(fault.node().map(anabranch_record::text::Str::as_str), Some("a"));
             let message = fault.message();
             assert!(message.contains("100 records of generation 1, up to position 99"), "{message}");
@@ -410,7 +413,7 @@ async fn what_a_destination_lost_and_the_source_has_no_more_stops_the_pipeline()
     upstream.forget(true);
     for _ in 0..2 {
         let Ending::Faulted(fault) = bench.run(&plan).await else { panic!("it went on") };
-        assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "destination_went_back"));
+        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "destination_went_back"));
         assert!(
             fault.message().contains("the source no longer has the records after that position"),
             "{}",
@@ -438,7 +441,7 @@ async fn a_destination_that_goes_back_in_mid_run_is_noticed() {
     a.restore(&lane("in"), Some(mark(1, 20)));
     upstream.add(50..100);
     let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it went on") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Transient, "marks_moved"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"));
     let running = bench.start(&plan);
     tokio::time::sleep(Duration::from_secs(1)).await;
     running.stop(None);
@@ -606,7 +609,7 @@ fn random_plan(bench: &Bench, fates: Fates, upstreams: &[Arc<Upstream>], shelves
     let reads: Vec<_> = upstreams.iter().enumerate().map(|(i, up)| pipeline.read(&format!("in{i}"), up)).collect();
     let some = inline(move |record| match row_at(record.position()) {
         row if fates.filtered(row) => Ok(Decision::Filter),
-        row if fates.fails(row) => Err(Fault::record("bad", "no")),
+        row if fates.fails(row) => Err(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
         _ => Ok(Decision::Keep),
     });
     let chain = pipeline.chain(&reads, &[some, split(move |row| fates.pieces(row))]);
@@ -643,11 +646,13 @@ fn random_plan(bench: &Bench, fates: Fates, upstreams: &[Arc<Upstream>], shelves
 /// A destination that refuses pieces, fails before and after it has stored, and hangs, up to some call.
 fn random_shelf(bench: &Bench, name: &str, fates: Fates, salt: u64, troubled: usize) -> Shelf {
     let shelf = transactional(bench, name, [1, 20, 100][(fates.seed % 3) as usize]);
-    let lost = || Fault::transient("lost", "the connection was lost");
+    let lost = || Fault::transient(crate::codes::LOST, "the connection was lost");
     let shelf = shelf.script(move |rows, call| {
         let trouble = if call < troubled { mix(fates.seed ^ salt, call as u64) % 12 } else { 9 };
         let bad = |(i, row): (usize, &Record)| {
-            fates.refused(&text(row)).then(|| (i, Fault::record("refused", "it does not want it")))
+            fates
+                .refused(&text(row))
+                .then(|| (i, Fault::record(anabranch_plugin::testing::codes::REFUSED, "it does not want it")))
         };
         match trouble {
             0 => Reaction::Fail(lost()),

@@ -41,7 +41,7 @@ async fn every_step_is_measured() {
     });
     let pair = inline(|record| Ok(Decision::Split(vec![record.clone(), record.clone()])));
     let picky = inline(|record| match row_at(record.position()) {
-        8 => Err(Fault::record("picky", "no")),
+        8 => Err(Fault::record(anabranch_plugin::testing::codes::PICKY, "no")),
         _ => Ok(Decision::Keep),
     });
     let call = asynchronous(|rows| async move { rows.into_iter().map(Verdict::Keep).collect() }.boxed());
@@ -115,7 +115,7 @@ async fn a_source_that_never_ends_is_not_waited_for() {
 async fn a_failure_is_told_with_what_was_measured() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 10, AtEnd::End));
-    let fatal = inline(|_| Err(Fault::fatal("broken", "it broke")));
+    let fatal = inline(|_| Err(Fault::fatal(anabranch_plugin::testing::codes::BROKEN, "it broke")));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[fatal]);

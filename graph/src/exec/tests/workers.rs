@@ -22,7 +22,7 @@ async fn workers_keep_the_order() {
     let operator = inline(|record| match row_at(record.position()) % 100 {
         7 => Ok(Decision::Filter),
         8 => Ok(Decision::Split(vec![record.clone(); 3])),
-        9 => Err(Fault::record("bad", "no")),
+        9 => Err(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
         _ => Ok(Decision::Keep),
     });
     let steps = vec![Pipeline::step("s", &operator)];
@@ -73,7 +73,7 @@ async fn calls_in_flight_keep_the_order() {
                     match row_at(record.position()) % 50 {
                         1 => Verdict::Filter,
                         2 => Verdict::Split(vec![record.clone().with_position(Default::default()), record]),
-                        3 => Verdict::Fail(Fault::record("bad", "no")),
+                        3 => Verdict::Fail(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
                         4 => Verdict::Keep(record.with_position(Default::default())),
                         _ => Verdict::Keep(record),
                     }
@@ -142,7 +142,7 @@ async fn an_operator_that_never_converges_is_stopped() {
     })
     .await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "not_converging"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "not_converging"));
     assert_eq!(fault.node().unwrap(), &"s");
     assert_eq!(rounds.load(Ordering::SeqCst), 3);
     let bench = Bench::new();
@@ -150,7 +150,7 @@ async fn an_operator_that_never_converges_is_stopped() {
         async move { rows.iter().chain(&rows).cloned().map(Verdict::Keep).collect() }.boxed()
     })
     .await;
-    assert!(matches!(ending, Ending::Faulted(fault) if fault.code() == "too_many_verdicts"));
+    assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "too_many_verdicts"));
 }
 
 #[tokio::test(start_paused = true)]

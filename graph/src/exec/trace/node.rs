@@ -179,7 +179,7 @@ impl NodeTracer {
     }
 
     fn error(&self, fault: &Fault) -> SpanError {
-        SpanError { code: Str::from_static(fault.code()), message: self.traces.masked(&fault.message()) }
+        SpanError { code: Str::from_static(fault.code().name()), message: self.traces.masked(&fault.message()) }
     }
 
     fn attributes(&self, record: &Record, rows: usize) -> Vec<(&'static str, Attribute)> {

@@ -80,7 +80,7 @@ impl Bench {
 fn mixed(record: &mut Record) -> Result<Decision, Fault> {
     match row_at(record.position()) % 4 {
         1 => Ok(Decision::Filter),
-        2 => Err(Fault::record("bad_row", "the password is hunter22")),
+        2 => Err(Fault::record(anabranch_plugin::testing::codes::BAD_ROW, "the password is hunter22")),
         3 => Ok(Decision::Split(vec![record.clone(), record.clone()])),
         _ => Ok(Decision::Keep),
     }
@@ -284,10 +284,12 @@ async fn a_record_that_is_split_in_thousands_is_told_in_part() {
 async fn what_a_run_did_not_deliver_is_told_as_that() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3);
-    let a =
-        Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
-            anabranch_plugin::testing::Reaction::Fail(Fault::fatal("no_table", "no table for hunter22"))
-        }));
+    let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
+        anabranch_plugin::testing::Reaction::Fail(Fault::fatal(
+            anabranch_plugin::testing::codes::NO_TABLE,
+            "no table for hunter22",
+        ))
+    }));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);
@@ -309,7 +311,10 @@ async fn refusals_of_a_transaction_are_told() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 6);
     let refuse = |records: &[Record], _| match records.iter().position(|record| row_at(record.position()) == 4) {
-        Some(row) => anabranch_plugin::testing::Reaction::Refuse(vec![(row, Fault::record("bad_row", "bad"))]),
+        Some(row) => anabranch_plugin::testing::Reaction::Refuse(vec![(
+            row,
+            Fault::record(anabranch_plugin::testing::codes::BAD_ROW, "bad"),
+        )]),
         None => anabranch_plugin::testing::Reaction::Durable,
     };
     let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(refuse));

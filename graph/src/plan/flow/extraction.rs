@@ -5,6 +5,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::RecordShape;
 use anabranch_record::reference::Side;
 
+use crate::codes;
 use crate::plan::graph::Node;
 
 /// Warns if a source is configured to infer a schema of data that is never structured. O(settings).
@@ -22,7 +23,7 @@ pub(super) fn unused(node: &Node, shape: &RecordShape) -> Diagnostics {
         }
         let message = format!("{name} has no effect: {what} is raw data, for which no schema is inferred");
         findings.push(
-            Diagnostic::warning("settings.unused", message)
+            Diagnostic::warning(codes::SETTINGS_UNUSED, message)
                 .with_span(given.span)
                 .with_path(format!("{}/settings/{name}", node.path))
                 .with_hint("remove it; avro.encode infers a schema from data that json.decode has decoded"),

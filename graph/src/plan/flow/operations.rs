@@ -5,6 +5,7 @@ use anabranch_plugin::operator::Fan;
 use anabranch_record::access::Access;
 use anabranch_record::{Operation, Record};
 
+use crate::codes;
 use crate::plan::graph::{Guard, Node};
 
 /// Warns if such a condition drops every record or never applies its processor. A condition that excludes operations
@@ -33,8 +34,8 @@ pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
     let same = verdicts.first().copied().filter(|first| verdicts.iter().all(|verdict| verdict == first));
     let never = step.signature.fan == Fan::Never;
     let (verb, code) = match same {
-        Some(true) if never => ("holds for every record", "plan.condition_always_true"),
-        Some(false) if !never => ("holds for no record", "plan.condition_always_false"),
+        Some(true) if never => ("holds for every record", codes::PLAN_CONDITION_ALWAYS_TRUE),
+        Some(false) if !never => ("holds for no record", codes::PLAN_CONDITION_ALWAYS_FALSE),
         _ => return,
     };
     let names: Vec<&str> = come.iter().map(|operation| operation.as_str()).collect();

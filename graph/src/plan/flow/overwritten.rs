@@ -8,6 +8,7 @@ use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
 use super::Inference;
+use crate::codes;
 use crate::plan::graph::{Node, OperatorNode, PlanGraph, predecessors, successors};
 
 /// Maximum number of processors examined after one that sets a field.
@@ -22,7 +23,7 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
         let (first, second) = (&plan[first], &plan[second]);
         findings.push(
             Diagnostic::warning(
-                "flow.overwritten",
+                codes::FLOW_OVERWRITTEN,
                 format!("no processor reads the value that {:?} sets before {:?} replaces it", first.id, second.id),
             )
             .with_label(place(first), "this value is never used")

@@ -6,6 +6,8 @@ use anabranch_plugin::written::Written;
 use anabranch_template::condition::CompiledCondition;
 use anabranch_template::{TemplateError, slips};
 
+use crate::codes;
+
 /// Adds the corrected condition to a finding, in the quotes that it has or needs.
 pub(super) fn quoted(finding: Diagnostic, written: &Written, meant: &str) -> Diagnostic {
     let (span, value) = (written.span(), written.value());
@@ -31,7 +33,7 @@ pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
     };
     let message =
         "the condition fails for every record: its quotes are a part of the text, because YAML has straight quotes";
-    let finding = Diagnostic::error("plan.invalid_condition", message).with_span(written.span());
+    let finding = Diagnostic::error(codes::PLAN_INVALID_CONDITION, message).with_span(written.span());
     let finding = finding.with_hint(format!("write {}", in_quotes(&meant)));
     Some(quoted(finding, written, &meant))
 }
@@ -39,7 +41,7 @@ pub(super) fn between_curly_quotes(written: &Written) -> Option<Diagnostic> {
 /// Returns the finding for a condition that does not compile, at the place of the error.
 pub(super) fn invalid(written: &Written, error: TemplateError) -> Diagnostic {
     let again = |text: &str| CompiledCondition::compile(text).err();
-    not_compiled("plan.invalid_condition", written, error, again, |error| match error {
+    not_compiled(codes::PLAN_INVALID_CONDITION, written, error, again, |error| match error {
         Some(message) => format!("the condition does not compile: {message}"),
         None => "the condition does not compile once its variables are replaced".to_owned(),
     })

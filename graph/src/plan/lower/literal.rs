@@ -13,6 +13,8 @@ use anabranch_plugin::written::Written;
 use anabranch_record::access::Access;
 use anabranch_template::{MissingKey, Template, slips};
 
+use crate::codes;
+
 /// Warns about templates and variables that are not evaluated, and about quotes and blanks that are part of the text.
 /// Third-party plugins are not checked, because the use of their settings is unknown.
 pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagnostics {
@@ -58,7 +60,7 @@ pub(super) fn out_of_a_variable(name: &str, written: &Written) -> Option<Diagnos
     written.substituted().any(|value| value.contains("{{")).then(|| {
         let message =
             format!("the value of a variable in {name} contains a template, which is evaluated for every record");
-        Diagnostic::warning("settings.template_in_variable", message)
+        Diagnostic::warning(codes::SETTINGS_TEMPLATE_IN_VARIABLE, message)
             .with_span(written.span())
             .with_hint("write the template in the file; for two literal braces, write {{ \"{{\" }}")
     })
@@ -70,7 +72,7 @@ fn quotes(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
     // In other texts the quotes may be intended.
     let inner = slips::between_curly_quotes(text).filter(|inner| is_file || inner.contains("{{"))?;
     let message = format!("{name}: its quotes are a part of the text, because YAML has straight quotes");
-    let finding = Diagnostic::warning("settings.curly_quotes", message);
+    let finding = Diagnostic::warning(codes::SETTINGS_CURLY_QUOTES, message);
     Some(match inner.contains('\'') {
         true => finding.with_hint("put straight quotes around the text"),
         false => {
@@ -99,7 +101,7 @@ fn line_feed(name: &str, written: &Written) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("{name}: the line feed at the end is part {of}");
-    Some(Diagnostic::warning("settings.line_feed", message).with_hint("write |- instead of | to remove it"))
+    Some(Diagnostic::warning(codes::SETTINGS_LINE_FEED, message).with_hint("write |- instead of | to remove it"))
 }
 
 /// Finds a date placeholder of other tools.
@@ -119,7 +121,7 @@ fn dates(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> {
              accept templates"
         }
     };
-    Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
+    Some(Diagnostic::warning(codes::SETTINGS_NOT_A_TEMPLATE, message).with_hint(hint))
 }
 
 /// Finds a URL path parameter of other tools: `/{name}`, `/:name`.
@@ -137,7 +139,7 @@ fn url_part(name: &str, written: &Written) -> Option<Diagnostic> {
     let (part, inner) = part?;
     let message = format!("{name}: {part} is literal text");
     Some(
-        Diagnostic::warning("settings.not_a_template", message)
+        Diagnostic::warning(codes::SETTINGS_NOT_A_TEMPLATE, message)
             .with_hint(format!("write {{{{ .Payload.After.{inner} }}}}, or another field")),
     )
 }
@@ -153,7 +155,8 @@ fn placeholder(name: &str, written: &Written, is_file: bool) -> Option<Diagnosti
     let (at, variable) = variable(text, is_file)?;
     let piece = &text[at];
     let message = format!("{name}: {piece} is literal text: variables have braces");
-    let finding = Diagnostic::warning("settings.not_a_variable", message).with_hint(format!("write ${{{variable}}}"));
+    let finding =
+        Diagnostic::warning(codes::SETTINGS_NOT_A_VARIABLE, message).with_hint(format!("write ${{{variable}}}"));
     Some(finding.with_fix(written.span(), piece, format!("${{{variable}}}")))
 }
 
@@ -171,7 +174,7 @@ fn template(name: &str, written: &Written, is_file: bool) -> Option<Diagnostic> 
     };
     is_template.then(|| {
         let message = format!("{name} is not a template: the braces are literal text");
-        let finding = Diagnostic::warning("settings.not_a_template", message);
+        let finding = Diagnostic::warning(codes::SETTINGS_NOT_A_TEMPLATE, message);
         match filled_in(inner) {
             Some(word) => finding.with_hint(format!(
                 "write the text itself, or `${{{}}}` for an environment variable",
@@ -196,7 +199,7 @@ fn filled_in(inner: &str) -> Option<&str> {
 fn home(name: &str, written: &Written) -> Option<Diagnostic> {
     let rest = written.written().strip_prefix("~/")?;
     let message = format!("{name}: `~` is not replaced here as in a shell");
-    let finding = Diagnostic::warning("settings.not_a_variable", message);
+    let finding = Diagnostic::warning(codes::SETTINGS_NOT_A_VARIABLE, message);
     Some(finding.with_hint(format!("write ${{HOME}}/{rest}")).with_fix(written.span(), "~/", "${HOME}/"))
 }
 
@@ -205,7 +208,7 @@ fn blank(name: &str, written: &Written) -> Option<Diagnostic> {
     let (text, trimmed) = (written.written(), written.written().trim());
     (trimmed.len() < text.len() && !trimmed.is_empty()).then(|| {
         let message = format!("{name}: a space before or after {trimmed:?} is part of the path");
-        Diagnostic::warning("settings.blank_around", message).with_hint("remove the space").with_fix(
+        Diagnostic::warning(codes::SETTINGS_BLANK_AROUND, message).with_hint("remove the space").with_fix(
             written.span(),
             text.as_str(),
             trimmed,

@@ -5,6 +5,8 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 
+use crate::codes;
+
 /// Warns about these settings. A setting that equals its default or is off is not reported.
 pub(super) fn find(specification: &Specification, settings: &Settings, arguments: &Arguments) -> Diagnostics {
     let mut findings = Diagnostics::new();
@@ -22,7 +24,7 @@ pub(super) fn find(specification: &Specification, settings: &Settings, arguments
             false => format!("{needed} is not set"),
         };
         findings.push(
-            Diagnostic::warning("settings.unused", format!("{name} has no effect: {state}"))
+            Diagnostic::warning(codes::SETTINGS_UNUSED, format!("{name} has no effect: {state}"))
                 .with_span(setting.name.span)
                 .with_hint(format!("set {needed}, or remove {name}")),
         );

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use anabranch_plugin::flow::{KEY_CONSTANT, KEY_SHARED, OWN_KEY, Place};
 use anabranch_plugin::secret::mask;
 use anabranch_record::access::Access;
+use anabranch_record::code::Code;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
@@ -130,13 +131,13 @@ impl Observer {
     fn of_keys(
         &self,
         (stage, step): (StageId, usize),
-        code: &'static str,
+        code: Code,
         message: &str,
         hint: &str,
         (records, of): (u64, u64),
     ) -> Option<Doubtful> {
         let ObservedNode { node, known, .. } = self.step(stage, step)?;
-        if known.as_ref().is_some_and(|known| [KEY_SHARED, KEY_CONSTANT].iter().any(|code| says(node, known, code))) {
+        if known.as_ref().is_some_and(|known| [KEY_SHARED, KEY_CONSTANT].iter().any(|code| says(node, known, *code))) {
             return None;
         }
         let (span, path) = located(node, None, &Place::NODE);

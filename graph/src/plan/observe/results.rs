@@ -5,6 +5,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 
 use super::{ObservedNode, Observer, plugin};
+use crate::codes;
 use crate::plan::stage::StageId;
 
 /// Text that JavaScript produces for any object.
@@ -24,7 +25,7 @@ impl Observer {
         let found = results.into_iter().find_map(place).map(|place| {
             let message = format!("the script converts an object to the text {OF_OBJECT:?}, in {place}");
             let hint = "use a field of the object, or the whole object as JSON: JSON.stringify(…)".to_owned();
-            (0..0, "script.mistake", message, Some(hint))
+            (0..0, codes::SCRIPT_MISTAKE, message, Some(hint))
         });
         // The part index after those of the condition and the pieces.
         self.note(stage, step, looks.len() + 2, found);

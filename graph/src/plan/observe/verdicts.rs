@@ -5,18 +5,20 @@ use std::sync::PoisonError;
 use anabranch_plugin::flow::Place;
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
+use anabranch_record::code::Code;
 use anabranch_template::condition::CompiledCondition;
 
 use super::{Doubtful, ObservedNode, Observer, guard, plugin};
+use crate::codes;
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
 
 /// Code for a condition that held for none of several records.
-pub(super) const NEVER: &str = "condition.never_held";
+pub(super) const NEVER: Code = codes::CONDITION_NEVER_HELD;
 /// Code for a condition that held for all of several records.
-pub(super) const ALWAYS: &str = "condition.always_held";
+pub(super) const ALWAYS: Code = codes::CONDITION_ALWAYS_HELD;
 /// Code for steps that together drop every record.
-pub(super) const ALL_DROPPED: &str = "condition.all_dropped";
+pub(super) const ALL_DROPPED: Code = codes::CONDITION_ALL_DROPPED;
 
 /// Minimum number of records before a trial reports anything: one record shows no pattern.
 const ENOUGH: u64 = 2;

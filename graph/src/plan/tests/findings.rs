@@ -266,7 +266,8 @@ fn an_unsound_plan_is_a_defect_and_no_panic() {
     let compiled =
         compile(&pipeline("source in gen\na set key=a\ndestination to out\n"), &registry(), &CompileOptions::default());
     let sound = compiled.unwrap().rewritten;
-    let code = |plan: &PlanGraph| fuse(&"demo".into(), plan, Limits::default()).map(|_| ()).unwrap_err().0[0].code;
+    let code =
+        |plan: &PlanGraph| fuse(&"demo".into(), plan, Limits::default()).map(|_| ()).unwrap_err().0[0].code.name();
     for edge in sound.edge_indices() {
         if sound[edge].port == Port::Out {
             let mut plan = sound.clone();

@@ -278,9 +278,9 @@ proptest! {
         if let Err(findings) = compiled {
             prop_assert!(findings.has_errors());
             for finding in findings.iter() {
-                prop_assert!(finding.code.starts_with("plan.") || finding.code.starts_with("settings."));
+                prop_assert!(finding.code.name().starts_with("plan.") || finding.code.name().starts_with("settings."));
                 prop_assert!(finding.path.is_some(), "{finding:?}");
-                prop_assert!(!finding.code.contains("internal"), "{finding:?}");
+                prop_assert!(!finding.code.name().contains("internal"), "{finding:?}");
             }
         }
     }

@@ -114,10 +114,10 @@ fn conditions_of_nothing_are_constant() {
 #[test]
 fn what_is_no_verdict_is_a_fault_of_the_record() {
     let fault = compile("{{ .Metadata.k }}").evaluate(&order()).unwrap_err();
-    assert_eq!(fault.code(), "condition_not_boolean");
+    assert_eq!(fault.code().name(), "condition_not_boolean");
     assert_eq!(fault.message(), r#"the condition printed "v", which is neither true nor false"#);
     let fault = compile("{{ eq .Payload.After.n \"7\" }}").evaluate(&order()).unwrap_err();
-    assert_eq!(fault.code(), "condition_failed");
+    assert_eq!(fault.code().name(), "condition_failed");
     assert!(fault.message().contains("a whole number and a text"), "{fault}");
 }
 
@@ -320,7 +320,7 @@ fn verdicts_share_a_budget_of_steps() {
         ]
     ));
     let Judgement::TooCostly(fault) = &verdicts[3] else { unreachable!() };
-    assert_eq!(fault.code(), "condition_too_costly");
+    assert_eq!(fault.code().name(), "condition_too_costly");
     // A verdict that takes none costs nothing.
     let native = compile(r#"{{ eq .Metadata.k "v" }}"#);
     let mut budget = Budget { steps: 0, time: Duration::ZERO, bytes: 0 };

@@ -1,8 +1,10 @@
 //! Doubts: results of a template that are probably not intended, although the template does not fail.
 
+use anabranch_record::code::Code;
 use std::ops::Range;
 
 use super::tree::Place;
+use crate::codes;
 
 /// A result that is probably not intended. It contains names of fields, never their values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,21 +52,21 @@ pub enum DoubtKind {
 
 impl DoubtKind {
     /// Returns the stable code.
-    pub const fn code(self) -> &'static str {
+    pub const fn code(self) -> Code {
         match self {
-            DoubtKind::NoValue => "template.no_value",
-            DoubtKind::Format => "template.bad_format",
-            DoubtKind::NotATime => "template.not_a_time",
-            DoubtKind::NotEncoded => "template.not_encoded",
-            DoubtKind::Fraction => "template.fraction_cut",
-            DoubtKind::NotANumber => "template.not_a_number",
-            DoubtKind::Pattern => "template.bad_pattern",
-            DoubtKind::Map => "template.map_printed",
-            DoubtKind::Bytes => "template.bytes_printed",
-            DoubtKind::List => "template.list_printed",
-            DoubtKind::Time => "template.time_printed",
-            DoubtKind::Base64 => "template.base64_printed",
-            DoubtKind::Byte => "template.byte_printed",
+            DoubtKind::NoValue => codes::TEMPLATE_NO_VALUE,
+            DoubtKind::Format => codes::TEMPLATE_BAD_FORMAT,
+            DoubtKind::NotATime => codes::TEMPLATE_NOT_A_TIME,
+            DoubtKind::NotEncoded => codes::TEMPLATE_NOT_ENCODED,
+            DoubtKind::Fraction => codes::TEMPLATE_FRACTION_CUT,
+            DoubtKind::NotANumber => codes::TEMPLATE_NOT_A_NUMBER,
+            DoubtKind::Pattern => codes::TEMPLATE_BAD_PATTERN,
+            DoubtKind::Map => codes::TEMPLATE_MAP_PRINTED,
+            DoubtKind::Bytes => codes::TEMPLATE_BYTES_PRINTED,
+            DoubtKind::List => codes::TEMPLATE_LIST_PRINTED,
+            DoubtKind::Time => codes::TEMPLATE_TIME_PRINTED,
+            DoubtKind::Base64 => codes::TEMPLATE_BASE64_PRINTED,
+            DoubtKind::Byte => codes::TEMPLATE_BYTE_PRINTED,
         }
     }
 }

@@ -14,6 +14,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
+use crate::codes;
 use crate::cohere::Api;
 use crate::question::{Asking, Question, output, text_in};
 use crate::text::text_at;
@@ -49,7 +50,7 @@ struct Settings {
 fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let Settings { prompt, model, input, output: place, api } = settings;
     let output = output(&place)?;
-    let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding("settings.invalid", what))?;
+    let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding(codes::SETTINGS_INVALID, what))?;
     let address = api.address("/v2/chat")?;
     Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
 }

@@ -10,6 +10,7 @@ use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
+use crate::codes;
 use crate::cohere::Api;
 use crate::embedding::{Form, Model, Protocol, Rows};
 
@@ -55,7 +56,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     if kind.is_none() && !name.contains("v2") {
         let what = format!("inputType is required for the model {:?}", **name);
         return Err(name
-            .finding("settings.invalid", what)
+            .finding(codes::SETTINGS_INVALID, what)
             .with_hint(format!("inputType: one of {}", TYPES.join(", ")))
             .into());
     }

@@ -19,6 +19,7 @@ use anabranch_record::value::Value;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::codes;
 use crate::cohere::Api;
 use crate::indexed::by_index;
 use crate::question::output;
@@ -171,12 +172,12 @@ impl Opened {
         };
         let stored = |(index, (text, relevance_score)): (usize, (&Cow<'_, str>, f64))| {
             serde_json::to_string(&Stored { document: Document { text }, index, relevance_score })
-                .map_err(|error| Fault::record("answer_unusable", error))
+                .map_err(|error| Fault::record(codes::ANSWER_UNUSABLE, error))
         };
         documents.iter().zip(scores).enumerate().map(stored).collect()
     }
 }
 
 fn no_score() -> Result<String, Fault> {
-    Err(Fault::record("answer_unusable", "the answer has no result for this document"))
+    Err(Fault::record(codes::ANSWER_UNUSABLE, "the answer has no result for this document"))
 }

@@ -16,6 +16,7 @@ use anabranch_record::value::Value;
 use async_trait::async_trait;
 
 use super::{Embedder, Embedding, Memory, Model};
+use crate::codes;
 use crate::service::Address;
 use crate::text::{text_at, text_of};
 
@@ -134,7 +135,7 @@ impl Rows {
             Form::Json => {
                 let mut text = Vec::new();
                 write_value(&value, &mut text)?;
-                Value::from(String::from_utf8(text).map_err(|error| Fault::record("answer_unusable", error))?)
+                Value::from(String::from_utf8(text).map_err(|error| Fault::record(codes::ANSWER_UNUSABLE, error))?)
             }
         };
         self.output.1.set(record, value)?;

@@ -48,10 +48,10 @@ impl ConfiguredOperator for Add {
 
 fn add(record: &mut Record) -> Result<(), Fault> {
     let Some(fields) = record.payload.after.fields_mut() else {
-        return Err(Fault::record("raw", "raw data"));
+        return Err(Fault::record(anabranch_plugin::testing::codes::RAW, "raw data"));
     };
     if fields.get("fail").is_some() {
-        return Err(Fault::record("asked", "asked to fail"));
+        return Err(Fault::record(anabranch_plugin::testing::codes::ASKED, "asked to fail"));
     }
     fields.insert("more", Value::from(true));
     Ok(())
@@ -147,7 +147,7 @@ async fn processors_see_fields_and_failed_rows_stay_as_they_came() {
     for (row, decision) in decisions {
         let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
         assert_eq!(codes[row], "", "one decision for a row");
-        codes[row] = fault.code();
+        codes[row] = fault.code().name();
     }
     assert_eq!(codes, CODES);
     assert_eq!(records[1..], strip()[1..]);
@@ -167,7 +167,7 @@ async fn processors_that_wait_see_fields_too() {
                 is_decoded_and_registered_anew(record, &third);
                 ""
             }
-            Verdict::Fail(fault) => fault.code(),
+            Verdict::Fail(fault) => fault.code().name(),
             other => panic!("{other:?}"),
         })
         .collect();

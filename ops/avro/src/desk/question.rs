@@ -9,6 +9,8 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
+use crate::codes;
+
 /// A registry, and the time limit for one request including its retries.
 #[derive(Clone)]
 pub(crate) struct RegistryClient {
@@ -42,7 +44,7 @@ pub(crate) enum Answer {
 pub(crate) type Answered = Result<Answer, Fault>;
 
 fn unavailable(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
-    Fault::transient("schema_registry_unavailable", why)
+    Fault::transient(codes::SCHEMA_REGISTRY_UNAVAILABLE, why)
 }
 
 fn contradiction() -> Fault {

@@ -127,7 +127,8 @@ fn a_question_has_an_end() {
     let (registry, _questions) = Hangs::new();
     let mut desk = Desk::new(registry);
     desk.client.patience = Duration::from_millis(20);
-    let code = |answer: Result<Arc<Known>, Fault>| answer.map(drop).map_err(|fault| (fault.code(), fault.class()));
+    let code =
+        |answer: Result<Arc<Known>, Fault>| answer.map(drop).map_err(|fault| (fault.code().name(), fault.class()));
     let late = Err(("schema_registry_unavailable", FaultClass::Transient));
     assert_eq!(code(desk.version(&"hangs".into(), SchemaVersion::FIRST)), late);
     assert_eq!(code(crate::testing::block_on(desk.attend(|desk| desk.register(&"other".into(), ID)))), late);
@@ -144,7 +145,7 @@ fn a_work_asks_each_question_once() {
         let subjects = subjects.to_vec();
         crate::testing::block_on(desk.attend(move |desk| {
             let code = |subject: &&str| {
-                desk.version(&(*subject).into(), SchemaVersion::FIRST).map_or_else(|f| f.code(), |_| "")
+                desk.version(&(*subject).into(), SchemaVersion::FIRST).map_or_else(|f| f.code().name(), |_| "")
             };
             subjects.iter().map(code).collect::<Vec<&str>>()
         }))

@@ -77,7 +77,7 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
     });
     let refused = match verdicts {
         Verdicts::All(_) => Vec::new(),
-        Verdicts::Refused(refused) => refused.into_iter().map(|(row, fault)| (row, fault.code())).collect(),
+        Verdicts::Refused(refused) => refused.into_iter().map(|(row, fault)| (row, fault.code().name())).collect(),
         Verdicts::Each(each) => panic!("{each:?}"),
     };
     let kept = shelf.0.lock().unwrap().clone();

@@ -161,7 +161,7 @@ fn what_a_source_names_itself_stays() {
     assert_eq!(payload(&read[0]).unwrap(), "mine v7");
     own.metadata.remove(&version);
     let fault = extracted_by(shared::structured_source(), Arc::default(), &[], vec![own]).unwrap_err();
-    assert_eq!((fault.class(), fault.code()), (FaultClass::Fatal, "schema_metadata_incomplete"));
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "schema_metadata_incomplete"));
     assert!(
         fault.message().contains("recfmt.payload.schema.subject of a record without recfmt.payload.schema.version")
     );

@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use reqwest::header::LOCATION;
 use reqwest::{Method, Response, StatusCode, Url};
 
 use super::retry::LONGEST_WAIT;
+use crate::codes;
 
 /// Maximum number of characters shown of an error answer's body, or of a redirect's target.
 const SHOWN: usize = 300;
@@ -138,17 +140,17 @@ impl HttpError {
     /// Returns the fault that concerns all requests with these credentials, whatever the record. The credentials may be
     /// in the process of being replaced.
     pub fn into_login_fault(self) -> Fault {
-        Fault::fatal("credentials_refused", self).of_login()
+        Fault::fatal(codes::CREDENTIALS_REFUSED, self).of_login()
     }
 
-    fn code(&self) -> &'static str {
+    fn code(&self) -> Code {
         match &self.problem {
-            Problem::Status { .. } | Problem::Disguised { .. } | Problem::Redirect { .. } => "http_status",
-            Problem::Connect(_) => "http_connect",
-            Problem::Timeout => "http_timeout",
-            Problem::Broken(_) => "http_broken",
-            Problem::TooLarge { .. } => "http_too_large",
-            Problem::Invalid(_) => "http_invalid",
+            Problem::Status { .. } | Problem::Disguised { .. } | Problem::Redirect { .. } => codes::HTTP_STATUS,
+            Problem::Connect(_) => codes::HTTP_CONNECT,
+            Problem::Timeout => codes::HTTP_TIMEOUT,
+            Problem::Broken(_) => codes::HTTP_BROKEN,
+            Problem::TooLarge { .. } => codes::HTTP_TOO_LARGE,
+            Problem::Invalid(_) => codes::HTTP_INVALID,
         }
     }
 }

@@ -32,7 +32,7 @@ fn shown(outcome: Result<Answer, HttpError>) -> Result<String, (&'static str, St
         Ok(answer) => Ok(String::from_utf8(answer.body.to_vec()).unwrap()),
         Err(error) => {
             let fault = Fault::from(error);
-            Err((fault.code(), fault.message()))
+            Err((fault.code().name(), fault.message()))
         }
     }
 }
@@ -379,7 +379,7 @@ fn roots_must_be_certificates() {
     for text in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let tls = Tls { roots: Some(text.into()), skip_verify: false };
         let fault = Client::new(&tls, Network::Open, policy()).err().unwrap();
-        assert_eq!(fault.code(), "tls_invalid", "{text:?}");
+        assert_eq!(fault.code().name(), "tls_invalid", "{text:?}");
     }
 }
 

@@ -16,6 +16,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, Heade
 use reqwest::{Method, Request, Url};
 
 use crate::client::Client;
+use crate::codes;
 
 const UNUSABLE: &str = "a header cannot contain control characters or line breaks";
 /// Headers that carry credentials.
@@ -221,7 +222,7 @@ fn content_type(
     match (old.as_ref(), header) {
         (Some(_), Some(header)) => {
             let (old_name, name) = (old.name(), header.name());
-            let finding = old.finding("settings.invalid", format!("{old_name} and {name} exclude each other"));
+            let finding = old.finding(codes::SETTINGS_INVALID, format!("{old_name} and {name} exclude each other"));
             let finding = finding.with_hint(format!("keep {name}"));
             findings.push(finding.with_related(header.span(), "the same header"));
         }
@@ -265,7 +266,7 @@ impl Message {
             Address::Same(url) => url.clone(),
             Address::Rendered(template) => {
                 let text = render(template, record, "request.url", String::new())?;
-                address(&text).map_err(|what| Fault::record("http_invalid", format!("request.url: {what}")))?
+                address(&text).map_err(|what| Fault::record(codes::HTTP_INVALID, format!("request.url: {what}")))?
             }
         };
         let mut request = client.request(self.method.clone(), url)?;
@@ -276,7 +277,7 @@ impl Message {
         for Rendered { name, setting, template, sensitive } in &self.rendered {
             let text = render(template, record, setting, String::new())?;
             let value = value(&text, *sensitive).ok_or_else(|| {
-                Fault::record("http_invalid", format!("{setting}: the rendered value contains control characters"))
+                Fault::record(codes::HTTP_INVALID, format!("{setting}: the rendered value contains control characters"))
             })?;
             request.headers_mut().insert(name, value);
         }
@@ -326,12 +327,12 @@ impl Message {
                 Some(near) => format!("did you mean {near}?"),
                 None => "write GET, POST, PUT, PATCH or DELETE".to_owned(),
             };
-            flow.warn("flow.suspect", "request.method", message, None, Some(hint));
+            flow.warn(codes::FLOW_SUSPECT, "request.method", message, None, Some(hint));
         }
         if self.body.is_some() && !self.is_method_given {
             let message = "the request is a GET with a body, which most servers do not read";
             let hint = "set request.method to POST, or to GET if that is intended";
-            flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
+            flow.warn(codes::FLOW_SUSPECT, "request.body", message, None, Some(hint.to_owned()));
         }
         let sends = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
         let depends = matches!(self.url, Address::Rendered(_)) || !self.rendered.is_empty();
@@ -341,7 +342,7 @@ impl Message {
                 self.method
             );
             let hint = "set request.body to '{{ toJson .Payload.After }}', and response.body to keep the data";
-            flow.warn("flow.suspect", "request.method", message, None, Some(hint.to_owned()));
+            flow.warn(codes::FLOW_SUSPECT, "request.method", message, None, Some(hint.to_owned()));
         }
     }
 
@@ -366,7 +367,7 @@ impl Message {
                 if !flow.has_remark("request.body") && !may_be_json(template, false) {
                     let message = format!("the body is never JSON, and its Content-Type is {media}");
                     let hint = "write {{ toJson … }} for each value, or set headers.Content-Type to that of the body";
-                    flow.warn("flow.suspect", "request.body", message, None, Some(hint.to_owned()));
+                    flow.warn(codes::FLOW_SUSPECT, "request.body", message, None, Some(hint.to_owned()));
                 }
             }
         }
@@ -376,6 +377,6 @@ impl Message {
 fn render(template: &Template, record: &Record, setting: &str, mut out: String) -> Result<String, Fault> {
     match template.render(record, &mut out) {
         Ok(()) => Ok(out),
-        Err(error) => Err(Fault::record("template_failed", InSetting { setting: setting.into(), error })),
+        Err(error) => Err(Fault::record(codes::TEMPLATE_FAILED, InSetting { setting: setting.into(), error })),
     }
 }

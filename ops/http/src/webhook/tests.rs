@@ -213,18 +213,21 @@ async fn a_refused_login_is_not_the_fault_of_the_record() {
     for settings in [&[url][..], &[url, fixed], &[path, fixed], &[url, fixed, traced]] {
         for status in [401, 407] {
             let fault = refused(status, settings).await;
-            let found = (fault.code(), fault.class(), fault.is_of_login());
+            let found = (fault.code().name(), fault.class(), fault.is_of_login());
             assert_eq!(found, ("credentials_refused", FaultClass::Fatal, true), "{status} {settings:?}");
         }
         let fault = refused(403, settings).await;
-        assert_eq!((fault.code(), fault.class(), fault.is_of_login()), ("http_status", FaultClass::Record, false));
+        assert_eq!(
+            (fault.code().name(), fault.class(), fault.is_of_login()),
+            ("http_status", FaultClass::Record, false)
+        );
     }
     let server = ("request.url", "{{ printf \"URL/x\" }}");
     let own = ("headers.Authorization", "Bearer {{ .Metadata.n }}");
     let other = ("headers.X-Auth-Token", "{{ .Metadata.n }}");
     for settings in [[server, fixed], [url, own], [url, other]] {
         let fault = refused(401, &settings).await;
-        assert_eq!((fault.code(), fault.class()), ("http_status", FaultClass::Record), "{settings:?}");
+        assert_eq!((fault.code().name(), fault.class()), ("http_status", FaultClass::Record), "{settings:?}");
     }
     let server = Server::start(|_| Reply::status(401, "who?"));
     let settings = [("request.url", &*server.url()), ("response.accept", "401"), ("response.status", ".Key")];

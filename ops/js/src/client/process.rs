@@ -14,6 +14,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};
 use bytes::Bytes;
 
+use crate::codes;
 use crate::globals::log::{LEVELS, Lines};
 use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
 use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
@@ -87,8 +88,9 @@ impl Worker {
         names: &[Str; 2],
         lines: &dyn Lines,
     ) -> Result<Worker, Fault> {
-        let mut worker = Worker::spawn(launch, opening, names)
-            .map_err(|error| Fault::transient("no_worker", format!("cannot start a process for a script: {error}")))?;
+        let mut worker = Worker::spawn(launch, opening, names).map_err(|error| {
+            Fault::transient(codes::NO_WORKER, format!("cannot start a process for a script: {error}"))
+        })?;
         let opening = Opening { held: clock::held(), ..opening.clone() };
         opening.write(&mut worker.frame);
         let told = wire::send(&mut worker.frame, worker.data.get_mut());
@@ -106,14 +108,15 @@ impl Worker {
             Ok(Some(fault)) => return Err(Fault::fatal(fault.code(), fault.message())),
             Err(error) if is_late(&error) => {
                 let text = format!("{} was stopped before it was ready (setting timeout)", opening.program.name);
-                return Err(Fault::fatal("script_timeout", text));
+                return Err(Fault::fatal(codes::SCRIPT_TIMEOUT, text));
             }
             Err(error) => {
                 let fault = worker.died(&error);
                 return Err(Fault::fatal(fault.code(), fault.message()));
             }
         }
-        let patience = |error: io::Error| Fault::transient("no_worker", format!("cannot wait for a process: {error}"));
+        let patience =
+            |error: io::Error| Fault::transient(codes::NO_WORKER, format!("cannot wait for a process: {error}"));
         worker.data.get_ref().set_read_timeout(Some(worker.time + GRACE + FLUSH_AFTER)).map_err(patience)?;
         Ok(worker)
     }
@@ -166,7 +169,7 @@ impl Worker {
         lines: &dyn Lines,
     ) -> Result<(), End> {
         if let Err((row, error)) = write_order(&mut self.frame, careful, records, &self.wants) {
-            return Err(End::Unfit { row, fault: Fault::record("script_result", error.to_string()) });
+            return Err(End::Unfit { row, fault: Fault::record(codes::SCRIPT_RESULT, error.to_string()) });
         }
         self.orders += 1;
         let end = made.len() + records.len();
@@ -187,7 +190,7 @@ impl Worker {
             Some((Some(row), _)) if (made.len() - first..records.len()).contains(&row) => {
                 let text =
                     format!("the script could not be stopped, and its process was ended after {:?}", self.time + GRACE);
-                End::Stuck { row, fault: Fault::record("script_timeout", format!("{text} (setting timeout)")) }
+                End::Stuck { row, fault: Fault::record(codes::SCRIPT_TIMEOUT, format!("{text} (setting timeout)")) }
             }
             _ => End::Died(self.died(&error)),
         })
@@ -288,7 +291,7 @@ impl Worker {
         if said.contains("memory allocation of") {
             let limit = self.memory >> 20;
             let text = format!("the script needs more memory than the {limit} MiB of processors.max-memory");
-            return Fault::record("script_memory", text);
+            return Fault::record(codes::SCRIPT_MEMORY, text);
         }
         let text = match said.contains("overflowed its stack") {
             true => {
@@ -298,7 +301,7 @@ impl Worker {
             false if broken => format!("the process of the script sent {error} and was ended"),
             false => format!("the process of the script ended ({how})"),
         };
-        Fault::record("script_crashed", text)
+        Fault::record(codes::SCRIPT_CRASHED, text)
     }
 }
 

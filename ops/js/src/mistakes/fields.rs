@@ -1,6 +1,7 @@
 //! Fields and metadata entries that a script reads and that the input records do not have.
 
 use anabranch_plugin::flow::{NO_FIELD, NO_METADATA};
+use anabranch_record::code::Code;
 use anabranch_record::metadata::own_key;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
@@ -69,7 +70,7 @@ impl Said<'_> {
         self.nothing(NO_METADATA, read, false, &message, Some(hint));
     }
 
-    fn nothing(&mut self, code: &'static str, read: &FieldRead, fails: bool, message: &str, hint: Option<String>) {
+    fn nothing(&mut self, code: Code, read: &FieldRead, fails: bool, message: &str, hint: Option<String>) {
         let place = self.place(read.start, read.end);
         let message = format!("{}:{}: {message}", self.program.name, read.start);
         match fails {

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::operator::Decision;
 use anabranch_record::Record;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use super::{
     Changes, Kind, Malformed, Names, Reader, Remembered, TooDeep, Wants, begin, write_bytes, write_made, write_number,
     write_record,
 };
+use crate::codes;
 use crate::isolate::{Limits, ScriptOutcome};
 use crate::position::Position;
 use crate::program::Program;
@@ -88,15 +90,15 @@ pub(crate) fn write_order(
 }
 
 /// Codes of faults that a worker reports.
-const CODES: [&str; 8] = [
-    "operator_panicked",
-    "script_failed",
-    "script_limit",
-    "script_no_process",
-    "script_result",
-    "script_threw",
-    "script_timeout",
-    "script_crashed",
+const CODES: [Code; 8] = [
+    codes::OPERATOR_PANICKED,
+    codes::SCRIPT_FAILED,
+    codes::SCRIPT_LIMIT,
+    codes::SCRIPT_NO_PROCESS,
+    codes::SCRIPT_RESULT,
+    codes::SCRIPT_THREW,
+    codes::SCRIPT_TIMEOUT,
+    codes::SCRIPT_CRASHED,
 ];
 
 /// Writes a record fault: code, place and message.
@@ -137,8 +139,8 @@ pub(crate) fn write_outcome(out: &mut Vec<u8>, made: &Result<ScriptOutcome, Faul
     let unfit = match made {
         Ok(made) => match try_outcome(out, made, of, wants) {
             Ok(()) if out.len() - begin <= MOST_BYTES => return,
-            Ok(()) => Fault::record("script_result", format!("the result is larger than {MOST_BYTES} bytes")),
-            Err(error) => Fault::record("script_result", error.to_string()),
+            Ok(()) => Fault::record(codes::SCRIPT_RESULT, format!("the result is larger than {MOST_BYTES} bytes")),
+            Err(error) => Fault::record(codes::SCRIPT_RESULT, error.to_string()),
         },
         Err(fault) => fault.clone(),
     };

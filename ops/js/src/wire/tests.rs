@@ -8,6 +8,7 @@ use anabranch_record::{Data, Record};
 
 use super::orders::*;
 use super::*;
+use crate::codes;
 use crate::isolate::ScriptOutcome;
 use crate::testing::record;
 
@@ -158,12 +159,18 @@ fn what_is_nested_too_deep_fails_its_row() {
     let (mut names, mut remembered) = (Names::default(), Remembered::default());
     let mut reader = Reader::new(out.into(), &mut names);
     let Ok(Err(fault)) = read_outcome(&mut reader, &mut of.clone(), &Wants::ALL, &mut remembered) else { panic!() };
-    assert_eq!(fault.code(), "script_result");
+    assert_eq!(fault.code().name(), "script_result");
 }
 
 #[test]
 fn faults_keep_their_codes() {
-    for code in ["script_threw", "script_timeout", "script_limit", "operator_panicked", "script_failed"] {
+    for code in [
+        codes::SCRIPT_THREW,
+        codes::SCRIPT_TIMEOUT,
+        codes::SCRIPT_LIMIT,
+        codes::OPERATOR_PANICKED,
+        codes::SCRIPT_FAILED,
+    ] {
         let mut out = Vec::new();
         write_fault(&mut out, &Fault::record(code, "why"));
         let fault = read_fault(&mut Reader::new(out.into(), &mut Names::default())).unwrap();

@@ -7,6 +7,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Record, json};
 
 use crate::batch::Row;
+use crate::codes;
 use crate::table::{Action, Misfit, Table};
 
 /// The encoded rows of one call.
@@ -99,7 +100,7 @@ pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
             _ => {
                 let text = "the key is raw data and not a JSON object with the key's columns: set .Key to such an \
                             object, for example {\"id\": 1}, or to {} for rows without a key";
-                return Err(Fault::record("key_raw", text));
+                return Err(Fault::record(codes::KEY_RAW, text));
             }
         },
     };
@@ -109,17 +110,17 @@ pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
         (Data::Raw(bytes), _) if bytes.is_empty() => &NOTHING,
         (Data::Raw(_), _) => {
             let text = "the payload is raw data, not fields: decode it earlier, for example with json.decode";
-            return Err(Fault::record("payload_raw", text));
+            return Err(Fault::record(codes::PAYLOAD_RAW, text));
         }
     };
     let action = match record.operation {
         Operation::Delete | Operation::Update if key.is_empty() => {
             let text = format!("a record of the operation {} needs a key that identifies the row", record.operation);
-            return Err(Fault::record("key_missing", text));
+            return Err(Fault::record(codes::KEY_MISSING, text));
         }
         Operation::Delete => Action::Delete,
         _ if key.is_empty() && payload.is_empty() => {
-            return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
+            return Err(Fault::record(codes::NOTHING_TO_WRITE, "the record has no key and no fields"));
         }
         _ if key.is_empty() => Action::Insert,
         Operation::Update => Action::Update,

@@ -6,6 +6,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use crate::catalog;
+use crate::codes;
 use crate::fault::Failure;
 use crate::name::TableName;
 use crate::session::Session;
@@ -45,7 +46,7 @@ impl KnownTables {
                 Some(near) => format!("did you mean {near:?}?"),
                 None => "create it, or set createTables; names are case-sensitive".to_owned(),
             };
-            let fault = Fault::record("table_missing", format!("the table {name} does not exist; {hint}"));
+            let fault = Fault::record(codes::TABLE_MISSING, format!("the table {name} does not exist; {hint}"));
             return Ok(Err(Unfit { fault, lack: Some(Lack::Table) }));
         };
         // Rows of this call may be encoded for an earlier layout that still fits, for example before a column was

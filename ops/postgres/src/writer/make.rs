@@ -6,6 +6,7 @@ use anabranch_record::text::Str;
 
 use super::TableWriter;
 use super::encoded::parts;
+use crate::codes;
 use crate::create::Fields;
 use crate::fault::Failure;
 use crate::name::TableName;
@@ -94,8 +95,8 @@ impl TableWriter {
                 Err(Failure::Row(fault) | Failure::Stale(fault)) => fault,
                 Err(other) => return Err(other),
             };
-            let code = if fault.code() == "table_missing" { "table_missing" } else { "create_failed" };
-            if most <= 1 || code == "table_missing" {
+            let code = if fault.code() == codes::TABLE_MISSING { codes::TABLE_MISSING } else { codes::CREATE_FAILED };
+            if most <= 1 || code == codes::TABLE_MISSING {
                 let text = format!("{table} cannot be created or altered as the record requires: {}", fault.message());
                 return Ok(Err(Fault::record(code, text)));
             }

@@ -2,11 +2,13 @@
 
 use std::error::Error;
 
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
 use super::answers::{self, Foreign};
+use crate::codes;
 
 /// Returns the fault for a failed request. `what` describes the request, such as `cannot list bucket b`.
 pub(crate) fn refused<E>(what: &str, error: &SdkError<E, HttpResponse>) -> Fault
@@ -14,7 +16,7 @@ where
     E: ProvideErrorMetadata + Error + 'static,
 {
     if let Some(foreign) = Foreign::within(error) {
-        return Fault::transient("s3_unavailable", format!("{what}: {foreign}"));
+        return Fault::transient(codes::S3_UNAVAILABLE, format!("{what}: {foreign}"));
     }
     let status = error.raw_response().map(|response| response.status().as_u16());
     let region = error.raw_response().and_then(|response| response.headers().get("x-amz-bucket-region"));
@@ -44,7 +46,7 @@ where
         text.push_str(&format!("; the bucket is in region {region}: set objstore.region"));
     }
     let fault = Fault::new(class, code, text);
-    if matches!(code, "credentials_refused" | "access_denied") { fault.of_login() } else { fault }
+    if matches!(code, codes::CREDENTIALS_REFUSED | codes::ACCESS_DENIED) { fault.of_login() } else { fault }
 }
 
 /// Returns `true` if an error answer has a body that is not an error document.
@@ -52,29 +54,31 @@ fn is_foreign(answer: &HttpResponse) -> bool {
     answer.body().bytes().is_some_and(|body| !body.trim_ascii().is_empty() && !answers::is_error(body))
 }
 
-fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (FaultClass, &'static str) {
+fn classify(status: Option<u16>, code: Option<&str>, never_sent: bool) -> (FaultClass, Code) {
     use FaultClass::{Fatal, Transient};
     match (code.unwrap_or_default(), status) {
-        ("NoSuchBucket", _) => (Fatal, "bucket_missing"),
+        ("NoSuchBucket", _) => (Fatal, codes::BUCKET_MISSING),
         ("PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException", _) => {
-            (Fatal, "wrong_region")
+            (Fatal, codes::WRONG_REGION)
         }
-        ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => (Fatal, "credentials_refused"),
+        ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken", _) => (Fatal, codes::CREDENTIALS_REFUSED),
         // The credentials chain fetches new ones.
-        ("ExpiredToken" | "RequestExpired" | "RequestTimeTooSkewed", _) => (Transient, "credentials_refused"),
-        ("InvalidObjectState", _) => (Fatal, "object_archived"),
-        ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) | (_, Some(401 | 403)) => (Fatal, "access_denied"),
+        ("ExpiredToken" | "RequestExpired" | "RequestTimeTooSkewed", _) => (Transient, codes::CREDENTIALS_REFUSED),
+        ("InvalidObjectState", _) => (Fatal, codes::OBJECT_ARCHIVED),
+        ("AccessDenied" | "AllAccessDisabled" | "AccountProblem", _) | (_, Some(401 | 403)) => {
+            (Fatal, codes::ACCESS_DENIED)
+        }
         (
             "SlowDown" | "Throttling" | "RequestTimeout" | "InternalError" | "ServiceUnavailable" | "OperationAborted",
             _,
         )
-        | (_, Some(408 | 429 | 500..=599)) => (Transient, "s3_unavailable"),
-        (_, Some(301 | 307)) => (Fatal, "wrong_region"),
-        (_, Some(404)) => (Fatal, "not_found"),
-        (_, Some(400..=499)) => (Fatal, "request_refused"),
-        _ if never_sent => (Fatal, "request_invalid"),
+        | (_, Some(408 | 429 | 500..=599)) => (Transient, codes::S3_UNAVAILABLE),
+        (_, Some(301 | 307)) => (Fatal, codes::WRONG_REGION),
+        (_, Some(404)) => (Fatal, codes::NOT_FOUND),
+        (_, Some(400..=499)) => (Fatal, codes::REQUEST_REFUSED),
+        _ if never_sent => (Fatal, codes::REQUEST_INVALID),
         // No answer, or one that was cut off or is malformed.
-        _ => (Transient, "s3_unavailable"),
+        _ => (Transient, codes::S3_UNAVAILABLE),
     }
 }
 
@@ -106,14 +110,14 @@ mod tests {
     fn what_may_go_away_is_transient_and_nothing_else() {
         let class = |status, code| classify(status, code, false);
         for (status, code) in [(Some(503), Some("SlowDown")), (Some(500), None), (Some(429), None), (None, None)] {
-            assert_eq!(class(status, code), (FaultClass::Transient, "s3_unavailable"), "{status:?} {code:?}");
+            assert_eq!(class(status, code), (FaultClass::Transient, codes::S3_UNAVAILABLE), "{status:?} {code:?}");
         }
         // A body that is cut comes with a good status.
         assert_eq!(class(Some(200), None).0, FaultClass::Transient);
-        assert_eq!(class(Some(404), Some("NoSuchBucket")), (FaultClass::Fatal, "bucket_missing"));
-        assert_eq!(class(Some(403), None), (FaultClass::Fatal, "access_denied"));
-        assert_eq!(class(Some(403), Some("SignatureDoesNotMatch")), (FaultClass::Fatal, "credentials_refused"));
-        assert_eq!(class(Some(301), Some("PermanentRedirect")), (FaultClass::Fatal, "wrong_region"));
-        assert_eq!(classify(None, None, true), (FaultClass::Fatal, "request_invalid"));
+        assert_eq!(class(Some(404), Some("NoSuchBucket")), (FaultClass::Fatal, codes::BUCKET_MISSING));
+        assert_eq!(class(Some(403), None), (FaultClass::Fatal, codes::ACCESS_DENIED));
+        assert_eq!(class(Some(403), Some("SignatureDoesNotMatch")), (FaultClass::Fatal, codes::CREDENTIALS_REFUSED));
+        assert_eq!(class(Some(301), Some("PermanentRedirect")), (FaultClass::Fatal, codes::WRONG_REGION));
+        assert_eq!(classify(None, None, true), (FaultClass::Fatal, codes::REQUEST_INVALID));
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::listing::{Bucket, Moment, Version};
 use super::sweep::Find;
+use crate::codes;
 use crate::connection::{answers, refused};
 use crate::retry::patiently;
 
@@ -102,7 +103,7 @@ impl Fetching {
     /// Also fails if the answer is not the listed object: it has another length, `ETag` or version.
     async fn get(&self, key: &str, version: &Version) -> Result<Option<(GetObjectOutput, Bytes)>, Fault> {
         let what = || format!("cannot read object {key:?} of bucket {}", self.bucket.name);
-        let wrong = |why: &dyn std::fmt::Display| Fault::transient("s3_unavailable", format!("{}: {why}", what()));
+        let wrong = |why: &dyn std::fmt::Display| Fault::transient(codes::S3_UNAVAILABLE, format!("{}: {why}", what()));
         let request = self.bucket.client.get_object().bucket(self.bucket.name.as_str()).key(key);
         let request = match &version.id {
             Some(id) => request.version_id(id),
@@ -117,7 +118,7 @@ impl Fetching {
                     (Some(404 | 412), Some(code)) if code != "NoSuchBucket" => Ok(None),
                     // The answer comes from a proxy, or from a server without error codes: list the object again.
                     (Some(404 | 412), None) => {
-                        let fault = Fault::transient("s3_unavailable", fault.message());
+                        let fault = Fault::transient(codes::S3_UNAVAILABLE, fault.message());
                         self.unlike(key, version, fault).await
                     }
                     _ => Err(fault),
@@ -198,7 +199,7 @@ impl Fetching {
 
     fn too_large(&self, key: &str, size: u64) -> Fault {
         Fault::fatal(
-            "object_too_large",
+            codes::OBJECT_TOO_LARGE,
             format!(
                 "object {key:?} of bucket {} has {size} bytes, more than {}; raise maxObjectBytes to read it",
                 self.bucket.name, self.limit

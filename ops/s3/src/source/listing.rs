@@ -16,6 +16,7 @@ use aws_sdk_s3::types::{BucketVersioningStatus, EncodingType};
 use percent_encoding::percent_decode_str;
 
 use super::position::{Horizon, MOST_UPLOADS, Upload};
+use crate::codes;
 use crate::connection::{answers, refused};
 use crate::fingerprint::fingerprint;
 use crate::retry::{Asked, opening};
@@ -108,7 +109,7 @@ impl Keys {
         let decoded = percent_decode_str(&spaced).decode_utf8();
         decoded
             .map(std::borrow::Cow::into_owned)
-            .map_err(|_| Fault::fatal("key_invalid", format!("the key {key:?} is not UTF-8")))
+            .map_err(|_| Fault::fatal(codes::KEY_INVALID, format!("the key {key:?} is not UTF-8")))
     }
 }
 
@@ -143,11 +144,11 @@ impl Bucket {
                 use BucketVersioningStatus::{Enabled, Suspended};
                 Ok(Some(matches!(answer.status(), Some(Enabled | Suspended))))
             }
-            Err(fault) if ["access_denied", "request_refused"].contains(&fault.code()) => Ok(None),
+            Err(fault) if [codes::ACCESS_DENIED, codes::REQUEST_REFUSED].contains(&fault.code()) => Ok(None),
             Err(fault) if fault.message().contains("NotImplemented") => Ok(None),
             Err(fault) => {
                 let (class, code) =
-                    if dialect { (FaultClass::Fatal, "answer_invalid") } else { (fault.class(), fault.code()) };
+                    if dialect { (FaultClass::Fatal, codes::ANSWER_INVALID) } else { (fault.class(), fault.code()) };
                 Err(Fault::new(
                     class,
                     code,
@@ -186,7 +187,7 @@ impl Bucket {
                 return Err(fault);
             }
             // Permission to list objects is enough to read a bucket.
-            Err(fault) if fault.code() != "bucket_missing" && fault.code() != "credentials_refused" => None,
+            Err(fault) if fault.code() != codes::BUCKET_MISSING && fault.code() != codes::CREDENTIALS_REFUSED => None,
             Err(fault) => return Err(fault),
         };
         let mut uploads = Vec::new();
@@ -311,12 +312,12 @@ impl Bucket {
     /// Returns the fault for an object without a key. It cannot be read, and its position would be before all others.
     fn nameless(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server lists an object without its key", self.name);
-        Fault::transient("s3_unavailable", text)
+        Fault::transient(codes::S3_UNAVAILABLE, text)
     }
 
     fn cut_short(&self) -> Fault {
         let text = format!("cannot list bucket {}: the server does not report how the listing continues", self.name);
-        Fault::transient("s3_unavailable", text)
+        Fault::transient(codes::S3_UNAVAILABLE, text)
     }
 }
 

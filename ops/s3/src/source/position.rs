@@ -8,6 +8,7 @@ use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 
 use super::listing::Version;
+use crate::codes;
 use crate::fingerprint::fingerprint;
 
 /// Maximum number of multipart uploads in a horizon.
@@ -123,13 +124,13 @@ impl SweepProgress {
     pub(super) fn decode(position: &Position, bucket: u32) -> Result<SweepProgress, Fault> {
         let (found, place) = read(&position.0).ok_or_else(|| {
             Fault::fatal(
-                "position_unknown",
+                codes::POSITION_UNKNOWN,
                 "the position is not that of an s3 source; run `anabranch positions reset` to read from the beginning",
             )
         })?;
         if found != bucket {
             return Err(Fault::fatal(
-                "position_of_another_bucket",
+                codes::POSITION_OF_ANOTHER_BUCKET,
                 "the position belongs to another bucket or prefix: the source would skip the objects before it as \
                  if it had read them; run `anabranch positions reset` to read from the beginning, or restore the \
                  former settings",
@@ -196,10 +197,10 @@ mod tests {
         ] {
             let position = place.encode(5);
             assert_eq!(SweepProgress::decode(&position, 5).unwrap(), place);
-            assert_eq!(SweepProgress::decode(&position, 6).unwrap_err().code(), "position_of_another_bucket");
+            assert_eq!(SweepProgress::decode(&position, 6).unwrap_err().code().name(), "position_of_another_bucket");
             for cut in 0..5 {
                 let short = Position::copy_from(&position.0[..cut]);
-                assert_eq!(SweepProgress::decode(&short, 5).unwrap_err().code(), "position_unknown");
+                assert_eq!(SweepProgress::decode(&short, 5).unwrap_err().code().name(), "position_unknown");
             }
         }
         assert!(SweepProgress::decode(&Position::copy_from(b"key_s170000"), 5).is_err());

@@ -13,6 +13,7 @@ use chrono::DateTime;
 use super::known::{Known, Past};
 use super::listing::Version;
 use super::position::{Cursor, Horizon, Purpose};
+use crate::codes;
 use crate::fingerprint::fingerprint;
 
 /// Number of checks after which an object that changed before each of them is delivered, although its second is not
@@ -154,7 +155,7 @@ impl Sweep {
     pub(super) fn see(&mut self, key: String, versions: Vec<Version>, finds: &mut VecDeque<Find>) -> Result<(), Fault> {
         if self.last.as_ref().is_some_and(|last| *last >= key) {
             return Err(Fault::fatal(
-                "listing_unordered",
+                codes::LISTING_UNORDERED,
                 format!("the server does not list keys in the order of their bytes: {key:?} is out of order"),
             ));
         }

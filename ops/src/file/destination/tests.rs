@@ -53,7 +53,7 @@ async fn a_state_store_is_left_alone() {
     let held = fs::File::open(&path).unwrap();
     held.lock().unwrap();
     let Err(fault) = open(&path, &[]).await else { panic!("it was opened") };
-    assert_eq!((fault.code(), fault.class()), ("file_unwritable", FaultClass::Fatal));
+    assert_eq!((fault.code().name(), fault.class()), ("file_unwritable", FaultClass::Fatal));
     assert!(fault.message().contains("it is a state store"), "{fault}");
     assert_eq!(fs::read(&path).unwrap(), store);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -72,7 +72,7 @@ async fn a_full_disk_is_transient_and_names_the_file() {
     let mut writer = open(Path::new("/dev/full"), &[]).await.unwrap();
     for _ in 0..2 {
         let fault = writer.write(&[row("a")], &[]).await.unwrap_err();
-        assert_eq!((fault.code(), fault.class()), ("disk_full", FaultClass::Transient));
+        assert_eq!((fault.code().name(), fault.class()), ("disk_full", FaultClass::Transient));
         assert!(fault.message().contains("/dev/full"), "{fault}");
     }
 }
@@ -81,15 +81,15 @@ async fn a_full_disk_is_transient_and_names_the_file() {
 async fn what_cannot_be_opened_is_said_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let missing = open(&directory.path().join("no/out"), &[]).await.err().unwrap();
-    assert_eq!((missing.code(), missing.class()), ("directory_missing", FaultClass::Fatal));
+    assert_eq!((missing.code().name(), missing.class()), ("directory_missing", FaultClass::Fatal));
     assert!(missing.message().contains("/no does not exist"), "{missing}");
     let folder = open(directory.path(), &[]).await.err().unwrap();
-    assert_eq!((folder.code(), folder.class()), ("file_unwritable", FaultClass::Fatal));
+    assert_eq!((folder.code().name(), folder.class()), ("file_unwritable", FaultClass::Fatal));
     let (circle, long) = (directory.path().join("circle"), directory.path().join("n".repeat(300)));
     std::os::unix::fs::symlink("circle", &circle).unwrap();
     for (path, what) in [(&circle, "links that form a loop"), (&long, "too long")] {
         let fault = open(path, &[]).await.err().unwrap();
-        assert_eq!((fault.code(), fault.class()), ("file_unwritable", FaultClass::Fatal), "{fault}");
+        assert_eq!((fault.code().name(), fault.class()), ("file_unwritable", FaultClass::Fatal), "{fault}");
         assert!(fault.message().contains(path.to_str().unwrap()) && fault.message().contains(what), "{fault}");
     }
 }
@@ -109,9 +109,9 @@ async fn a_directory_that_is_taken_away_is_waited_for() {
     fs::rename(&here, &away).unwrap();
     for _ in 0..2 {
         let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
-        assert_eq!((fault.code(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
+        assert_eq!((fault.code().name(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
         let fault = destination.open(&host()).await.err().unwrap();
-        assert_eq!((fault.code(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
+        assert_eq!((fault.code().name(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
     }
     fs::create_dir(&here).unwrap();
     writer.write(&[row("b")], &[]).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_pipe_takes_lines_until_its_reader_is_gone() {
     writer.write(&[row("a")], &[]).await.unwrap();
     assert_eq!(&reading.join().unwrap(), b"{\"position\":");
     let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
-    assert_eq!((fault.code(), fault.class()), ("reader_gone", FaultClass::Fatal));
+    assert_eq!((fault.code().name(), fault.class()), ("reader_gone", FaultClass::Fatal));
 }
 
 /// A pipe that took the place of the file and that nobody reads holds up the lines for only as long as it is there.
@@ -205,7 +205,7 @@ async fn write_up_to_the_limit(path: &Path) {
         match writer.write(&rows, &[]).await {
             Ok(_) => delivered += 10,
             Err(fault) => {
-                assert_eq!((fault.code(), fault.class()), ("disk_full", FaultClass::Transient), "{fault}");
+                assert_eq!((fault.code().name(), fault.class()), ("disk_full", FaultClass::Transient), "{fault}");
                 break;
             }
         }

@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::{Answer, Shared, merged, new_id};
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Error};
 use crate::lifecycle::Done;
 use crate::pipelines::{connector_id, missing, stored, the_connector};
@@ -177,7 +178,7 @@ pub(super) async fn pipeline_of_connector(view: &View, id: &str) -> Result<Strin
     let all = stored(view).await?;
     let has = |pipeline: &&StoredPipeline| pipeline.connectors.iter().any(|it| connector_id(pipeline, it) == id);
     let found = all.iter().find(has).map(|pipeline| pipeline.id.to_string());
-    found.ok_or_else(|| missing("connector", id, "connector.not_found"))
+    found.ok_or_else(|| missing("connector", id, codes::CONNECTOR_NOT_FOUND))
 }
 
 pub(super) fn connector_in<'a>(

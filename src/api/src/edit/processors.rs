@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use super::connectors::{connector_in, pipeline_of_connector};
 use super::{Answer, Shared, merged, new_id, number};
 use crate::body::Body;
+use crate::codes;
 use crate::error::{ApiError, Error};
 use crate::lifecycle::Done;
 use crate::pipelines::{missing, of_pipeline, stored};
@@ -168,7 +169,7 @@ fn workers(given: Option<u64>) -> Result<u32, ApiError> {
 async fn pipeline_of_processor(view: &View, id: &str) -> Result<String, ApiError> {
     let all = stored(view).await?;
     let found = all.iter().find(|pipeline| of_pipeline(pipeline).any(|it| it.id() == id));
-    found.map(|pipeline| pipeline.id.to_string()).ok_or_else(|| missing("processor", id, "processor.not_found"))
+    found.map(|pipeline| pipeline.id.to_string()).ok_or_else(|| missing("processor", id, codes::PROCESSOR_NOT_FOUND))
 }
 
 /// Returns the list that contains the processor, and its index.
@@ -190,6 +191,6 @@ fn processor_in<'a>(
 async fn the_processor(view: &View, id: &str) -> Answer<Processor> {
     let all = stored(view).await?;
     let found = all.iter().flat_map(of_pipeline).find(|it| it.id() == id);
-    let found = found.ok_or_else(|| missing("processor", id, "processor.not_found"))?;
+    let found = found.ok_or_else(|| missing("processor", id, codes::PROCESSOR_NOT_FOUND))?;
     Ok(Json(found.shown(&view.registry)))
 }

@@ -7,6 +7,7 @@ use anabranch_record::{Data, Operation, Record};
 use axum::extract::ws::{Message, Utf8Bytes};
 use serde_json::json;
 
+use crate::codes;
 use crate::error::{ApiError, Error};
 
 /// JSON format of records.
@@ -33,8 +34,8 @@ pub(super) fn record(form: Form, tapped: &TappedRecord, places: &[TapPoint]) -> 
         Form::Protobuf => protobuf(&tapped.record, &mut out)?,
     }
     out.push(b'}');
-    let text =
-        Utf8Bytes::try_from(out).map_err(|_| Fault::record("json_not_text", "the record cannot be written as JSON"))?;
+    let text = Utf8Bytes::try_from(out)
+        .map_err(|_| Fault::record(codes::JSON_NOT_TEXT, "the record cannot be written as JSON"))?;
     Ok(Message::Text(text))
 }
 
@@ -135,7 +136,7 @@ mod tests {
         record.payload.after = Data::Structured(std::sync::Arc::new(object));
         for form in [Form::Own, Form::Protobuf] {
             let tapped = TappedRecord { place: 0, record: record.clone() };
-            assert_eq!(super::record(form, &tapped, &[]).unwrap_err().code(), "json_not_finite");
+            assert_eq!(super::record(form, &tapped, &[]).unwrap_err().code().name(), "json_not_finite");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_graph::exec::{NodeRole, Side, TapPoint, places};
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_service::dead_letters::filter::{ConditionError, condition_of_client};
 use anabranch_service::pipelines::Pipeline;
@@ -11,6 +12,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::view::View;
 
@@ -63,7 +65,7 @@ pub(super) struct Request {
 impl Request {
     pub(super) async fn of_pipeline(view: &View, id: &str, asked: &Asked) -> Result<Self, ApiError> {
         if view.control.seen(id).is_none() {
-            return Err(missing(view, "pipeline", id, "pipeline.not_found"));
+            return Err(missing(view, "pipeline", id, codes::PIPELINE_NOT_FOUND));
         }
         let side = asked.side.map(|side| match side {
             AskedSide::Before => Side::Before,
@@ -73,7 +75,7 @@ impl Request {
             Some(at) => At::Node { id: at.into(), connector: None, side },
             None if side == Some(Side::Before) => {
                 let what = "there is nothing before the sources: `side=before` needs a node";
-                return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what));
+                return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_SIDE_UNKNOWN, what));
             }
             None => At::Sources,
         };
@@ -85,7 +87,7 @@ impl Request {
         let per_second = asked.sample.unwrap_or(USUAL);
         if !(1..=MOST).contains(&per_second) {
             let what = format!("the sample is {per_second}, but must be from 1 to {MOST} records per second");
-            return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.sample_invalid", what));
+            return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_SAMPLE_INVALID, what));
         }
         Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second })
     }
@@ -94,14 +96,14 @@ impl Request {
     pub(super) fn of_connector(view: &View, id: &str) -> Result<Self, ApiError> {
         let connector = |place: &TapPoint| matches!(place.role, NodeRole::Source | NodeRole::Destination);
         Request::of_part(view, id, None, true, connector)
-            .ok_or_else(|| missing(view, "connector", id, "connector.not_found"))
+            .ok_or_else(|| missing(view, "connector", id, codes::CONNECTOR_NOT_FOUND))
     }
 
     /// Creates a request from `id`, which consists of the ids of the pipeline, of the connector if the processor has
     /// one, and of the processor.
     pub(super) fn of_processor(view: &View, id: &str, side: Side) -> Result<Self, ApiError> {
         Request::of_part(view, id, Some(side), false, |place| place.role == NodeRole::Processor)
-            .ok_or_else(|| missing(view, "processor", id, "processor.not_found"))
+            .ok_or_else(|| missing(view, "processor", id, codes::PROCESSOR_NOT_FOUND))
     }
 
     fn of_part(
@@ -165,7 +167,7 @@ impl Request {
                     NodeRole::Destination => format!("{id} is a destination: there is nothing after it"),
                     NodeRole::DeadLetters | NodeRole::Processor => format!("there is nothing {side} {id}"),
                 };
-                Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.side_unknown", what))
+                Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_SIDE_UNKNOWN, what))
             }
         }
     }
@@ -174,12 +176,12 @@ impl Request {
         let compiled = &pipeline.compiled;
         if compiled.lowered.node_weights().any(|node| *node.id == *id && node.kind.operator().is_some()) {
             let what = format!("no record reaches processor {id}: its condition is never true");
-            return ApiError::new(Kind::NotFound, "inspect.node_unreached", what);
+            return ApiError::new(Kind::NotFound, codes::INSPECT_NODE_UNREACHED, what);
         }
         let mut ids: Vec<&str> = all.iter().map(|place| place.node.as_str()).collect();
         ids.dedup();
         let what = format!("pipeline {} has no node {id:?}; its nodes are {}", self.pipeline, ids.join(", "));
-        ApiError::new(Kind::NotFound, "inspect.node_unknown", what)
+        ApiError::new(Kind::NotFound, codes::INSPECT_NODE_UNKNOWN, what)
     }
 }
 
@@ -190,7 +192,7 @@ async fn compiled(text: &str) -> Result<CompiledCondition, ApiError> {
             ConditionError::Fails(..) => error.to_string(),
             error => format!("the condition does not compile: {error}"),
         };
-        let refused = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), "inspect.where_invalid", what);
+        let refused = ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_WHERE_INVALID, what);
         match error.suggestion() {
             Some(suggestion) => refused.suggest(suggestion.to_owned()),
             None => refused,
@@ -198,9 +200,9 @@ async fn compiled(text: &str) -> Result<CompiledCondition, ApiError> {
     })
 }
 
-fn missing(view: &View, what: &str, id: &str, reason: &'static str) -> ApiError {
+fn missing(view: &View, what: &str, id: &str, reason: Code) -> ApiError {
     if !view.control.is_ready() {
-        let error = ApiError::new(Kind::Unavailable, "service.starting", "the service is still starting");
+        let error = ApiError::new(Kind::Unavailable, codes::SERVICE_STARTING, "the service is still starting");
         return error.suggest("try again in a moment");
     }
     ApiError::new(Kind::NotFound, reason, format!("there is no {what} {id:?}"))

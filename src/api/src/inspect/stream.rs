@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_unti
 
 use super::frame::{self, Form};
 use super::request::Request;
+use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::sessions::Seat;
 use crate::status::StatusNow;
@@ -45,7 +46,7 @@ enum End {
 /// Sends an error and closes the websocket.
 pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
     let code = if matches!(error.kind, Kind::ResourceExhausted) { close_code::AGAIN } else { close_code::POLICY };
-    let close = CloseFrame { code, reason: error.reason.into() };
+    let close = CloseFrame { code, reason: error.reason.name().into() };
     let last = async {
         socket.send(frame::error(error)).await?;
         socket.send(Message::Close(Some(close))).await?;
@@ -102,7 +103,7 @@ impl<'a> Showing<'a> {
                 Some(error) => format!("pipeline {id} has errors, so it has no nodes: {error}"),
                 None => format!("the plugins of pipeline {id} are still being loaded: its nodes are not known yet"),
             };
-            ApiError::new(Kind::FailedPrecondition, "pipeline.invalid", what)
+            ApiError::new(Kind::FailedPrecondition, codes::PIPELINE_INVALID, what)
         })?;
         request.places(&compiled)
     }
@@ -146,7 +147,7 @@ impl<'a> Showing<'a> {
 
     fn deleted(&self) -> ApiError {
         let what = format!("pipeline {} was deleted", self.request.pipeline);
-        ApiError::new(Kind::NotFound, "pipeline.not_found", what)
+        ApiError::new(Kind::NotFound, codes::PIPELINE_NOT_FOUND, what)
     }
 
     /// Handles a change of the status; the pipeline may be another one.

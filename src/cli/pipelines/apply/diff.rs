@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::cli::report::counted;
 use crate::cli::{Exit, Report};
+use crate::codes;
 
 /// Changes, planned or applied.
 #[derive(Debug, Deserialize)]
@@ -56,7 +57,7 @@ impl Diff {
 pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
     Diff::deserialize(plan).map_err(|error| {
         let message = format!("this program cannot read the response of the service: {error}");
-        Box::new(Report::new(command).fail(Exit::Failed, "service.foreign", message))
+        Box::new(Report::new(command).fail(Exit::Failed, codes::SERVICE_FOREIGN, message))
     })
 }
 

@@ -6,11 +6,13 @@ use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, lo
 use anabranch_plugin::diagnostic::FileId;
 use anabranch_plugin::settings::Setting;
 use anabranch_process::files::find_pipelines;
+use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_service::pipelines::script_path;
 use serde_json::Value;
 
 use crate::cli::{Context, Exit, Report};
+use crate::codes;
 
 /// A pipeline of a file.
 pub(super) struct Target {
@@ -58,10 +60,9 @@ impl Variables for Elsewhere {
 /// A file cannot be read or is not text; a file declares none; a pipeline is declared twice; there is none.
 pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Context) -> Result<Vec<Target>, Box<Report>> {
     let found = find_pipelines(paths);
-    let refused =
-        |code: &'static str, message: String| Box::new(Report::new(command).fail(Exit::Invalid, code, message));
+    let refused = |code: Code, message: String| Box::new(Report::new(command).fail(Exit::Invalid, code, message));
     if let Some((_, finding)) = found.unreadable.first() {
-        return Err(refused("config.unreadable", finding.message.clone()));
+        return Err(refused(codes::CONFIG_UNREADABLE, finding.message.clone()));
     }
     let loaded = load(&found.files, &Elsewhere);
     let mut targets: Vec<Target> = Vec::new();
@@ -69,7 +70,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
         let declared = declared(&loaded, file);
         let several = declared.len() > 1;
         if declared.is_empty() && !loaded.broken.contains(&file) {
-            let report = refused("config.no_pipelines", format!("{} declares no pipeline", source.name));
+            let report = refused(codes::CONFIG_NO_PIPELINES, format!("{} declares no pipeline", source.name));
             return Err(Box::new(
                 report.suggest("write a pipeline into the file, or remove the file; nothing was applied"),
             ));
@@ -85,7 +86,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     }
     if targets.is_empty() {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(refused("run.no_pipelines", format!("there is no pipeline file in {}", paths.join(", "))));
+        return Err(refused(codes::RUN_NO_PIPELINES, format!("there is no pipeline file in {}", paths.join(", "))));
     }
     let twice = targets.iter().enumerate().find_map(|(at, target)| {
         let id = target.id.as_ref()?;
@@ -95,7 +96,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     if let Some((id, first, second)) = twice {
         let message = format!("pipeline {id} is declared in {} and in {}", first.path.display(), second.path.display());
         let findings = context.rendered(&loaded.diagnostics, &found.files);
-        return Err(Box::new(refused("provisioning.pipeline_id_duplicate", message).notes(findings)));
+        return Err(Box::new(refused(codes::PROVISIONING_PIPELINE_ID_DUPLICATE, message).notes(findings)));
     }
     Ok(targets)
 }

@@ -159,7 +159,7 @@ pub(in crate::cli::pipelines) fn doubtful(doubt: &Doubtful, files: &Files) -> Va
     json!({
         "node": doubt.node.as_str(),
         "plugin": doubt.plugin.as_str(),
-        "code": doubt.code,
+        "code": doubt.code.name(),
         "message": doubt.message,
         "hint": doubt.hint,
         "path": doubt.path,

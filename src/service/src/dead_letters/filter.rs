@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anabranch_plugin::letter::Letter;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_template::TemplateError;
@@ -11,6 +12,8 @@ use anabranch_template::condition::{Budget, CompiledCondition, Judgement};
 
 use anabranch_process::runtime::EXPRESSIONS;
 use anabranch_store::letters::nanos;
+
+use crate::codes;
 
 /// Budget of the condition of one request, over all dead letters that it judges.
 pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: Duration::from_secs(10) };
@@ -35,10 +38,10 @@ pub enum ConditionError {
 
 impl ConditionError {
     /// Returns the stable code of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            ConditionError::Template(_) | ConditionError::Interrupted => "dlq.invalid_condition",
-            ConditionError::Fails(..) => "plan.condition_fails",
+            ConditionError::Template(_) | ConditionError::Interrupted => codes::DLQ_INVALID_CONDITION,
+            ConditionError::Fails(..) => codes::PLAN_CONDITION_FAILS,
         }
     }
 
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_fails_on_every_record_is_no_condition() {
-        let code = |text| condition(text).map_or_else(|error| error.code(), |_| "");
+        let code = |text| condition(text).map_or_else(|error| error.code().name(), |_| "");
         assert_eq!(code("{{ eq"), "dlq.invalid_condition");
         for never in ["hello", "", "{{ 2 }}", "{{ index (list 1) 5 }}", "{{ eq .Nix 1 }}", "{{ .Key }}"] {
             assert_eq!(code(never), "plan.condition_fails", "{never}");

@@ -17,6 +17,7 @@ use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
 use anabranch_plugin::trace::{Past, SpanContext, Tracing};
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
@@ -29,6 +30,7 @@ use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
 use super::view;
+use crate::codes;
 use crate::pipeline::Pipeline;
 
 /// Number of dead letters that are read together.
@@ -144,12 +146,12 @@ pub enum ReplayError {
 
 impl ReplayError {
     /// Returns the stable code of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            ReplayError::NotFound(_) => "dead_letter.not_found",
-            ReplayError::NotOne(_) => "dead_letter.not_one",
-            ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => "dead_letter.no_step",
-            ReplayError::Store(_) => "store.unavailable",
+            ReplayError::NotFound(_) => codes::DEAD_LETTER_NOT_FOUND,
+            ReplayError::NotOne(_) => codes::DEAD_LETTER_NOT_ONE,
+            ReplayError::NotThere(_) | ReplayError::NoEntry { .. } => codes::DEAD_LETTER_NO_STEP,
+            ReplayError::Store(_) => codes::STORE_UNAVAILABLE,
         }
     }
 
@@ -523,7 +525,7 @@ impl Reader for LetterReader {
 }
 
 fn unread(error: StoreError) -> Fault {
-    Fault::fatal("letters_unreadable", error)
+    Fault::fatal(codes::LETTERS_UNREADABLE, error)
 }
 
 /// Ignores acknowledgements: the source was acknowledged when the dead letters were stored.

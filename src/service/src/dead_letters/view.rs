@@ -3,6 +3,7 @@
 use anabranch_plugin::letter::Letter;
 use anabranch_plugin::state::StoreError;
 use anabranch_process::runtime::EXPRESSIONS;
+use anabranch_record::code::Code;
 use anabranch_record::json::write_record;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Timestamp, Value};
@@ -18,6 +19,7 @@ use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 use super::filter::{BUDGET, Filter, Passed, TooCostly};
+use crate::codes;
 
 /// Maximum characters of a record in a list.
 const SHORT: usize = 160;
@@ -117,10 +119,10 @@ pub enum PageError {
 
 impl PageError {
     /// Returns the stable code of the error.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> Code {
         match self {
-            PageError::Store(_) => "store.unavailable",
-            PageError::TooCostly { .. } => "dlq.condition_too_costly",
+            PageError::Store(_) => codes::STORE_UNAVAILABLE,
+            PageError::TooCostly { .. } => codes::DLQ_CONDITION_TOO_COSTLY,
         }
     }
 
@@ -202,7 +204,7 @@ pub async fn page(
     let Search { letters, passed: Passed { nodes, is_of_node, unjudged, fault }, .. } = search;
     let unjudged = fault.map(|fault| Unjudged {
         count: unjudged,
-        error: LetterError { code: fault.code().into(), message: fault.message().into() },
+        error: LetterError { code: Str::from_static(fault.code().name()), message: fault.message().into() },
     });
     // A partial search may have missed dead letters of the node.
     let is_whole = before.is_none() && limit > 0;

@@ -100,7 +100,7 @@ fn stop(milliseconds: u64) -> Order {
 }
 
 fn broken_line() -> Fault {
-    Fault::transient("lost", "the line broke")
+    Fault::transient(anabranch_graph::codes::LOST, "the line broke")
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn a_transient_fault_is_recovered_from() {
 #[tokio::test]
 async fn a_fatal_fault_degrades_at_once() {
     let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.upstream.fail_read(Fault::fatal("gone", "the table was dropped"));
+    stand.upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table was dropped"));
     let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
     assert!(error.contains("the table was dropped"), "{error}");
     assert_eq!(stand.stored().await, Status::Degraded { error });
@@ -146,7 +146,8 @@ async fn a_fatal_fault_degrades_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_login_is_tried_again_for_a_while() {
-    let refused = || Fault::fatal("connect_failed", "password authentication failed").of_login();
+    let refused =
+        || Fault::fatal(anabranch_plugin::testing::codes::REFUSED, "password authentication failed").of_login();
     let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
     stand.recovery.max_delay = Duration::from_secs(5);
     stand.recovery.login_patience = Duration::from_secs(60);

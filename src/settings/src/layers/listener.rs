@@ -6,6 +6,7 @@ use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Diagnostic;
 
 use super::Checking;
+use crate::codes;
 use crate::listener::{ApiSettings, Compatibility, ServedSchemas, UNSENDABLE, is_sendable};
 use crate::resolved::Source;
 
@@ -15,7 +16,7 @@ const PLAIN: &str = "http://";
 
 impl Checking<'_> {
     pub(super) fn check_listener(&mut self) {
-        let refuse = |what: &str| Diagnostic::error("service.invalid_value", what.to_owned());
+        let refuse = |what: &str| Diagnostic::error(codes::SERVICE_INVALID_VALUE, what.to_owned());
         let serves = self.bool("schema-registry.serve");
         if serves && !cfg!(feature = "avro") {
             let what = "schema-registry.serve: this program was built without support for it (feature `avro`)";

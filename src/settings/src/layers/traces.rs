@@ -5,6 +5,7 @@ use anabranch_plugin::trace::Share;
 use http::Uri;
 
 use super::{Checking, Layers};
+use crate::codes;
 use crate::declaration::Key;
 use crate::resolved::Source;
 use crate::traces::TraceSettings;
@@ -66,7 +67,7 @@ impl Checking<'_> {
         if let Some(entry) = idle {
             let message = format!("{} has no effect: traces.endpoint is not set", entry.key.name);
             let hint = "set traces.endpoint, or remove this setting".to_owned();
-            self.report(entry, Diagnostic::warning("service.no_effect", message), Some(hint));
+            self.report(entry, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), Some(hint));
         }
     }
 
@@ -80,7 +81,7 @@ impl Checking<'_> {
         ];
         for (name, problem) in problems {
             if let Some(problem) = problem {
-                let finding = Diagnostic::error("service.invalid_value", format!("{name}: {problem}"));
+                let finding = Diagnostic::error(codes::SERVICE_INVALID_VALUE, format!("{name}: {problem}"));
                 self.report(self.entry(name), finding, None);
             }
         }

@@ -17,6 +17,7 @@ use super::patterns::Wanted;
 use super::records::{Synthetic, whole};
 use super::script;
 use super::taps::{Sight, Spot};
+use crate::codes;
 
 /// Fewest records that a place is judged by, and fewest forms of data among them.
 const FEWEST: usize = 8;
@@ -181,7 +182,7 @@ impl Place {
     }
 
     fn is_sure_of_condition(&self, failed: &[Failed<'_>], most: &[&Failed<'_>]) -> bool {
-        if failed.iter().all(|failed| failed.fault.code() == "condition_not_boolean") {
+        if failed.iter().all(|failed| failed.fault.code() == codes::CONDITION_NOT_BOOLEAN) {
             let can_be = match origins::form(&self.text) {
                 Origin::Around(pattern) => pattern.can_be(Wanted::Verdict),
                 Origin::Fixed | Origin::Formed => false,
@@ -296,7 +297,7 @@ impl<'a> Failed<'a> {
     }
 
     fn is_on_purpose(&self) -> bool {
-        self.fault.code() == "error_triggered" || reason(self.fault) == Some(Reason::Purpose)
+        self.fault.code() == codes::ERROR_TRIGGERED || reason(self.fault) == Some(Reason::Purpose)
     }
 }
 

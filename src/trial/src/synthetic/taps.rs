@@ -18,6 +18,8 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
+use crate::codes;
+
 /// A place where a record can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Spot {
@@ -225,7 +227,7 @@ fn multiplied(records: usize) -> Fault {
         "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
          preview.pipeline-arch-v2: true in anabranch.yaml, or --preview.pipeline-arch-v2 on the command line"
     );
-    Fault::record("needs_arch_v2", text)
+    Fault::record(codes::NEEDS_ARCH_V2, text)
 }
 
 /// In the place of a step that needs more than the record: no record passes.

@@ -21,6 +21,7 @@ use super::fields::{Fields, duration, invalid, items, map, text, wrong};
 use super::input::{self, Base, Reads, scalar_text};
 use super::pattern::Expected;
 use super::stub::Stub;
+use crate::codes;
 
 /// A file of tests.
 #[derive(Debug)]
@@ -206,7 +207,7 @@ pub(super) fn read(files: &Files, file: FileId, path: Option<&Path>, findings: &
     let start = Span { file, start: 0, end: 0 };
     if source.text.len() > MAX_FILE_BYTES || source.not_utf8.is_some() {
         findings.push(
-            Diagnostic::error("config.parse_error", "this is not a test file: it is too large, or it is not text")
+            Diagnostic::error(codes::CONFIG_PARSE_ERROR, "this is not a test file: it is too large, or it is not text")
                 .with_span(start),
         );
         return None;
@@ -265,7 +266,7 @@ impl Reader<'_> {
         fields.finish(FILE, self.findings);
         let Some(tests) = tests else {
             let finding =
-                Diagnostic::error("test.field_required", "a test file needs a list of `tests`").with_span(head);
+                Diagnostic::error(codes::TEST_FIELD_REQUIRED, "a test file needs a list of `tests`").with_span(head);
             self.findings.push(finding);
             return None;
         };
@@ -354,7 +355,7 @@ impl Reader<'_> {
         let faults = fields.take("faults").map(|entry| self.list(entry, Self::fault)).unwrap_or_default();
         fields.finish(TEST, self.findings);
         let Some(name) = name.filter(|name| !name.value.trim().is_empty()) else {
-            self.findings.push(Diagnostic::error("test.field_required", "a test needs a `name`").with_span(head));
+            self.findings.push(Diagnostic::error(codes::TEST_FIELD_REQUIRED, "a test needs a `name`").with_span(head));
             return None;
         };
         let Shared { env, now, timeout, .. } = shared;
@@ -364,7 +365,7 @@ impl Reader<'_> {
     /// Reports a test without expectations.
     pub(super) fn nothing_expected(&mut self, at: Span) {
         let finding =
-            Diagnostic::error("test.field_required", "a test needs `expect`: without it, nothing is compared");
+            Diagnostic::error(codes::TEST_FIELD_REQUIRED, "a test needs `expect`: without it, nothing is compared");
         self.findings.push(finding.with_span(at).with_hint(
             "to start, write `expect: { records: [] }` and run with --update; `expect: { status: finished }` requires \
              only that all records pass",

@@ -11,6 +11,8 @@ use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use serde_json::{Number, Value as Json};
 
+use crate::codes;
+
 /// The fields of a map, with those that have been read.
 pub(super) struct Fields<'n> {
     what: &'static str,
@@ -50,7 +52,7 @@ impl<'n> Fields<'n> {
     pub(super) fn finish(self, known: &[&str], findings: &mut Diagnostics) {
         for (entry, _) in self.entries.iter().zip(&self.taken).filter(|(_, taken)| !**taken) {
             let finding =
-                Diagnostic::error("test.field_unknown", format!("{} has no field {:?}", self.what, entry.key))
+                Diagnostic::error(codes::TEST_FIELD_UNKNOWN, format!("{} has no field {:?}", self.what, entry.key))
                     .with_span(entry.key_span);
             let hint = match did_you_mean(&entry.key, known.iter().copied()) {
                 _ if matches!(&*entry.key, "version" | "pipelines") && known.contains(&"tests") => {
@@ -84,7 +86,8 @@ pub(super) fn wrong(node: &Node, what: &str, wanted: &str) -> Diagnostic {
         Value::List(_) => "a list",
         Value::Map(_) | Value::Broken => "a map",
     };
-    let finding = Diagnostic::error("test.type", format!("{what} must be {wanted}, not {found}")).with_span(node.span);
+    let finding =
+        Diagnostic::error(codes::TEST_TYPE, format!("{what} must be {wanted}, not {found}")).with_span(node.span);
     match &node.value {
         Value::Map(map) if map.like_template => finding.with_hint("quote a text that starts with `{`"),
         _ => finding,
@@ -93,7 +96,7 @@ pub(super) fn wrong(node: &Node, what: &str, wanted: &str) -> Diagnostic {
 
 /// Builds a finding about a value that is not allowed.
 pub(super) fn invalid(span: Span, message: impl Into<String>) -> Diagnostic {
-    Diagnostic::error("test.value", message).with_span(span)
+    Diagnostic::error(codes::TEST_VALUE, message).with_span(span)
 }
 
 /// Returns the items of a node, which must be a list.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anabranch_plugin::destination::{Destination, Retry, WritePolicy};
 use anabranch_plugin::source::Source;
 use anabranch_record::Position;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
@@ -21,12 +22,13 @@ use tokio::time::Instant;
 use super::case::{FaultKind, FaultSpec};
 use super::input::Reads;
 use super::view;
+use crate::codes;
 use ends::{End, Letters};
 
 pub(super) use marks::Marks;
 
 /// Code of injected faults.
-const INJECTED: &str = "injected";
+const INJECTED: Code = codes::INJECTED;
 
 /// State that survives restarts.
 pub(super) struct Script {

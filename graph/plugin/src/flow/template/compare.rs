@@ -7,6 +7,7 @@ use anabranch_template::tree::{Literal, Operand, Term};
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
+use crate::codes;
 use crate::flow::{Kinds, Since, Texts};
 
 /// Classes of literal numbers and of function results.
@@ -26,7 +27,7 @@ impl Walk<'_> {
             let message =
                 format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
             let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
-            self.flow.warn("flow.never_true", place, message, None, Some(hint.to_owned()));
+            self.flow.warn(codes::FLOW_NEVER_TRUE, place, message, None, Some(hint.to_owned()));
         }
     }
 
@@ -104,7 +105,7 @@ impl Walk<'_> {
         if !self.flow.is_said_of(&place) {
             let message = format!("every record fails here: {name} needs two values, and one of them does not exist");
             let hint = "check the name, or test with `if` first".to_owned();
-            self.fails("flow.never_comparable", at, message, hint, certain);
+            self.fails(codes::FLOW_NEVER_COMPARABLE, at, message, hint, certain);
         } else if certain {
             self.flow.always(&place);
         }
@@ -191,8 +192,8 @@ impl Walk<'_> {
         });
         let place = self.at(at.clone());
         match certain {
-            true => self.flow.fail("flow.never_comparable", place, message, since, Some(hint)),
-            false => self.flow.warn("flow.never_comparable", place, message, since, Some(hint)),
+            true => self.flow.fail(codes::FLOW_NEVER_COMPARABLE, place, message, since, Some(hint)),
+            false => self.flow.warn(codes::FLOW_NEVER_COMPARABLE, place, message, since, Some(hint)),
         }
         if let Some((at, becomes)) = correction {
             self.correct(at, becomes);

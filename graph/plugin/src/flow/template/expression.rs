@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_record::phrase::counted;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
@@ -13,6 +14,7 @@ use super::classes::Classes;
 use super::printing::Shown;
 use super::reading::Way;
 use super::{Scope, Walk};
+use crate::codes;
 use crate::flow::{Kinds, Part, Place};
 
 /// Known properties of a value.
@@ -121,7 +123,7 @@ impl Walk<'_> {
                 (false, None) => format!("to compare, write a function first: `eq {}`", self.text(&whole)),
             };
             let message = format!("every record fails here: {text} is not a function, so it accepts no arguments");
-            self.fails("flow.wrong_argument", whole.clone(), message, hint, scope.certain);
+            self.fails(codes::FLOW_WRONG_ARGUMENT, whole.clone(), message, hint, scope.certain);
             if let Some(meant) = meant {
                 self.correct(whole, meant);
             }
@@ -186,7 +188,7 @@ impl Walk<'_> {
                     "write the arguments after its name, and put each argument that is a call in parentheses".to_owned()
                 }
             };
-            self.fails("flow.wrong_argument", at, message, hint, scope.certain);
+            self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, hint, scope.certain);
             return Known::Anything;
         }
         match function.name {
@@ -336,7 +338,7 @@ impl Walk<'_> {
             }
             _ => format!("write the key as a text: \"{key}\" or \"_{key}\""),
         };
-        self.fails("flow.wrong_argument", bytes(number), message, hint, certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, bytes(number), message, hint, certain);
     }
 
     /// Returns the truth of a value for `if`, if it is certain.
@@ -427,7 +429,7 @@ impl Walk<'_> {
     }
 
     /// Reports that every record that reaches the place fails: an error if all records reach it.
-    pub(super) fn fails(&mut self, code: &'static str, at: Range<usize>, message: String, hint: String, certain: bool) {
+    pub(super) fn fails(&mut self, code: Code, at: Range<usize>, message: String, hint: String, certain: bool) {
         let place = self.at(at);
         match certain {
             true => self.flow.fail(code, place, message, None, Some(hint)),

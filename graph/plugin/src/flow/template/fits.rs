@@ -9,6 +9,7 @@ use anabranch_template::tree::{Literal, Operand, Term};
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::{Scope, Walk};
+use crate::codes;
 
 impl Walk<'_> {
     /// Checks whether an argument can have the type of a parameter.
@@ -63,7 +64,7 @@ impl Walk<'_> {
             _ => (format!("{} needs {what} here", function.name), None),
         };
         let message = format!("every record fails here: {} accepts {what}, not {}", function.name, classes.names());
-        self.fails("flow.wrong_argument", place.clone(), message, hint, scope.certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, place.clone(), message, hint, scope.certain);
         if let Some(becomes) = becomes {
             self.correct(place, becomes);
         }
@@ -84,7 +85,7 @@ impl Walk<'_> {
             (None, "hasKey") => "write ne (index .Metadata \"name\") \"\"".to_owned(),
             (None, _) => "write (index .Metadata \"name\"), which reads one entry".to_owned(),
         };
-        self.fails("flow.wrong_argument", place, message, hint, scope.certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, hint, scope.certain);
         if let Some(meant) = meant {
             self.correct(at.clone(), meant);
         }

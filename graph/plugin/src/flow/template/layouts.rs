@@ -9,6 +9,7 @@ use anabranch_template::{DoubtKind, Template};
 
 use super::Walk;
 use super::expression::{Known, bytes};
+use crate::codes;
 use crate::flow::{Flow, Place};
 
 /// Layout elements of other languages, longer ones first, with Go's elements. Letters inside words do not count.
@@ -54,7 +55,7 @@ impl Walk<'_> {
             None => "write the parts of that time, for example \"2006-01-02\"".to_owned(),
         };
         let found = self.at(place.clone());
-        self.flow.warn("flow.suspect", found, message, None, Some(hint));
+        self.flow.warn(codes::FLOW_SUSPECT, found, message, None, Some(hint));
         self.correct_literal(place, layout, meant);
     }
 
@@ -69,7 +70,7 @@ impl Walk<'_> {
         let Some(why) = unsupported_zone(zone) else { return };
         let place = args.get(parameter).map_or_else(|| at.clone(), bytes);
         let hint = "write \"UTC\", or an offset such as \"+02:00\"".to_owned();
-        self.fails("flow.wrong_argument", place, format!("every record fails here: {why}"), hint, certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, place, format!("every record fails here: {why}"), hint, certain);
     }
 
     /// Replaces a literal by what was meant, where it is written in the template and does not come through a variable.
@@ -111,7 +112,7 @@ impl Walk<'_> {
         let message = format!("{length:?} is not a duration");
         match so {
             "" => self.fails(
-                "flow.wrong_argument",
+                codes::FLOW_WRONG_ARGUMENT,
                 place.clone(),
                 format!("every record fails here: {message}"),
                 hint,
@@ -119,7 +120,7 @@ impl Walk<'_> {
             ),
             so => {
                 let found = self.at(place.clone());
-                self.flow.warn("flow.suspect", found, format!("{message}: {so}"), None, Some(hint));
+                self.flow.warn(codes::FLOW_SUSPECT, found, format!("{message}: {so}"), None, Some(hint));
             }
         }
         self.correct_literal(place, length, meant);
@@ -199,7 +200,7 @@ impl Flow {
             let place = place.at(doubt.at);
             // Formats are already checked against their values.
             if doubt.kind != DoubtKind::Format && !self.is_remarked(&place) {
-                self.warn("flow.suspect", place, doubt.message, None, doubt.hint);
+                self.warn(codes::FLOW_SUSPECT, place, doubt.message, None, doubt.hint);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use anabranch_template::tree::{Literal, Operand, Term};
@@ -9,8 +10,9 @@ use anabranch_template::tree::{Literal, Operand, Term};
 use super::Walk;
 use super::expression::{Known, bytes};
 use super::order::reads_record;
+use crate::codes;
 
-pub(super) const CODE: &str = "flow.never_true";
+pub(super) const CODE: Code = codes::FLOW_NEVER_TRUE;
 
 /// The text of bytes in Go's notation, as known values name it: `[97 98]`.
 const PRINTED_BYTES: &str = "[97 98]";
@@ -223,7 +225,7 @@ impl Walk<'_> {
             // The pipeline file would substitute `${1}` too.
             let hint = format!("write $${{{number}}}{more}, which reaches the template as ${{{number}}}{more}");
             let place = self.at(at.clone());
-            self.flow.warn("flow.suspect", place, message, None, Some(hint));
+            self.flow.warn(codes::FLOW_SUSPECT, place, message, None, Some(hint));
             return;
         }
     }

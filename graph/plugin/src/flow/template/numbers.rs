@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_template::functions::conversion::{Numeric, gives_element, numeric};
 use anabranch_template::tree::Operand;
 
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
+use crate::codes;
 
-const CODE: &str = "flow.suspect";
+const CODE: Code = codes::FLOW_SUSPECT;
 
 /// Returns the classes that a function converts to a number. All others count as 0.
 fn good(function: &str) -> Classes {

@@ -8,6 +8,7 @@ use anabranch_template::tree::{Literal, Operand};
 
 use super::Walk;
 use super::expression::{Known, bytes};
+use crate::codes;
 use crate::diagnostic::Severity;
 
 impl Walk<'_> {
@@ -42,7 +43,7 @@ impl Walk<'_> {
                     let message = format!("no record has the operation {:?} here", operation.as_str());
                     let hint = format!("here, the operation is {}", may.join(" or "));
                     let place = self.at(at);
-                    self.flow.warn("flow.no_operation", place, message, None, Some(hint));
+                    self.flow.warn(codes::FLOW_NO_OPERATION, place, message, None, Some(hint));
                 }
                 Err(_) => self.no_operation(&text, at, certain && only),
             }
@@ -60,7 +61,7 @@ impl Walk<'_> {
         // Without a clearly intended operation, the comparison may be always true on purpose.
         let severity = if certain && near.is_some() { Severity::Error } else { Severity::Warning };
         let place = self.at(at.clone());
-        self.flow.remark(severity, "flow.no_operation", place, message, None, Some(hint));
+        self.flow.remark(severity, codes::FLOW_NO_OPERATION, place, message, None, Some(hint));
         if let Some(near) = near {
             self.correct(at, format!("{near:?}"));
         }

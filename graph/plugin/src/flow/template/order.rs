@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_template::tree::{Literal, Operand, Pipeline, Term};
 
 use super::Walk;
 use super::expression::{Known, bytes};
+use crate::codes;
 
-const CODE: &str = "flow.reversed";
+const CODE: Code = codes::FLOW_REVERSED;
 
 /// Functions, with the index of the argument for the data, and the form of a call.
 const DATA: [(&str, usize, &str); 21] = [
@@ -77,7 +79,7 @@ impl Walk<'_> {
                     "every record fails here: has looks for {what} in the text {:?}, which is not a list",
                     &**literal
                 );
-                self.fails("flow.wrong_argument", at.clone(), message, hint, certain);
+                self.fails(codes::FLOW_WRONG_ARGUMENT, at.clone(), message, hint, certain);
             }
             "default" => {
                 let message = match literal.is_empty() {

@@ -7,6 +7,7 @@ use anabranch_template::tree::{Literal, Operand};
 
 use super::Walk;
 use super::expression::{Known, bytes};
+use crate::codes;
 
 /// Functions with a literal first argument, their effect, and the corresponding function for patterns.
 const PLAIN: [(&str, &str, Option<&str>); 9] = [
@@ -41,7 +42,7 @@ impl Walk<'_> {
                 format!("write {written}")
             });
             let place = self.at(at);
-            self.flow.warn("flow.suspect", place, message, None, hint);
+            self.flow.warn(codes::FLOW_SUSPECT, place, message, None, hint);
         } else if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
             && name != "regexQuoteMeta"
             && let Some((class, meant)) = escaped_twice(pattern)
@@ -54,7 +55,7 @@ impl Walk<'_> {
             let message =
                 format!("`\\\\{class}` matches a backslash and then the letter {class}: it has one backslash too many");
             let place = self.at(at);
-            self.flow.warn("flow.suspect", place, message, None, Some(format!("write {becomes}")));
+            self.flow.warn(codes::FLOW_SUSPECT, place, message, None, Some(format!("write {becomes}")));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_template::functions::conversion::{Notation, notation};
 use anabranch_template::tree::{Literal, Operand, Pipeline};
 
@@ -9,8 +10,9 @@ use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::suspect::verbs;
+use crate::codes;
 
-const CODE: &str = "flow.suspect";
+const CODE: Code = codes::FLOW_SUSPECT;
 
 const BYTES: Classes = Classes::RAW.with(Classes::BYTES);
 

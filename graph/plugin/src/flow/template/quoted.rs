@@ -7,6 +7,7 @@ use anabranch_template::tree::{Literal, Operand};
 use super::Walk;
 use super::elsewhere::reference_to_value;
 use super::expression::{Known, bytes};
+use crate::codes;
 
 /// Functions for which such a text may be intended: the text is assembled, or compared with the data of a record.
 const MEANT: [&str; 17] = [
@@ -54,7 +55,7 @@ impl Walk<'_> {
                 ),
             };
             let place = self.at(at);
-            self.flow.warn("flow.suspect", place, message, None, Some(hint));
+            self.flow.warn(codes::FLOW_SUSPECT, place, message, None, Some(hint));
         }
     }
 }

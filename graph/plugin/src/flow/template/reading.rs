@@ -11,6 +11,7 @@ use anabranch_template::{is_method_of_data, is_method_of_metadata, slips};
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
+use crate::codes;
 use crate::flow::walk::{Access, Resolution, walk};
 use crate::flow::{NO_PART, RecordShape};
 
@@ -109,7 +110,7 @@ impl Walk<'_> {
                 if self.strict && certain && !indexed && !self.flow.record.metadata.may_have(&key) {
                     let message = format!("every record fails here: no record has the metadata {:?}", key.as_str());
                     self.flow.fail(
-                        "flow.no_metadata",
+                        codes::FLOW_NO_METADATA,
                         place,
                         message,
                         None,
@@ -207,8 +208,8 @@ impl Walk<'_> {
         let hint = format!("write {becomes}");
         let place = self.at(at.clone());
         match self.strict && certain {
-            true => self.flow.fail("flow.no_metadata", place, message, None, Some(hint)),
-            false => self.flow.warn("flow.no_metadata", place, message, None, Some(hint)),
+            true => self.flow.fail(codes::FLOW_NO_METADATA, place, message, None, Some(hint)),
+            false => self.flow.warn(codes::FLOW_NO_METADATA, place, message, None, Some(hint)),
         }
         if matches!(&operand.term, Term::Field(_)) && self.text(&at).starts_with(".Metadata.") {
             self.correct(at, becomes);

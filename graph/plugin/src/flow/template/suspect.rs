@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_record::phrase::counted;
 use anabranch_template::functions::conversion::numeric;
 use anabranch_template::functions::invalid_pattern;
@@ -10,10 +11,11 @@ use anabranch_template::tree::{Literal, Operand};
 use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
+use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::Form;
 
-const CODE: &str = "flow.suspect";
+const CODE: Code = codes::FLOW_SUSPECT;
 
 /// Maximum number of bytes of text that a template may build.
 const MOST_BYTES: i64 = 256 << 20;
@@ -56,12 +58,18 @@ impl Walk<'_> {
             "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
             {
                 let message = "every record fails here: a template builds at most 256 MiB of text".to_owned();
-                self.fails("flow.wrong_argument", place(0), message, "write a smaller number".to_owned(), certain);
+                self.fails(codes::FLOW_WRONG_ARGUMENT, place(0), message, "write a smaller number".to_owned(), certain);
             }
             "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
             {
                 let message = format!("every record fails here: {name} by zero");
-                self.fails("flow.wrong_argument", at.clone(), message, "divide by another number".to_owned(), certain);
+                self.fails(
+                    codes::FLOW_WRONG_ARGUMENT,
+                    at.clone(),
+                    message,
+                    "divide by another number".to_owned(),
+                    certain,
+                );
             }
             "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" | "ago" => {
                 let i = usize::from(name.starts_with("date"));
@@ -90,7 +98,7 @@ impl Walk<'_> {
                 if let Some(i) = text {
                     let message = "every record fails here: concat joins lists, not texts".to_owned();
                     let hint = "write print instead of concat".to_owned();
-                    self.fails("flow.wrong_argument", place(i), message, hint, certain);
+                    self.fails(codes::FLOW_WRONG_ARGUMENT, place(i), message, hint, certain);
                 }
             }
             _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
@@ -104,10 +112,10 @@ impl Walk<'_> {
                         let message = format!("this never matches: {why}");
                         let severity = if certain { Severity::Error } else { Severity::Warning };
                         let place = self.at(place(0));
-                        self.flow.remark(severity, "flow.wrong_argument", place, message, None, Some(hint));
+                        self.flow.remark(severity, codes::FLOW_WRONG_ARGUMENT, place, message, None, Some(hint));
                     }
                     _ => self.fails(
-                        "flow.wrong_argument",
+                        codes::FLOW_WRONG_ARGUMENT,
                         place(0),
                         format!("every record fails here: {why}"),
                         hint,

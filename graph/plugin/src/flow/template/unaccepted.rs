@@ -10,6 +10,7 @@ use anabranch_template::{MissingKey, Template};
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::{Scope, Walk};
+use crate::codes;
 
 /// Functions that take a list of any kind, each with the number of the parameter.
 const OF_LISTS: [(&str, usize); 14] = [
@@ -93,14 +94,14 @@ impl Walk<'_> {
                 _ => ("a list", format!("give {name} a list")),
             };
             let message = format!("every record fails here: {name} takes {takes}, not {}", classes.names());
-            return self.fails("flow.wrong_argument", place, message, hint, certain);
+            return self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, hint, certain);
         }
         if let ("chunk" | "mustChunk", Some(Known::Literal(Literal::Number(size)))) = (name, values.first())
             && size.int.is_some_and(|size| size < 1)
         {
             let place = args.first().map_or_else(|| at.clone(), bytes);
             let message = format!("every record fails here: the parts of {name} have at least 1 element");
-            self.fails("flow.wrong_argument", place, message, "write 1 or more".to_owned(), certain);
+            self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, "write 1 or more".to_owned(), certain);
         }
     }
 
@@ -108,7 +109,7 @@ impl Walk<'_> {
     pub(super) fn no_elements(&mut self, known: &Known, at: Range<usize>, certain: bool) {
         let Some(classes) = self.classes(known).filter(|it| !it.is_empty() && it.within(NO_LENGTH)) else { return };
         let message = format!("every record fails here: index takes a list, a map or a text, not {}", classes.names());
-        self.fails("flow.wrong_argument", at, message, "use the value itself".to_owned(), certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, "use the value itself".to_owned(), certain);
     }
 
     /// Reports a loop over a value without elements.
@@ -129,7 +130,7 @@ impl Walk<'_> {
             return;
         };
         let message = format!("every record fails here: {what}");
-        self.fails("flow.wrong_argument", at, message, hint.to_owned(), scope.certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, hint.to_owned(), scope.certain);
     }
 
     /// Returns the known properties of the elements of a list that a call makes.
@@ -164,7 +165,7 @@ impl Walk<'_> {
             }
             false => "use the value itself",
         };
-        self.fails("flow.wrong_argument", at, message, hint.to_owned(), certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, hint.to_owned(), certain);
     }
 
     /// Reports a call of constants that fails. `known` is the number of findings before the pipeline: a failure that is
@@ -197,7 +198,7 @@ impl Walk<'_> {
         let place = failed.map_or(range, |command| command.head.at.start as usize..end(command));
         let message = format!("every record fails here: {}", error.message);
         let hint = "correct the value, or leave the call out".to_owned();
-        self.fails("flow.wrong_argument", place, message, hint, certain);
+        self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, hint, certain);
     }
 }
 

@@ -9,6 +9,7 @@ use anabranch_template::tree::{Body, Branches, Literal, Node, Operand, Pipeline,
 use super::classes::Classes;
 use super::expression::bytes;
 use super::{Scope, Walk};
+use crate::codes;
 use crate::flow::Flow;
 
 /// The possible outputs of a condition.
@@ -122,14 +123,14 @@ impl Walk<'_> {
             _ => (if at.is_empty() { whole } else { at }, HINT),
         };
         if !self.flow.fails() {
-            self.flow.fail("flow.not_a_verdict", self.at(at), message, None, Some(hint.to_owned()));
+            self.flow.fail(codes::FLOW_NOT_A_VERDICT, self.at(at), message, None, Some(hint.to_owned()));
         }
     }
 
     fn warns(&mut self, at: Range<usize>, message: String, hint: &str) {
         if !self.flow.fails() {
             let place = self.at(at);
-            self.flow.warn("flow.not_a_verdict", place, message, None, Some(hint.to_owned()));
+            self.flow.warn(codes::FLOW_NOT_A_VERDICT, place, message, None, Some(hint.to_owned()));
         }
     }
 
@@ -240,7 +241,7 @@ impl Walk<'_> {
             None => "compare a value with it, for example (eq .Payload.After.kind \"order\")".to_owned(),
         };
         let place = self.at(at.clone());
-        self.flow.warn("flow.never_true", place, message, None, Some(hint));
+        self.flow.warn(codes::FLOW_NEVER_TRUE, place, message, None, Some(hint));
         if let Some(meant) = meant {
             self.correct(at, meant);
         }

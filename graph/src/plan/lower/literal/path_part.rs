@@ -3,13 +3,15 @@
 use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_plugin::written::Written;
 
+use crate::codes;
+
 /// Warns about such a placeholder. O(length).
 pub(super) fn find(name: &str, written: &Written) -> Option<Diagnostic> {
     let what = part(written.written())?;
     let message = format!("{name}: {what} is literal text: nothing replaces it, and all records go to one file");
     let hint = "write the text itself; settings such as the value of field.set and the folder of an s3 destination \
                 accept templates";
-    Some(Diagnostic::warning("settings.not_a_template", message).with_hint(hint))
+    Some(Diagnostic::warning(codes::SETTINGS_NOT_A_TEMPLATE, message).with_hint(hint))
 }
 
 /// Returns the first placeholder.

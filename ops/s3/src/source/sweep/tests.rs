@@ -70,7 +70,7 @@ fn an_unordered_listing_is_refused() {
     sweep.see("b".to_owned(), vec![version(0, "")], &mut VecDeque::new()).unwrap();
     for key in ["a", "b"] {
         let fault = sweep.see(key.to_owned(), vec![version(0, "")], &mut VecDeque::new()).unwrap_err();
-        assert_eq!(fault.code(), "listing_unordered");
+        assert_eq!(fault.code().name(), "listing_unordered");
     }
 }
 

@@ -5,6 +5,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Spanned};
 use anabranch_record::fault::FaultClass;
 
 use super::{FaultKind, FaultSpec, Reader};
+use crate::codes;
 use crate::testing::fields::{Fields, boolean, duration, invalid, number, text};
 use crate::testing::input::scalar_text;
 
@@ -84,7 +85,7 @@ impl Reader<'_> {
         fields.finish(FAULT, self.findings);
         let Some(at) = at else {
             let finding = Diagnostic::error(
-                "test.field_required",
+                codes::TEST_FIELD_REQUIRED,
                 "a fault needs a place: set `at` to the id of a processor or connector",
             );
             self.findings.push(finding.with_span(head));

@@ -8,6 +8,7 @@ use anabranch_record::text::Str;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::Reader;
+use crate::codes;
 use crate::testing::fields::{Fields, boolean, duration, invalid, json, map, number, wrong};
 use crate::testing::input::scalar_text;
 use crate::testing::pattern::Expected;
@@ -76,7 +77,8 @@ impl Reader<'_> {
             (Some(reply), None) => vec![reply?],
             (None, Some(replies)) if !replies.is_empty() => replies,
             (None, _) => {
-                self.findings.push(Diagnostic::error("test.field_required", "a stub needs a `reply`").with_span(head));
+                self.findings
+                    .push(Diagnostic::error(codes::TEST_FIELD_REQUIRED, "a stub needs a `reply`").with_span(head));
                 return None;
             }
         };

@@ -7,6 +7,7 @@ use regex::Regex;
 use serde_json::{Value as Json, json};
 
 use super::{DIRECTIVES, Expected, Pattern, WORDS};
+use crate::codes;
 use crate::testing::fields::{self, invalid, map, typed, wrong};
 
 impl Expected {
@@ -162,7 +163,7 @@ fn word(text: &str) -> Option<&str> {
 }
 
 fn unknown(span: Span, word: &str, known: &[&str]) -> Diagnostic {
-    let finding = Diagnostic::error("test.pattern_unknown", format!("there is no pattern {word}")).with_span(span);
+    let finding = Diagnostic::error(codes::TEST_PATTERN_UNKNOWN, format!("there is no pattern {word}")).with_span(span);
     match did_you_mean(word, known.iter().copied()) {
         Some(near) => finding.with_hint(format!("did you mean {near}?")),
         None => finding.with_hint(format!(

@@ -1,0 +1,75 @@
+//! Codes of errors and findings of this crate.
+
+pub(crate) use anabranch_plugin::codes::{
+    FLOW_NOT_A_TEXT, FLOW_NOT_ENCODED, FORMAT_FAILED, PLAN_BROKEN, POSITION_UNKNOWN, SETTINGS_INVALID,
+    SETTINGS_INVALID_REFERENCE, SETTINGS_REQUIRED, TEMPLATE_FAILED,
+};
+
+anabranch_record::codes! {
+    /// The text is not base64.
+    BASE64_INVALID: "base64_invalid", "Use another field, or add a condition.";
+
+    /// The decoded bytes are not text.
+    BASE64_NOT_TEXT: "base64_not_text", "Decode into a field that accepts bytes.";
+
+    /// The field contains neither text nor bytes.
+    BASE64_UNEXPECTED_TYPE: "base64_unexpected_type", "Use another field.";
+
+    /// The value cannot be converted to the type.
+    CONVERT_FAILED: "convert_failed", "Check the value in the dead letter.";
+
+    /// The field to convert does not exist.
+    CONVERT_MISSING: "convert_missing", "Add a condition that tests for the field.";
+
+    /// The directory does not exist.
+    DIRECTORY_MISSING: "directory_missing", "Create the directory.";
+
+    /// The disk is full. The service retries.
+    DISK_FULL: "disk_full", "Free disk space.";
+
+    /// A record reached the processor `error`.
+    ERROR_TRIGGERED: "error_triggered", "This is intended: check the condition of the processor.";
+
+    /// A file cannot be read.
+    FILE_UNREADABLE: "file_unreadable", "Check its path and permissions.";
+
+    /// A file cannot be written.
+    FILE_UNWRITABLE: "file_unwritable", "Check its path and permissions.";
+
+    /// The new name of a field is the name of another field.
+    FLOW_NAME_TAKEN: "flow.name_taken", "Remove the other field first, or choose another name.";
+
+    /// The data to unwrap is not an envelope.
+    FLOW_NO_ENVELOPE: "flow.no_envelope", "Check which field contains the envelope.";
+
+    /// The value to split is not a list.
+    FLOW_NOT_A_LIST: "flow.not_a_list", "Name a field with a list.";
+
+    /// The value cannot be converted to the type.
+    FLOW_NOT_CONVERTIBLE: "flow.not_convertible", "Choose another type.";
+
+    /// The text is not JSON.
+    JSON_INVALID: "json_invalid", "Check the record in the dead letter.";
+
+    /// The field has a value that cannot be decoded.
+    JSON_UNEXPECTED_TYPE: "json_unexpected_type", "Use a field with text or bytes.";
+
+    /// A line exceeds the size limit.
+    LINE_TOO_LONG: "line_too_long", "Raise maxLineBytes.";
+
+    /// The log cannot be written.
+    LOG_UNWRITABLE: "log_unwritable", "Check the output of the log.";
+
+    /// The reader of the pipe has closed it.
+    READER_GONE: "reader_gone", "Start the reader, then the pipeline.";
+
+    /// A file path is a pattern, an address, a directory, or the name of a stream or of a compressed file. It is used
+    /// as the name of one file with plain lines.
+    SETTINGS_NOT_A_PATH: "settings.not_a_path", "Write the path of the file.";
+
+    /// The field to split is not a list.
+    SPLIT_NOT_A_LIST: "split_not_a_list", "Add a condition that tests for a list.";
+
+    /// The envelope does not have the expected form.
+    UNWRAP_FAILED: "unwrap_failed", "Check the record in the dead letter.";
+}
