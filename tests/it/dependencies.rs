@@ -134,10 +134,9 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
 ];
 
 /// Crates whose top-level modules still have a cycle.
-const TANGLED: [&str; 7] = [
+const TANGLED: [&str; 6] = [
     "anabranch-ops-avro",
     "anabranch-ops-js",
-    "anabranch-ops-opencdc",
     "anabranch-ops-postgres",
     "anabranch-ops-wasm",
     "anabranch-processor",
