@@ -22,7 +22,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
-use crate::desk::Desk;
+use crate::cache::SchemaCache;
 use crate::infer::infer;
 use crate::wire;
 
@@ -92,7 +92,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnos
         }
         SchemaSource::AutoRegister => Strategy::Inferred(settings.required(&settings.auto_subject)?),
     };
-    Ok(Arc::new(Configured { field, strategy }))
+    Ok(Arc::new(EncodeOperator { field, strategy }))
 }
 
 impl Settings {
@@ -113,12 +113,12 @@ enum Strategy {
     Inferred(Str),
 }
 
-struct Configured {
+struct EncodeOperator {
     field: Reference,
     strategy: Strategy,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for EncodeOperator {
     fn signature(&self) -> Signature {
         Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
     }
@@ -151,7 +151,7 @@ impl ConfiguredOperator for Configured {
         Ok(BuiltOperator::Inline(Box::new(Encode {
             field: self.field.clone(),
             strategy: self.strategy.clone(),
-            desk: Desk::new(host.schemas.clone()),
+            cache: SchemaCache::new(host.schemas.clone()),
             text: String::new(),
             buffer: Vec::new(),
         })))
@@ -161,7 +161,7 @@ impl ConfiguredOperator for Configured {
 struct Encode {
     field: Reference,
     strategy: Strategy,
-    desk: Desk,
+    cache: SchemaCache,
     /// Buffer for the schema text, reused between records.
     text: String,
     buffer: Vec<u8>,
@@ -187,11 +187,11 @@ impl Encode {
         let failed =
             |code, error: &dyn std::fmt::Display| Fault::record(code, format!("cannot encode {field}: {error}"));
         let known = match &self.strategy {
-            Strategy::Registered(subject, version) => self.desk.version(subject, *version)?,
+            Strategy::Registered(subject, version) => self.cache.version(subject, *version)?,
             Strategy::Inferred(subject) => {
                 self.text.clear();
                 infer(&fields, &mut self.text).map_err(|error| failed("avro_no_schema", &error))?;
-                self.desk.register(subject, &self.text)?
+                self.cache.register(subject, &self.text)?
             }
         };
         self.buffer.clear();

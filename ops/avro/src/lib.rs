@@ -2,17 +2,18 @@
 //! registry, and schema handling around native plugins.
 
 pub mod around;
+pub mod cache;
 pub mod codec;
 #[cfg(feature = "confluent")]
 pub mod confluent;
 pub mod decode;
-pub mod desk;
 pub mod destination;
 pub mod encode;
-mod given;
 pub mod guest;
 pub mod infer;
 pub mod inline;
+mod input;
+pub mod part;
 mod pieces;
 pub mod record;
 mod shape;

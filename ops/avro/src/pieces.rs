@@ -5,7 +5,7 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
-use crate::record::Part;
+use crate::part::Part;
 
 /// Subjects and versions for the key and the payload in the metadata.
 type Names = [Option<Str>; 4];

@@ -23,9 +23,9 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
-use crate::desk::Desk;
+use crate::cache::SchemaCache;
 use crate::infer::infer;
-use crate::record::Part;
+use crate::part::Part;
 use crate::shape::Shape;
 
 /// Wraps a source with schema extraction.
@@ -53,7 +53,7 @@ impl SourceKind for Kind {
             .map(|(part, is_enabled, subject)| {
                 let parameter = self.specification().parameter(is_enabled.name());
                 let by_default = parameter.and_then(|parameter| parameter.default.as_deref());
-                Extraction { part, subject: subject.clone(), asked: by_default != Some("true") }
+                Extraction { part, subject: subject.clone(), is_explicit: by_default != Some("true") }
             })
             .collect();
         if parts.is_empty() {
@@ -84,7 +84,7 @@ struct Extraction {
     /// The subject, without context and collection.
     subject: Str,
     /// True if the setting enables it explicitly and not by default.
-    asked: bool,
+    is_explicit: bool,
 }
 
 struct Extracting {
@@ -156,15 +156,15 @@ impl Source for Extracting {
             Context::Connector => format!("{}:{}:", host.pipeline, host.node),
         };
         let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
-        let desk = Desk::new(host.schemas.clone());
+        let cache = SchemaCache::new(host.schemas.clone());
         let stamper = Stamper { parts, stamps: Vec::new() };
-        Ok((Box::new(ExtractingReader { inner, desk, stamper, read: None }), acker))
+        Ok((Box::new(ExtractingReader { inner, cache, stamper, read: None }), acker))
     }
 }
 
 struct ExtractingReader {
     inner: Box<dyn Reader>,
-    desk: Desk,
+    cache: SchemaCache,
     stamper: Stamper,
     /// A read that waits for its schemas, so that a dropped call loses nothing.
     read: Option<Read>,
@@ -182,9 +182,9 @@ impl Reader for ExtractingReader {
         if self.read.is_none() {
             self.read = Some(self.inner.read(room).await?);
         }
-        let ExtractingReader { desk, stamper, read, .. } = self;
+        let ExtractingReader { cache, stamper, read, .. } = self;
         let stamped = match read {
-            Some(Read::Rows { records, .. }) => desk.attend(|desk| stamper.stamp(desk, records)).await,
+            Some(Read::Rows { records, .. }) => cache.run(|cache| stamper.stamp(cache, records)).await,
             _ => Ok(()),
         };
         match read.take() {
@@ -215,14 +215,14 @@ impl Reader for ExtractingReader {
 }
 
 impl Stamper {
-    fn stamp(&mut self, desk: &mut Desk, records: &mut [Record]) -> Result<(), Fault> {
+    fn stamp(&mut self, cache: &mut SchemaCache, records: &mut [Record]) -> Result<(), Fault> {
         // Metadata before and after, of the last record that shares it with its successor.
         let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
         for row in 0..records.len() {
             let record = &records[row];
             self.stamps.clear();
             for part in &mut self.parts {
-                self.stamps.push(part.stamp(desk, record)?);
+                self.stamps.push(part.stamp(cache, record)?);
             }
             if self.stamps.iter().all(Option::is_none) {
                 continue;
@@ -257,19 +257,19 @@ struct Stamp {
     version: Str,
 }
 
-/// Maximum number of remembered shapes, for several collections or for fields that are sometimes null.
-const SHAPES: usize = 16;
+/// Maximum number of cached shapes, for several collections or for fields that are sometimes null.
+const MOST_SHAPES: usize = 16;
 
 /// Finds the schema of one part of records.
 struct Extractor {
     part: Part,
-    asked: bool,
+    is_explicit: bool,
     pipeline: Str,
     connector: Str,
     context: Str,
     subject: Str,
     /// Recent stamps by collection and shape, the latest first.
-    lately: Vec<(Option<Str>, Shape, Stamp)>,
+    recent: Vec<(Option<Str>, Shape, Stamp)>,
     /// Subjects by collection.
     subjects: BTreeMap<Option<Str>, Str>,
     warned: bool,
@@ -278,15 +278,15 @@ struct Extractor {
 
 impl Extractor {
     fn new(extraction: Extraction, context: &str, host: &Host) -> Extractor {
-        let Extraction { part, subject, asked } = extraction;
+        let Extraction { part, subject, is_explicit } = extraction;
         Extractor {
             part,
-            asked,
+            is_explicit,
             pipeline: host.pipeline.clone(),
             connector: host.node.clone(),
             context: context.into(),
             subject,
-            lately: Vec::new(),
+            recent: Vec::new(),
             subjects: BTreeMap::new(),
             warned: false,
             text: String::new(),
@@ -294,7 +294,7 @@ impl Extractor {
     }
 
     /// Returns the schema of this part; `None` if it has one already, or none can be inferred.
-    fn stamp(&mut self, desk: &mut Desk, record: &Record) -> Result<Option<Stamp>, Fault> {
+    fn stamp(&mut self, cache: &mut SchemaCache, record: &Record) -> Result<Option<Stamp>, Fault> {
         let (subject, version) = self.part.names();
         match (record.metadata.get(&subject), record.metadata.get(&version)) {
             (Some(_), Some(_)) => return Ok(None),
@@ -313,8 +313,8 @@ impl Extractor {
         let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else { return Ok(None) };
         let collection = record.metadata.get(&key::COLLECTION);
         let known = |(of, shape, _): &(Option<Str>, Shape, Stamp)| of.as_ref() == collection && shape.is_of(fields);
-        if let Some(found) = self.lately.iter().position(known) {
-            return Ok(Some(self.lately[found].2.clone()));
+        if let Some(found) = self.recent.iter().position(known) {
+            return Ok(Some(self.recent[found].2.clone()));
         }
         self.text.clear();
         if let Err(error) = infer(fields, &mut self.text) {
@@ -328,11 +328,11 @@ impl Extractor {
             FaultClass::Record => fault.with_class(FaultClass::Fatal),
             FaultClass::Transient | FaultClass::Fatal => fault,
         };
-        let known = desk.register(&subject, &self.text).map_err(final_fault)?;
+        let known = cache.register(&subject, &self.text).map_err(final_fault)?;
         let stamp = Stamp { subject, version: known.schema.version.to_string().into() };
         if let Some(shape) = Shape::of(fields) {
-            self.lately.truncate(SHAPES - 1);
-            self.lately.insert(0, (collection, shape, stamp.clone()));
+            self.recent.truncate(MOST_SHAPES - 1);
+            self.recent.insert(0, (collection, shape, stamp.clone()));
         }
         Ok(Some(stamp))
     }
@@ -356,7 +356,7 @@ impl Extractor {
         }
         let Extractor { pipeline, connector, .. } = &*self;
         let part = self.part.as_str();
-        if self.asked {
+        if self.is_explicit {
             tracing::warn!(
                 %pipeline, %connector,
                 "sdk.schema.extract.{part}.enabled: a record gets no schema for its {part}: {why}"

@@ -12,9 +12,9 @@ use super::*;
 use crate::testing::{after, block_on, fields, host};
 
 #[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<Vec<Record>>>);
+struct Collector(Arc<Mutex<Vec<Record>>>);
 
-struct Keeps(Specification, Shelf);
+struct Keeps(Specification, Collector);
 
 impl DestinationKind for Keeps {
     fn specification(&self) -> &Specification {
@@ -26,7 +26,7 @@ impl DestinationKind for Keeps {
 }
 
 #[async_trait]
-impl Destination for Shelf {
+impl Destination for Collector {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(self.clone()))
     }
@@ -36,7 +36,7 @@ impl Destination for Shelf {
 }
 
 #[async_trait]
-impl Writer for Shelf {
+impl Writer for Collector {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(rows);
         Ok(Verdicts::All(Delivered::Durable))
@@ -66,9 +66,9 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
     let registry = Arc::new(MemoryRegistry::new());
     let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
     block_on(registry.create(&"s".into(), SchemaKind::Avro, &text.into())).unwrap();
-    let shelf = Shelf::default();
+    let collector = Collector::default();
     let specification = Specification::builtin("keeps", "Keeps.").with_all(shared::destination());
-    let kind = wrap(Arc::new(Keeps(specification, shelf.clone())));
+    let kind = wrap(Arc::new(Keeps(specification, collector.clone())));
     let settings = Settings::from_pairs(settings.iter().copied());
     let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     let verdicts = block_on(async {
@@ -80,7 +80,7 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
         Verdicts::Refused(refused) => refused.into_iter().map(|(row, fault)| (row, fault.code())).collect(),
         Verdicts::Each(each) => panic!("{each:?}"),
     };
-    let kept = shelf.0.lock().unwrap().clone();
+    let kept = collector.0.lock().unwrap().clone();
     (kept, refused)
 }
 

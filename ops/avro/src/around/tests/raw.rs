@@ -223,10 +223,10 @@ fn raw_data_that_the_processor_was_given_keep_their_schema() {
 
 #[test]
 fn fields_beside_raw_data_do_not_change_the_version_of_these() {
-    let mut desk = Desk::new(crate::testing::block_on(registry()));
+    let mut cache = SchemaCache::new(crate::testing::block_on(registry()));
     let mut mixed = record(a(1), Data::Raw(Bytes::from_static(b"\x02")), fields(r#"{"other":"x"}"#));
     for _ in 0..2 {
-        assert!(refresh(&mut desk, Part::Payload, &mut mixed).unwrap());
+        assert!(refresh(&mut cache, Part::Payload, &mut mixed).unwrap());
         assert_eq!(versions(&mixed), [Some("1"); 2]);
     }
 }
