@@ -7,11 +7,11 @@ use anabranch_record::{Operation, Record};
 
 use crate::column::Kind;
 use crate::create::Fields;
-use crate::destination::Settings;
 use crate::encode::encode;
 use crate::name::TableName;
+use crate::row::parts;
+use crate::settings::Settings;
 use crate::table::{key_differs, key_has_nulls};
-use crate::writer::parts;
 
 /// Returns why a record is rejected, without a query. O(fields).
 pub(crate) fn refusal(settings: &Settings, record: &Record) -> Option<Fault> {

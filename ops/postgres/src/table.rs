@@ -11,9 +11,8 @@ use anabranch_record::value::{Object, Value};
 
 use crate::catalog::Layout;
 use crate::column::{Column, Filled, Kind};
-use crate::encode::{self, Mismatch};
+use crate::encode::{self, EncodedValues, Mismatch};
 use crate::name::{Quoted, TableName};
-use crate::session::Fields;
 
 /// OID of the type `numeric`.
 const NUMERIC: u32 = 1700;
@@ -60,23 +59,23 @@ pub(crate) enum Action {
 }
 
 /// Reason why a row cannot be encoded.
-pub(crate) enum Misfit {
+pub(crate) enum EncodeError {
     /// A column is missing from the known layout: it may be new.
-    Unknown(Unfit),
+    Unknown(RowFault),
     /// Any other reason.
-    Final(Unfit),
+    Final(RowFault),
 }
 
 /// The fault of a row, and the part of the table that it lacks.
 #[derive(Clone, Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct RowFault {
     pub(crate) fault: Fault,
-    pub(crate) lack: Option<Lack>,
+    pub(crate) missing: Option<MissingPart>,
 }
 
 /// A part of a table that rows need and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum MissingPart {
     /// The table itself.
     Table,
     /// A column of this name.
@@ -87,9 +86,9 @@ pub(crate) enum Lack {
     Key(Vec<Str>),
 }
 
-impl From<Fault> for Unfit {
+impl From<Fault> for RowFault {
     fn from(fault: Fault) -> Self {
-        Unfit { fault, lack: None }
+        RowFault { fault, missing: None }
     }
 }
 
@@ -126,7 +125,7 @@ impl Table {
         action: Action,
         key: &Object,
         payload: &Object,
-    ) -> Result<usize, Misfit> {
+    ) -> Result<usize, EncodeError> {
         if self.shapes.get(last).is_some_and(|shape| shape.fits(action, key, payload)) {
             return Ok(last);
         }
@@ -145,7 +144,7 @@ impl Table {
         key: &Object,
         payload: &Object,
         out: &mut Vec<u8>,
-    ) -> Result<usize, Unfit> {
+    ) -> Result<usize, RowFault> {
         let shape = &self.shapes[shape];
         let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
         for ((field, value), column) in key.iter().zip(columns.by_ref()) {
@@ -171,7 +170,7 @@ impl Table {
 
     /// Checks that key and payload give a column the same value. Otherwise the key's value would replace the payload's
     /// silently.
-    fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), Unfit> {
+    fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), RowFault> {
         let Some(column) = self.layout.columns.iter().find(|column| *column.name == **field) else { return Ok(()) };
         let (mut one, mut other) = (Vec::new(), Vec::new());
         self.encode_field(column, of_key, &mut one)?;
@@ -181,15 +180,15 @@ impl Table {
         Err(key_differs(field, &self.name).into())
     }
 
-    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Unfit> {
+    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), RowFault> {
         encode::encode(&column.kind, value, out).map_err(|Mismatch(why)| {
             let text = format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name);
-            let lack = Some(Lack::Type(column.name.as_str().into()));
-            Unfit { fault: Fault::record("value_mismatch", text), lack }
+            let missing = Some(MissingPart::Type(column.name.as_str().into()));
+            RowFault { fault: Fault::record("value_mismatch", text), missing }
         })
     }
 
-    fn make_shape(&self, action: Action, key: &Object, payload: &Object) -> Result<Shape, Misfit> {
+    fn make_shape(&self, action: Action, key: &Object, payload: &Object) -> Result<Shape, EncodeError> {
         let key_fields: Vec<Str> = key.iter().map(|(field, _)| field.clone()).collect();
         let payload_fields: Vec<(Str, bool)> = match action {
             Action::Delete => Vec::new(),
@@ -197,9 +196,9 @@ impl Table {
         };
         let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
         let columns =
-            key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, Misfit>>()?;
+            key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, EncodeError>>()?;
         if action != Action::Insert {
-            self.check_unique(&key_fields).map_err(Misfit::Final)?;
+            self.check_unique(&key_fields).map_err(EncodeError::Final)?;
         }
         let complete =
             self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
@@ -213,7 +212,7 @@ impl Table {
         did_you_mean(field, self.layout.columns.iter().map(|column| column.name.as_str()))
     }
 
-    fn find(&self, field: &Str) -> Result<usize, Misfit> {
+    fn find(&self, field: &Str) -> Result<usize, EncodeError> {
         let columns = &self.layout.columns;
         let Some(found) = columns.iter().position(|column| *column.name == **field) else {
             let names = || columns.iter().map(|column| column.name.as_str());
@@ -223,20 +222,20 @@ impl Table {
                 None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
             };
             let text = format!("{} has no column {:?}; {hint}", self.name, field.as_str());
-            let lack = Some(Lack::Column(field.clone()));
-            return Err(Misfit::Unknown(Unfit { fault: Fault::record("column_missing", text), lack }));
+            let missing = Some(MissingPart::Column(field.clone()));
+            return Err(EncodeError::Unknown(RowFault { fault: Fault::record("column_missing", text), missing }));
         };
         if columns[found].filled == Filled::Generated {
             let text = format!("column {} of {} is generated: remove the field", Quoted(field), self.name);
-            let lack = Some(Lack::Type(field.clone()));
-            return Err(Misfit::Final(Unfit { fault: Fault::record("column_generated", text), lack }));
+            let missing = Some(MissingPart::Type(field.clone()));
+            return Err(EncodeError::Final(RowFault { fault: Fault::record("column_generated", text), missing }));
         }
         Ok(found)
     }
 
     /// Checks for a unique index over exactly the key's columns: `ON CONFLICT` needs it, and a deletion must find a
     /// single row.
-    fn check_unique(&self, key: &[Str]) -> Result<(), Unfit> {
+    fn check_unique(&self, key: &[Str]) -> Result<(), RowFault> {
         let unique = &self.layout.unique;
         if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
             return Ok(());
@@ -248,14 +247,14 @@ impl Table {
         };
         let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
         let text = format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted));
-        Err(Unfit { fault: Fault::record("key_not_unique", text), lack: Some(Lack::Key(key.to_vec())) })
+        Err(RowFault { fault: Fault::record("key_not_unique", text), missing: Some(MissingPart::Key(key.to_vec())) })
     }
 
     /// Describes the columns whose value PostgreSQL may have rejected with `message`, for the end of an error message:
     /// the columns whose value does not fit, otherwise those that only PostgreSQL checks.
     pub(crate) fn refused_columns(&self, shape: usize, values: &[u8], message: &str) -> String {
         let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
-        let exceeded = columns().zip(Fields(values));
+        let exceeded = columns().zip(EncodedValues(values));
         let exceeded: Vec<String> = exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
         match exceeded.as_slice() {
             [] => {}
@@ -320,7 +319,7 @@ impl Shape {
     pub(crate) fn is_exact(&self, columns: &[Column], key: &[u8]) -> bool {
         self.key_columns()
             .iter()
-            .zip(Fields(key))
+            .zip(EncodedValues(key))
             .all(|(i, field)| field.0.is_some_and(|value| columns[*i].equality.is_exact(value)))
     }
 

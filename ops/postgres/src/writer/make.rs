@@ -5,12 +5,12 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use super::TableWriter;
-use super::encoded::parts;
 use crate::create::Fields;
 use crate::fault::Failure;
 use crate::name::TableName;
+use crate::row::parts;
 use crate::session::Session;
-use crate::table::{Lack, Table, Unfit};
+use crate::table::{MissingPart, RowFault, Table};
 
 impl TableWriter {
     /// Returns the table of a record. If the settings allow it, creates a missing table for this record and the
@@ -20,7 +20,7 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<usize, Unfit>, Failure> {
+    ) -> Result<Result<usize, RowFault>, Failure> {
         // A record that cannot become a row does not define its table.
         if self.settings.create_tables
             && let Some(Err(fault)) = records.first().map(parts)
@@ -31,7 +31,7 @@ impl TableWriter {
         // A table without columns holds no data.
         let (missing, empty) = match &found {
             Ok(index) => (false, self.known.tables[*index].layout.columns.is_empty()),
-            Err(unfit) => (unfit.lack == Some(Lack::Table), false),
+            Err(row_fault) => (row_fault.missing == Some(MissingPart::Table), false),
         };
         if !(missing || empty) || !self.settings.create_tables {
             return Ok(found);
@@ -55,7 +55,7 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<(usize, Option<Fault>), Unfit>, Failure> {
+    ) -> Result<Result<(usize, Option<Fault>), RowFault>, Failure> {
         let index = match self.known.look_up(session, name).await? {
             Ok(index) if self.settings.add_columns => index,
             found => return Ok(found.map(|index| (index, None))),
