@@ -15,39 +15,10 @@ use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
-use crate::oracle::Copy;
+use crate::record::{copy, number, record};
 use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
 use crate::transaction::{self, Known};
 use crate::world::{World, first, position};
-
-/// The metadata key of the mark.
-pub const MARK: &str = "mark";
-
-/// Builds the record of a copy.
-pub fn record(copy: Copy, at: Position) -> Record {
-    let mut record = Record::create(at, Data::Absent, payload(copy.id));
-    record.metadata.insert(MARK, [b'0' + copy.mark].map(char::from).iter().collect::<String>());
-    record
-}
-
-/// Builds the payload with a number.
-pub fn payload(id: u64) -> Data {
-    Data::Raw(bytes::Bytes::copy_from_slice(&id.to_le_bytes()))
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_le_bytes)
-}
-
-/// Returns the copy that a record represents.
-pub fn copy(record: &Record) -> Copy {
-    let id = match &record.payload.after {
-        Data::Raw(bytes) => number(bytes),
-        _ => 0,
-    };
-    let mark = record.metadata.get(MARK).and_then(|mark| mark.as_str().parse().ok()).unwrap_or(9);
-    Copy { id, mark }
-}
 
 /// Creates a transient fault.
 fn passing(what: &'static str) -> Fault {
@@ -57,13 +28,6 @@ fn passing(what: &'static str) -> Fault {
 async fn sleep_up_to(millis: u64, number: u64) {
     if millis > 0 {
         tokio::time::sleep(Duration::from_millis(mix(number, 5) % (millis + 1))).await;
-    }
-}
-
-impl Upstream {
-    /// Returns the position of a row of a lane of this source.
-    pub fn position(&self, lane: usize, row: u32) -> Position {
-        position(lane, if self.twins { row & !1 } else { row }, b'r')
     }
 }
 
@@ -167,7 +131,7 @@ impl Reader for SimReader {
             lanes.into_iter().find(|lane| state.lanes[*lane].id.partition == *partition)
         };
         if let Some(lane) = lane {
-            world.goes_on(lane, mark);
+            world.resumes(lane, mark);
             self.away.remove(&lane);
         }
         Ok(())
@@ -361,15 +325,15 @@ impl Writer for SimWriter {
         let (spec, index) = (self.sink.spec(), self.sink.index);
         let (call, troubled) = {
             let mut state = world.lock();
-            state.shelves[index].calls += 1;
-            (state.shelves[index].calls, state.is_troubled())
+            state.destinations[index].calls += 1;
+            (state.destinations[index].calls, state.is_troubled())
         };
         world.may_panic();
         if !self.sink.is_letters() {
             let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
             world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
-            world.presented(index, &ids, rows.iter().map(Record::position));
-            world.told(index, &ids, marks);
+            world.check_rows(index, &ids, rows.iter().map(Record::position));
+            world.check_marks(index, &ids, marks);
             if self.unknown && spec.retry == Retry::AtMostOnce {
                 world.breaks(|| format!("d{index} is written again although that must not be"));
             }
@@ -446,8 +410,8 @@ impl Writer for SimWriter {
         let (spec, index) = (self.sink.spec(), self.sink.index);
         let (call, troubled) = {
             let mut state = world.lock();
-            state.shelves[index].calls += 1;
-            (state.shelves[index].calls, state.is_troubled())
+            state.destinations[index].calls += 1;
+            (state.destinations[index].calls, state.is_troubled())
         };
         tokio::time::sleep(spec.takes_time(call)).await;
         world.tick().await;

@@ -20,7 +20,7 @@ pub(crate) use self::request::RegistryClient;
 
 mod request;
 
-/// Maximum number of cached schemas of each kind, so that data with ever new shapes does not fill the memory.
+/// Maximum number of cached schemas of each kind, so that data whose shapes keep changing does not fill the memory.
 const MOST_SCHEMAS: usize = 1024;
 
 /// Known relation between a shape of data and a version, named as in metadata.

@@ -16,7 +16,7 @@ use crate::name::{Quoted, TableName};
 
 /// OID of the type `numeric`.
 const NUMERIC: u32 = 1700;
-/// Maximum number of shapes per table, so that records with ever different fields do not fill the memory.
+/// Maximum number of shapes per table, so that records whose fields keep changing do not fill the memory.
 const MOST_SHAPES: usize = 256;
 
 /// A table with its layout.

@@ -90,7 +90,7 @@ fn other_strips_go_on_while_one_waits_for_the_registry() {
         let verdicts = call("s").recv_timeout(LONG).expect("the other strip goes on");
         assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
     }
-    assert!(held_up.try_recv().is_err(), "nobody has answered");
+    assert!(held_up.try_recv().is_err(), "the registry has not answered");
     registry.release();
     let verdicts = held_up.recv_timeout(LONG).unwrap();
     assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");

@@ -181,7 +181,7 @@ async fn a_commit_without_an_answer_is_not_repeated() {
     panic!("the call never ended");
 }
 
-/// Whatever became of a call that was given up, the marks tell, and other rows may come after them.
+/// After a call that was given up, the marks show its outcome, and other rows may follow them.
 #[tokio::test]
 async fn marks_end_the_doubt_about_a_commit() {
     let Some(db) = Database::create() else { return };
