@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
@@ -16,8 +16,8 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::record::{copy, number, record};
-use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
-use crate::transaction::{self, Known};
+use crate::scenario::{Sink, Takes, Upstream, WriteRetry, hits, mix};
+use crate::transaction::{self, KnownMarks};
 use crate::world::{World, first, position};
 
 /// Creates a transient fault.
@@ -270,15 +270,15 @@ impl Destination for SimDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         self.world.opening().await?;
         let sink = SimDestination { world: self.world.clone(), index: self.index };
-        Ok(Box::new(SimWriter { sink, unknown: false, known: Known::new() }))
+        Ok(Box::new(SimWriter { sink, unknown: false, known: KnownMarks::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
         let spec = self.spec();
         let retry = match spec.retry {
-            Retry::Idempotent => Repeat::Idempotent,
-            Retry::AtMostOnce => Repeat::AtMostOnce,
-            Retry::Transactional => Repeat::Transactional,
+            WriteRetry::Idempotent => Retry::Idempotent,
+            WriteRetry::AtMostOnce => Retry::AtMostOnce,
+            WriteRetry::Transactional => Retry::Transactional,
         };
         WritePolicy { rows: spec.rows, bytes: 1 << 20, linger: Duration::from_millis(spec.linger), retry }
     }
@@ -289,7 +289,7 @@ struct SimWriter {
     /// The outcome of a call was unknown.
     unknown: bool,
     /// The marks of a transactional destination that this writer knows.
-    known: Known,
+    known: KnownMarks,
 }
 
 impl SimWriter {
@@ -334,10 +334,10 @@ impl Writer for SimWriter {
             world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
             world.check_rows(index, &ids, rows.iter().map(Record::position));
             world.check_marks(index, &ids, marks);
-            if self.unknown && spec.retry == Retry::AtMostOnce {
+            if self.unknown && spec.retry == WriteRetry::AtMostOnce {
                 world.breaks(|| format!("d{index} is written again although that must not be"));
             }
-            if spec.retry == Retry::Transactional {
+            if spec.retry == WriteRetry::Transactional {
                 return transaction::write(&world, index, self.sink.spec(), &mut self.known, rows, marks).await;
             }
         }

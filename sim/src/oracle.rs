@@ -1,6 +1,6 @@
 //! The required outcome of a row, computed one record at a time, without batches, credit or time.
 
-use crate::scenario::{Action, Execution, Processor, Scenario, When, hits, mix};
+use crate::scenario::{Execution, Processor, ProcessorAction, Scenario, When, hits, mix};
 
 /// The part of a record that the simulation looks at. Its id encodes all changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,16 +58,16 @@ impl Processor {
             return ProcessorOutput::Keep(tagged(0));
         }
         match self.action {
-            Action::Tag => ProcessorOutput::Keep(tagged(1)),
-            Action::Set(mark) => ProcessorOutput::Keep(Copy { mark, ..tagged(1) }),
-            Action::Filter => ProcessorOutput::Filter,
-            Action::Fail => ProcessorOutput::Fail,
-            Action::Panic => ProcessorOutput::Panic,
-            Action::Split { most, .. } => {
+            ProcessorAction::Tag => ProcessorOutput::Keep(tagged(1)),
+            ProcessorAction::Set(mark) => ProcessorOutput::Keep(Copy { mark, ..tagged(1) }),
+            ProcessorAction::Filter => ProcessorOutput::Filter,
+            ProcessorAction::Fail => ProcessorOutput::Fail,
+            ProcessorAction::Panic => ProcessorOutput::Panic,
+            ProcessorAction::Split { most, .. } => {
                 let pieces = mix(copy.id, self.salt ^ 7) % u64::from(most + 1);
                 ProcessorOutput::Pieces((1..=pieces).map(tagged).collect())
             }
-            Action::Clone(copies) => ProcessorOutput::Pieces((1..=u64::from(copies)).map(tagged).collect()),
+            ProcessorAction::Clone(copies) => ProcessorOutput::Pieces((1..=u64::from(copies)).map(tagged).collect()),
         }
     }
 
@@ -115,6 +115,6 @@ fn through(processors: &[(String, &Processor)], copy: Copy, then: &dyn Fn(Copy) 
         Some(ProcessorOutput::Panic) => (true, go_on(processor.unharmed(copy))),
     };
     // An asynchronous or isolated call that panics fails other rows too.
-    let takes_others = processor.action == Action::Panic && processor.execution != Execution::Inline;
+    let takes_others = processor.action == ProcessorAction::Panic && processor.execution != Execution::Inline;
     if may_panic || takes_others { Fate::Either(Box::new([letter(), after])) } else { after }
 }

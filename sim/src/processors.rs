@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use crate::oracle::{Copy, ProcessorOutput};
 use crate::record::{MARK, copy, payload};
-use crate::scenario::{Action, Execution, Processor, hits, mix};
+use crate::scenario::{Execution, Processor, ProcessorAction, hits, mix};
 use crate::world::World;
 
 /// How long a processor waits before it fails with a timeout.
@@ -40,12 +40,12 @@ impl ConfiguredOperator for SimProcessor {
             Execution::Isolate => (Class::Isolate, self.processor.one_in),
         };
         let (fan, writes) = match self.processor.action {
-            Action::Tag | Action::Fail | Action::Panic => (Fan::One, vec![payload]),
-            Action::Set(_) => (Fan::One, vec![payload, mark]),
-            Action::Filter if one_in == 1 => (Fan::Never, vec![]),
-            Action::Filter => (Fan::AtMostOne, vec![payload]),
-            Action::Split { .. } => (Fan::Many, vec![payload, index]),
-            Action::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
+            ProcessorAction::Tag | ProcessorAction::Fail | ProcessorAction::Panic => (Fan::One, vec![payload]),
+            ProcessorAction::Set(_) => (Fan::One, vec![payload, mark]),
+            ProcessorAction::Filter if one_in == 1 => (Fan::Never, vec![]),
+            ProcessorAction::Filter => (Fan::AtMostOne, vec![payload]),
+            ProcessorAction::Split { .. } => (Fan::Many, vec![payload, index]),
+            ProcessorAction::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
         };
         let needs_arch_v2 = fan.multiplies();
         Signature { class, fan, writes: Access::These(writes), needs_arch_v2, ..Signature::inline() }
@@ -67,8 +67,8 @@ impl SimProcessor {
             let mut new = record.clone();
             write(&mut new, *piece);
             match self.processor.action {
-                Action::Split { astray: true, .. } => new = new.with_position(Position::default()),
-                Action::Split { numbered: true, .. } => {
+                ProcessorAction::Split { astray: true, .. } => new = new.with_position(Position::default()),
+                ProcessorAction::Split { numbered: true, .. } => {
                     new.metadata.insert("split.index", i.to_string());
                 }
                 _ => {}

@@ -88,7 +88,7 @@ pub struct Processor {
     /// The records that it is applied to.
     pub when: When,
     /// The action for one in `one_in` records; the others are only tagged.
-    pub action: Action,
+    pub action: ProcessorAction,
     /// See `action`.
     pub one_in: u64,
 }
@@ -130,7 +130,7 @@ pub enum When {
 
 /// The action of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ProcessorAction {
     /// Changes the payload.
     Tag,
     /// Changes the mark, and the payload.
@@ -162,7 +162,7 @@ pub struct Sink {
     /// Durability of the rows that it accepted.
     pub takes: Takes,
     /// Retry policy after a write with an unknown outcome.
-    pub retry: Retry,
+    pub retry: WriteRetry,
     /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,
     /// Whether a refusal fails the whole call.
@@ -206,7 +206,7 @@ pub enum Takes {
 
 /// The retry policy of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum WriteRetry {
     /// Writes are repeated.
     Idempotent,
     /// Writes are not repeated.
@@ -260,7 +260,7 @@ impl Scenario {
         let sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
         let letters = Sink {
             refuses: 0,
-            retry: Retry::Idempotent,
+            retry: WriteRetry::Idempotent,
             rate: 0,
             linger: 0,
             processors: Vec::new(),
@@ -326,16 +326,16 @@ impl Processor {
 
     fn generate(rng: &mut Rng, isolates: bool) -> Processor {
         let action = match rng.u32(..20) {
-            0..6 => Action::Tag,
-            6..9 => Action::Set(rng.u8(..3)),
-            9..12 => Action::Filter,
-            12..15 => Action::Fail,
-            15 => Action::Panic,
+            0..6 => ProcessorAction::Tag,
+            6..9 => ProcessorAction::Set(rng.u8(..3)),
+            9..12 => ProcessorAction::Filter,
+            12..15 => ProcessorAction::Fail,
+            15 => ProcessorAction::Panic,
             16..19 => {
                 let most = if rng.u32(..40) == 0 { 200 } else { rng.u32(1..5) };
-                Action::Split { most, astray: rng.bool(), numbered: rng.bool() }
+                ProcessorAction::Split { most, astray: rng.bool(), numbered: rng.bool() }
             }
-            _ => Action::Clone(rng.u32(1..4)),
+            _ => ProcessorAction::Clone(rng.u32(1..4)),
         };
         let execution = match rng.u32(..10) {
             0 | 1 => Execution::Async {
@@ -355,7 +355,7 @@ impl Processor {
             when: [When::Always, When::Always, When::Is(rng.u8(..3)), When::Is(1), When::Text, When::Never]
                 [rng.usize(..6) * rng.usize(..2)],
             action,
-            one_in: [1, 2, 5, 15, 40][if action == Action::Panic { 4 } else { rng.usize(..5) }],
+            one_in: [1, 2, 5, 15, 40][if action == ProcessorAction::Panic { 4 } else { rng.usize(..5) }],
         }
     }
 }
@@ -367,7 +367,8 @@ impl Sink {
         Sink {
             salt,
             takes: [Takes::Durable, Takes::Accepted, Takes::Mixed][rng.usize(..3)],
-            retry: [Retry::Idempotent, Retry::Idempotent, Retry::AtMostOnce, Retry::Transactional][rng.usize(..4)],
+            retry: [WriteRetry::Idempotent, WriteRetry::Idempotent, WriteRetry::AtMostOnce, WriteRetry::Transactional]
+                [rng.usize(..4)],
             refuses: seldom(rng, 4, 2..25),
             whole: rng.bool(),
             fails: seldom(rng, trouble, 2..9),

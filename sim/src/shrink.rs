@@ -106,7 +106,7 @@ fn processors(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mu
         offer(&|s| of(s)[i].execution = Execution::Inline);
         offer(&|s| of(s)[i].workers = 1);
         offer(&|s| of(s)[i].when = When::Always);
-        offer(&|s| of(s)[i].action = crate::scenario::Action::Tag);
+        offer(&|s| of(s)[i].action = crate::scenario::ProcessorAction::Tag);
     }
 }
 
@@ -123,5 +123,5 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).rate = 0);
     offer(&|s| of(s).rows = 1000);
     offer(&|s| of(s).takes = crate::scenario::Takes::Durable);
-    offer(&|s| of(s).retry = crate::scenario::Retry::Idempotent);
+    offer(&|s| of(s).retry = crate::scenario::WriteRetry::Idempotent);
 }

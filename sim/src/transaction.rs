@@ -12,14 +12,14 @@ use crate::scenario::{Sink, hits, mix};
 use crate::world::World;
 
 /// The stored marks that a writer knows.
-pub type Known = BTreeMap<LaneId, Mark>;
+pub type KnownMarks = BTreeMap<LaneId, Mark>;
 
 /// Returns the stored marks.
 pub async fn marks(
     world: &World,
     destination: usize,
     spec: &Sink,
-    known: &mut Known,
+    known: &mut KnownMarks,
 ) -> Result<Vec<(LaneId, Mark)>, Fault> {
     let (call, troubled) = {
         let mut state = world.lock();
@@ -38,7 +38,7 @@ pub async fn write(
     world: &World,
     destination: usize,
     spec: &Sink,
-    known: &mut Known,
+    known: &mut KnownMarks,
     rows: &[Record],
     marks: &[(LaneId, Mark)],
 ) -> Result<Verdicts, Fault> {

@@ -25,10 +25,10 @@ use async_trait::async_trait;
 
 use crate::cache::{RegistryClient, SchemaCache};
 use crate::input::InputRows;
-use crate::part::Part;
+use crate::part::SchemaPart;
 use crate::pieces::named;
 use crate::record::{decode, has_schema, is_encoded, refresh};
-use crate::strip::Prepared;
+use crate::strip::PreparedRows;
 use crate::wrapped::wrapped;
 
 /// Wraps a processor with schema handling.
@@ -53,8 +53,8 @@ struct Switches {
     encode: [bool; 2],
 }
 
-fn parts(on: [bool; 2]) -> impl Iterator<Item = Part> {
-    Part::ALL.into_iter().zip(on).filter_map(|(part, on)| on.then_some(part))
+fn parts(on: [bool; 2]) -> impl Iterator<Item = SchemaPart> {
+    SchemaPart::ALL.into_iter().zip(on).filter_map(|(part, on)| on.then_some(part))
 }
 
 struct SchemaOperator {
@@ -100,14 +100,14 @@ impl ConfiguredOperator for SchemaOperator {
                 inner,
                 cache,
                 switches,
-                strip: Prepared::new(),
+                strip: PreparedRows::new(),
                 input: input(),
             })),
             BuiltOperator::Isolate(inner) => BuiltOperator::Isolate(Box::new(SchemaWorker {
                 inner,
                 cache,
                 switches,
-                strip: Prepared::new(),
+                strip: PreparedRows::new(),
                 input: input(),
             })),
             BuiltOperator::Async(inner) => {
@@ -130,10 +130,10 @@ impl SchemaOperator {
     }
 
     /// Updates the static shape of the metadata if data may have become raw, or may fit no schema.
-    fn remove_schema(&self, part: Part, before: &RecordShape, after: &mut RecordShape) {
+    fn remove_schema(&self, part: SchemaPart, before: &RecordShape, after: &mut RecordShape) {
         let place = match part {
-            Part::Key => Str::from_static("Key"),
-            Part::Payload => Str::from_static("Payload"),
+            SchemaPart::Key => Str::from_static("Key"),
+            SchemaPart::Payload => Str::from_static("Payload"),
         };
         if !self.may_write([vec![place]]) {
             return;
@@ -157,7 +157,7 @@ impl SchemaOperator {
 }
 
 /// Returns the metadata paths of a part's schema.
-fn names(part: Part) -> [Vec<Str>; 2] {
+fn names(part: SchemaPart) -> [Vec<Str>; 2] {
     let (subject, version) = part.names();
     [subject, version].map(|key| vec![Str::from_static("Metadata"), key])
 }
@@ -198,7 +198,7 @@ struct SchemaWorker<O: ?Sized> {
     inner: Box<O>,
     cache: SchemaCache,
     switches: Switches,
-    strip: Prepared,
+    strip: PreparedRows,
     input: InputRows,
 }
 
@@ -237,7 +237,7 @@ struct AsyncSchemaWorker {
 #[async_trait]
 impl AsyncOperator for AsyncSchemaWorker {
     async fn call(&self, mut rows: Vec<Record>) -> Vec<Verdict> {
-        if !rows.iter().any(|record| Part::ALL.iter().any(|part| has_schema(*part, record))) {
+        if !rows.iter().any(|record| SchemaPart::ALL.iter().any(|part| has_schema(*part, record))) {
             return self.inner.call(rows).await;
         }
         let outcomes: Vec<Result<bool, Fault>> = self

@@ -11,8 +11,8 @@ use anabranch_record::value::Object;
 
 use crate::codec::{Codec, CodecError};
 use crate::infer::infer;
-use crate::part::Part;
-use crate::shape::Shape;
+use crate::part::SchemaPart;
+use crate::shape::FlatShape;
 
 use self::request::{RegistryRequest, RegistryResult};
 
@@ -27,7 +27,7 @@ const MOST_SCHEMAS: usize = 1024;
 struct KnownFit {
     subject: Str,
     version: Str,
-    shape: Arc<Shape>,
+    shape: Arc<FlatShape>,
     fit: Fit,
 }
 
@@ -68,15 +68,15 @@ pub struct SchemaCache {
     /// Latest first.
     shapes: Vec<KnownFit>,
     /// For the key and the payload.
-    repeats: [Option<Repeat>; 2],
+    cached_names: [Option<CachedName>; 2],
     /// Last shared metadata from which the schema was removed, before and after, for the key and the payload.
     without_schema: [Option<(Metadata, Metadata)>; 2],
 }
 
 /// Result for the last data of a part whose metadata is shared with other records, such as those of one read.
-struct Repeat {
+struct CachedName {
     metadata: Metadata,
-    shape: Arc<Shape>,
+    shape: Arc<FlatShape>,
     /// The metadata with the version that fits.
     after: Metadata,
 }
@@ -85,7 +85,7 @@ impl SchemaCache {
     /// Creates an empty cache.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> SchemaCache {
         let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let (repeats, without_schema) = ([None, None], [None, None]);
+        let (cached_names, without_schema) = ([None, None], [None, None]);
         let client = RegistryClient::new(registry);
         SchemaCache {
             client,
@@ -95,7 +95,7 @@ impl SchemaCache {
             texts,
             codecs,
             shapes: Vec::new(),
-            repeats,
+            cached_names,
             without_schema,
         }
     }
@@ -104,7 +104,7 @@ impl SchemaCache {
     /// incomplete run is ignored, and its changes must have no effect. `work` should return early if
     /// [`SchemaCache::misses_schema`] is true.
     pub(crate) async fn run<T>(&mut self, mut work: impl FnMut(&mut SchemaCache) -> T) -> T {
-        let mut answers = Answers::default();
+        let mut answers = RegistryAnswers::default();
         loop {
             match self.attempt(&mut answers, &mut work) {
                 Ok(done) => return done,
@@ -120,7 +120,7 @@ impl SchemaCache {
         client: &RegistryClient,
         mut work: impl FnMut(&mut SchemaCache) -> T,
     ) -> T {
-        let mut answers = Answers::default();
+        let mut answers = RegistryAnswers::default();
         loop {
             let attempt = cache.lock().unwrap_or_else(PoisonError::into_inner).attempt(&mut answers, &mut work);
             match attempt {
@@ -137,7 +137,7 @@ impl SchemaCache {
 
     fn attempt<T>(
         &mut self,
-        answers: &mut Answers,
+        answers: &mut RegistryAnswers,
         work: &mut impl FnMut(&mut SchemaCache) -> T,
     ) -> Result<T, RegistryRequest> {
         // This also replaces the state that a panic left behind.
@@ -216,12 +216,12 @@ impl SchemaCache {
 
     /// Updates the metadata to the version that fits these fields; returns `false` if it is not known. Metadata that
     /// records share stays shared.
-    pub(crate) fn name_schema(&mut self, part: Part, metadata: &mut Metadata, fields: &Object) -> bool {
-        if let Some(repeat) = &self.repeats[part as usize]
-            && repeat.metadata.shares(metadata)
-            && repeat.shape.is_of(fields)
+    pub(crate) fn name_schema(&mut self, part: SchemaPart, metadata: &mut Metadata, fields: &Object) -> bool {
+        if let Some(cached) = &self.cached_names[part as usize]
+            && cached.metadata.shares(metadata)
+            && cached.shape.is_of(fields)
         {
-            metadata.clone_from(&repeat.after);
+            metadata.clone_from(&cached.after);
             return true;
         }
         let (subject, version) = part.names();
@@ -236,13 +236,13 @@ impl SchemaCache {
             Fit::Depends => return false,
         }
         if let Some((before, shape)) = before {
-            self.repeats[part as usize] = Some(Repeat { metadata: before, shape, after: metadata.clone() });
+            self.cached_names[part as usize] = Some(CachedName { metadata: before, shape, after: metadata.clone() });
         }
         true
     }
 
     /// Removes the schema of a part from the metadata. Metadata that records share stays shared.
-    pub(crate) fn remove_schema(&mut self, part: Part, metadata: &mut Metadata) {
+    pub(crate) fn remove_schema(&mut self, part: SchemaPart, metadata: &mut Metadata) {
         if let Some((before, after)) = &self.without_schema[part as usize]
             && before.shares(metadata)
         {
@@ -279,7 +279,7 @@ impl SchemaCache {
 
     /// Records the relation between a version and fields of this shape.
     pub(crate) fn record_fit(&mut self, subject: &Str, version: &Str, fields: &Object, fit: Fit) {
-        let Some(shape) = Shape::of(fields).map(Arc::new) else { return };
+        let Some(shape) = FlatShape::of(fields).map(Arc::new) else { return };
         self.shapes.truncate(MOST_SHAPES - 1);
         self.shapes.insert(0, KnownFit { subject: subject.clone(), version: version.clone(), shape, fit });
     }
@@ -322,16 +322,16 @@ fn insert<K: Eq + std::hash::Hash>(
 /// An attempt to complete work with the known answers.
 #[derive(Default)]
 struct Attempt {
-    answers: Answers,
+    answers: RegistryAnswers,
     /// The first request without an answer.
     missing: Option<RegistryRequest>,
 }
 
 /// Answers of the schema registry since the current batch began.
 #[derive(Default)]
-struct Answers(Vec<(RegistryRequest, RegistryResult)>);
+struct RegistryAnswers(Vec<(RegistryRequest, RegistryResult)>);
 
-impl Answers {
+impl RegistryAnswers {
     /// Returns the answer to a request. If the registry is unavailable or rejected the credentials, that is the answer
     /// to all questions.
     fn to(&self, request: &RegistryRequest) -> Option<RegistryResult> {

@@ -23,17 +23,17 @@ use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use crate::cache::SchemaCache;
-use crate::part::Part;
+use crate::part::SchemaPart;
 use crate::record::{decode, encode};
 
 /// Wraps a destination with decoding.
 pub fn around(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
-    Arc::new(Kind { inner: kind, conversion: Conversion::Decode })
+    Arc::new(ConvertingKind { inner: kind, conversion: Conversion::Decode })
 }
 
 /// Wraps a destination that decodes itself with encoding. Destinations without a setting for it are unchanged.
 pub fn encoded(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
-    Arc::new(Kind { inner: kind, conversion: Conversion::Encode })
+    Arc::new(ConvertingKind { inner: kind, conversion: Conversion::Encode })
 }
 
 /// Conversion of data with a schema.
@@ -43,12 +43,12 @@ enum Conversion {
     Encode,
 }
 
-struct Kind {
+struct ConvertingKind {
     inner: Arc<dyn DestinationKind>,
     conversion: Conversion,
 }
 
-impl DestinationKind for Kind {
+impl DestinationKind for ConvertingKind {
     fn specification(&self) -> &Specification {
         self.inner.specification()
     }
@@ -56,11 +56,11 @@ impl DestinationKind for Kind {
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
         let inner = self.inner.configure(arguments)?;
         let decoding: Decoding = arguments.read()?;
-        let on = |part: &Part| match part {
-            Part::Key => decoding.key == Some(true),
-            Part::Payload => decoding.payload == Some(true),
+        let on = |part: &SchemaPart| match part {
+            SchemaPart::Key => decoding.key == Some(true),
+            SchemaPart::Payload => decoding.payload == Some(true),
         };
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
+        let parts: Vec<SchemaPart> = SchemaPart::ALL.into_iter().filter(on).collect();
         Ok(if parts.is_empty() {
             inner
         } else {
@@ -76,7 +76,7 @@ impl DestinationKind for Kind {
 struct ConvertingDestination {
     inner: Arc<dyn Destination>,
     conversion: Conversion,
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
 }
 
 #[async_trait]
@@ -129,11 +129,11 @@ struct ConvertingWriter {
     inner: Box<dyn Writer>,
     cache: SchemaCache,
     conversion: Conversion,
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
 }
 
 /// Returns `true` if data of some rows must be decoded or encoded.
-fn concerns(conversion: Conversion, parts: &[Part], rows: &[Record]) -> bool {
+fn concerns(conversion: Conversion, parts: &[SchemaPart], rows: &[Record]) -> bool {
     // Records mostly share their metadata: of those without a schema, check only one.
     let mut without: Option<&Metadata> = None;
     let concerned = |data: &Data| match conversion {
@@ -182,7 +182,7 @@ impl Writer for ConvertingWriter {
 fn convert(
     cache: &mut SchemaCache,
     conversion: Conversion,
-    parts: &[Part],
+    parts: &[SchemaPart],
     rows: &mut [Record],
 ) -> Result<Vec<(usize, Fault)>, Fault> {
     let mut refused = Vec::new();

@@ -13,26 +13,26 @@ use anabranch_record::fault::{Fault, FaultClass};
 
 use crate::cache::SchemaCache;
 use crate::input::InputRows;
-use crate::part::Part;
+use crate::part::SchemaPart;
 use crate::record::{decode, decode_matching, encode, has_schema};
-use crate::strip::Prepared;
+use crate::strip::PreparedRows;
 use crate::wrapped::wrapped;
 
 /// Wraps a processor with encoding before and decoding after it. Processors without settings for it are unchanged.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
     wrapped(kind, |inner, recoding| {
-        let on = |part: &Part| match part {
-            Part::Key => (recoding.decodes_key, recoding.encodes_key) == (Some(true), Some(true)),
-            Part::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
+        let on = |part: &SchemaPart| match part {
+            SchemaPart::Key => (recoding.decodes_key, recoding.encodes_key) == (Some(true), Some(true)),
+            SchemaPart::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
         };
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
+        let parts: Vec<SchemaPart> = SchemaPart::ALL.into_iter().filter(on).collect();
         if parts.is_empty() { inner } else { Arc::new(EncodedOperator { inner, parts }) }
     })
 }
 
 struct EncodedOperator {
     inner: Arc<dyn ConfiguredOperator>,
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
 }
 
 impl ConfiguredOperator for EncodedOperator {
@@ -56,7 +56,7 @@ impl ConfiguredOperator for EncodedOperator {
                     inner,
                     cache,
                     parts: self.parts.clone(),
-                    strip: Prepared::new(),
+                    strip: PreparedRows::new(),
                     input: InputRows::new(true),
                 }))
             }
@@ -68,13 +68,13 @@ impl ConfiguredOperator for EncodedOperator {
 struct EncodedWorker {
     inner: Box<dyn Operator>,
     cache: SchemaCache,
-    parts: Vec<Part>,
-    strip: Prepared,
+    parts: Vec<SchemaPart>,
+    strip: PreparedRows,
     input: InputRows,
 }
 
 /// Encodes data with a schema; returns whether there was any. Data that does not fit its schema stays unchanged.
-fn encode_all(cache: &mut SchemaCache, parts: &[Part], record: &mut Record) -> Result<bool, Fault> {
+fn encode_all(cache: &mut SchemaCache, parts: &[SchemaPart], record: &mut Record) -> Result<bool, Fault> {
     let mut any = false;
     for part in parts {
         match encode(cache, *part, record) {

@@ -4,7 +4,7 @@ use anabranch_record::metadata::Metadata;
 use anabranch_record::reference::Side;
 use anabranch_record::{Data, Record};
 
-use crate::part::Part;
+use crate::part::SchemaPart;
 
 /// Kinds of the data in the key and both payload sides: one bit each for raw and for structured data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,16 +23,16 @@ impl DataKinds {
         DataKinds(bit(Side::Key) | bit(Side::Before) | bit(Side::After))
     }
 
-    fn raw(self, part: Part) -> u8 {
+    fn raw(self, part: SchemaPart) -> u8 {
         self.0 & part.sides().iter().fold(0, |bits, side| bits | 1 << *side as u8)
     }
 
-    fn structured(self, part: Part) -> u8 {
+    fn structured(self, part: SchemaPart) -> u8 {
         DataKinds(self.0 >> Self::SIDES).raw(part)
     }
 
     /// Returns `true` if a part became raw, other than by moving raw data from the other side.
-    fn became_raw(self, now: DataKinds, part: Part) -> bool {
+    fn became_raw(self, now: DataKinds, part: SchemaPart) -> bool {
         now.raw(part) & !self.raw(part) != 0 && (self.structured(part) != 0 || self.raw(part) == 0)
     }
 }
@@ -69,13 +69,13 @@ impl InputRows {
 
     /// Returns `true` if the schema that a record names is not that of its data: the data became raw since the input,
     /// and the processor did not name another schema.
-    pub(crate) fn is_outdated(&self, row: usize, part: Part, record: &Record) -> bool {
+    pub(crate) fn is_outdated(&self, row: usize, part: SchemaPart, record: &Record) -> bool {
         let became_raw = |kinds: &DataKinds| kinds.became_raw(DataKinds::of(record), part);
         self.kinds.get(row).is_some_and(became_raw) && self.names_the_same(row, part, record)
     }
 
     /// Returns `true` if a record names the same schema as its input row.
-    pub(crate) fn names_the_same(&self, row: usize, part: Part, record: &Record) -> bool {
+    pub(crate) fn names_the_same(&self, row: usize, part: SchemaPart, record: &Record) -> bool {
         let Some(input) = self.metadata.as_ref().and_then(|metadata| metadata.get(row)) else { return true };
         let (subject, version) = part.names();
         input.shares(&record.metadata)

@@ -7,37 +7,37 @@ use anabranch_record::{Data, Record};
 
 /// A part of a record with its own schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SchemaPart {
     /// The key.
     Key,
     /// The payload: both sides share a schema.
     Payload,
 }
 
-impl Part {
+impl SchemaPart {
     /// Both parts.
-    pub const ALL: [Part; 2] = [Part::Key, Part::Payload];
+    pub const ALL: [SchemaPart; 2] = [SchemaPart::Key, SchemaPart::Payload];
 
     /// Returns the name in settings.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Part::Key => "key",
-            Part::Payload => "payload",
+            SchemaPart::Key => "key",
+            SchemaPart::Payload => "payload",
         }
     }
 
     /// Returns the metadata keys of its subject and version.
     pub const fn names(self) -> (Str, Str) {
         match self {
-            Part::Key => (key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION),
-            Part::Payload => (key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION),
+            SchemaPart::Key => (key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION),
+            SchemaPart::Payload => (key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION),
         }
     }
 
     pub(crate) const fn sides(self) -> &'static [Side] {
         match self {
-            Part::Key => &[Side::Key],
-            Part::Payload => &[Side::After, Side::Before],
+            SchemaPart::Key => &[Side::Key],
+            SchemaPart::Payload => &[Side::After, Side::Before],
         }
     }
 

@@ -9,21 +9,21 @@ use bytes::Bytes;
 
 use crate::cache::{Fit, SchemaCache};
 use crate::infer::infer;
-use crate::part::Part;
+use crate::part::SchemaPart;
 
 /// Returns `true` if the metadata names a schema of this part.
-pub(crate) fn has_schema(part: Part, record: &Record) -> bool {
+pub(crate) fn has_schema(part: SchemaPart, record: &Record) -> bool {
     record.metadata.get(&part.names().0).is_some()
 }
 
 /// Returns `true` if the part has raw data whose schema is in the metadata.
 #[inline]
-pub(crate) fn is_encoded(part: Part, record: &Record) -> bool {
+pub(crate) fn is_encoded(part: SchemaPart, record: &Record) -> bool {
     part.any(record, |data| matches!(data, Data::Raw(_))) && has_schema(part, record)
 }
 
 /// Returns the subject and version in the metadata; `None` if one of them is missing.
-fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
+fn named(part: SchemaPart, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
     let (subject, version) = part.names();
     let (Some(subject), Some(text)) = (record.metadata.get(&subject), record.metadata.get(&version)) else {
         return Ok(None);
@@ -32,7 +32,7 @@ fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fa
 }
 
 /// Parses the version in the metadata.
-fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
+fn parsed(text: &Str, part: SchemaPart) -> Result<SchemaVersion, Fault> {
     text.parse().map_err(|error| {
         let (_, version) = part.names();
         Fault::record("schema_version_invalid", format!("the metadata {version} is {text:?}: {error}"))
@@ -44,7 +44,7 @@ fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
 ///
 /// # Errors
 /// Fails if the schema is not available, or does not match the data.
-pub fn decode(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Result<bool, Fault> {
+pub fn decode(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Raw(_))) {
         return Ok(false);
     }
@@ -72,7 +72,7 @@ pub fn decode(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Resul
 ///
 /// # Errors
 /// Fails if the schema is not available.
-pub(crate) fn decode_matching(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Result<(), Fault> {
+pub(crate) fn decode_matching(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<(), Fault> {
     let Some((subject, version)) = named(part, record)? else { return Ok(()) };
     let known = cache.version(&subject, version)?;
     for side in part.sides() {
@@ -90,7 +90,7 @@ pub(crate) fn decode_matching(cache: &mut SchemaCache, part: Part, record: &mut 
 ///
 /// # Errors
 /// Fails if the schema is not available, or cannot be inferred from the data.
-pub fn encode(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Result<bool, Fault> {
+pub fn encode(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
     if !refresh(cache, part, record)? {
         return Ok(false);
     }
@@ -121,7 +121,7 @@ pub fn encode(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Resul
 ///
 /// # Errors
 /// Fails if the named schema is not available, or a schema cannot be inferred from the data.
-pub fn refresh(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Result<bool, Fault> {
+pub fn refresh(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);
     }
@@ -175,7 +175,7 @@ pub fn refresh(cache: &mut SchemaCache, part: Part, record: &mut Record) -> Resu
 }
 
 /// Returns the fields of a part if one side is structured and the other is absent.
-fn only_fields(part: Part, record: &Record) -> Option<&Object> {
+fn only_fields(part: SchemaPart, record: &Record) -> Option<&Object> {
     let mut sides = part.sides().iter().map(|side| side.of(record)).filter(|data| !matches!(data, Data::Absent));
     sides.next().filter(|_| sides.next().is_none()).and_then(Data::fields)
 }

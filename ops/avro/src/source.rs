@@ -25,17 +25,17 @@ use async_trait::async_trait;
 
 use crate::cache::SchemaCache;
 use crate::infer::infer;
-use crate::part::Part;
-use crate::shape::Shape;
+use crate::part::SchemaPart;
+use crate::shape::FlatShape;
 
 /// Wraps a source with schema extraction.
 pub fn around(kind: Arc<dyn SourceKind>) -> Arc<dyn SourceKind> {
-    Arc::new(Kind(kind))
+    Arc::new(ExtractingKind(kind))
 }
 
-struct Kind(Arc<dyn SourceKind>);
+struct ExtractingKind(Arc<dyn SourceKind>);
 
-impl SourceKind for Kind {
+impl SourceKind for ExtractingKind {
     fn specification(&self) -> &Specification {
         self.0.specification()
     }
@@ -43,9 +43,9 @@ impl SourceKind for Kind {
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
         let inner = self.0.configure(arguments)?;
         let inference: Inference = arguments.read()?;
-        let parts = Part::ALL.map(|part| match part {
-            Part::Key => (part, &inference.key, &inference.key_subject),
-            Part::Payload => (part, &inference.payload, &inference.payload_subject),
+        let parts = SchemaPart::ALL.map(|part| match part {
+            SchemaPart::Key => (part, &inference.key, &inference.key_subject),
+            SchemaPart::Payload => (part, &inference.payload, &inference.payload_subject),
         });
         let parts: Vec<Extraction> = parts
             .into_iter()
@@ -60,10 +60,10 @@ impl SourceKind for Kind {
             return Ok(inner);
         }
         let context = match inference.context.as_ref() {
-            _ if !inference.has_context => Context::None,
-            Some(name) => Context::Named(name.clone()),
-            None if inference.context.is_given() => Context::None,
-            None => Context::Connector,
+            _ if !inference.has_context => SubjectContext::None,
+            Some(name) => SubjectContext::Named(name.clone()),
+            None if inference.context.is_given() => SubjectContext::None,
+            None => SubjectContext::Connector,
         };
         Ok(Arc::new(Extracting { inner, parts, context }))
     }
@@ -71,7 +71,7 @@ impl SourceKind for Kind {
 
 /// Part of a subject before the colon.
 #[derive(Clone)]
-enum Context {
+enum SubjectContext {
     None,
     Named(Str),
     /// The id of the connector, with that of its pipeline.
@@ -80,7 +80,7 @@ enum Context {
 
 #[derive(Clone)]
 struct Extraction {
-    part: Part,
+    part: SchemaPart,
     /// The subject, without context and collection.
     subject: Str,
     /// True if the setting enables it explicitly and not by default.
@@ -90,7 +90,7 @@ struct Extraction {
 struct Extracting {
     inner: Arc<dyn Source>,
     parts: Vec<Extraction>,
-    context: Context,
+    context: SubjectContext,
 }
 
 #[async_trait]
@@ -151,29 +151,29 @@ impl Source for Extracting {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let (inner, acker) = self.inner.open(resume, host).await?;
         let context = match &self.context {
-            Context::None => String::new(),
-            Context::Named(name) => format!("{name}:"),
-            Context::Connector => format!("{}:{}:", host.pipeline, host.node),
+            SubjectContext::None => String::new(),
+            SubjectContext::Named(name) => format!("{name}:"),
+            SubjectContext::Connector => format!("{}:{}:", host.pipeline, host.node),
         };
         let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
         let cache = SchemaCache::new(host.schemas.clone());
-        let stamper = Stamper { parts, stamps: Vec::new() };
-        Ok((Box::new(ExtractingReader { inner, cache, stamper, read: None }), acker))
+        let namer = SchemaNamer { parts, names: Vec::new() };
+        Ok((Box::new(ExtractingReader { inner, cache, namer, read: None }), acker))
     }
 }
 
 struct ExtractingReader {
     inner: Box<dyn Reader>,
     cache: SchemaCache,
-    stamper: Stamper,
+    namer: SchemaNamer,
     /// A read that waits for its schemas, so that a dropped call loses nothing.
     read: Option<Read>,
 }
 
-struct Stamper {
+struct SchemaNamer {
     parts: Vec<Extractor>,
-    /// Stamps of the current record; reused between records.
-    stamps: Vec<Option<Stamp>>,
+    /// Schema names of the current record; reused between records.
+    names: Vec<Option<SchemaName>>,
 }
 
 #[async_trait]
@@ -182,13 +182,13 @@ impl Reader for ExtractingReader {
         if self.read.is_none() {
             self.read = Some(self.inner.read(room).await?);
         }
-        let ExtractingReader { cache, stamper, read, .. } = self;
-        let stamped = match read {
-            Some(Read::Rows { records, .. }) => cache.run(|cache| stamper.stamp(cache, records)).await,
+        let ExtractingReader { cache, namer, read, .. } = self;
+        let named = match read {
+            Some(Read::Rows { records, .. }) => cache.run(|cache| namer.name_schemas(cache, records)).await,
             _ => Ok(()),
         };
         match read.take() {
-            Some(read) => stamped.map(|()| read),
+            Some(read) => named.map(|()| read),
             None => Ok(Read::CaughtUp),
         }
     }
@@ -214,22 +214,22 @@ impl Reader for ExtractingReader {
     }
 }
 
-impl Stamper {
-    fn stamp(&mut self, cache: &mut SchemaCache, records: &mut [Record]) -> Result<(), Fault> {
+impl SchemaNamer {
+    fn name_schemas(&mut self, cache: &mut SchemaCache, records: &mut [Record]) -> Result<(), Fault> {
         // Metadata before and after, of the last record that shares it with its successor.
-        let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
+        let mut shared: Option<(Metadata, Vec<Option<SchemaName>>, Metadata)> = None;
         for row in 0..records.len() {
             let record = &records[row];
-            self.stamps.clear();
+            self.names.clear();
             for part in &mut self.parts {
-                self.stamps.push(part.stamp(cache, record)?);
+                self.names.push(part.schema_of(cache, record)?);
             }
-            if self.stamps.iter().all(Option::is_none) {
+            if self.names.iter().all(Option::is_none) {
                 continue;
             }
-            if let Some((before, stamps, after)) = &shared
+            if let Some((before, names, after)) = &shared
                 && before.shares(&record.metadata)
-                && *stamps == self.stamps
+                && *names == self.names
             {
                 records[row].metadata = after.clone();
                 continue;
@@ -237,14 +237,14 @@ impl Stamper {
             let is_shared = records.get(row + 1).is_some_and(|next| next.metadata.shares(&record.metadata));
             let before = is_shared.then(|| record.metadata.clone());
             let metadata = &mut records[row].metadata;
-            for (part, stamp) in self.parts.iter().zip(&self.stamps) {
-                if let Some(stamp) = stamp {
+            for (part, name) in self.parts.iter().zip(&self.names) {
+                if let Some(name) = name {
                     let (subject, version) = part.part.names();
-                    metadata.insert(subject, stamp.subject.clone());
-                    metadata.insert(version, stamp.version.clone());
+                    metadata.insert(subject, name.subject.clone());
+                    metadata.insert(version, name.version.clone());
                 }
             }
-            shared = before.map(|before| (before, self.stamps.clone(), metadata.clone()));
+            shared = before.map(|before| (before, self.names.clone(), metadata.clone()));
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Stamper {
 
 /// Subject and version for the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct SchemaName {
     subject: Str,
     version: Str,
 }
@@ -262,14 +262,14 @@ const MOST_SHAPES: usize = 16;
 
 /// Finds the schema of one part of records.
 struct Extractor {
-    part: Part,
+    part: SchemaPart,
     is_explicit: bool,
     pipeline: Str,
     connector: Str,
     context: Str,
     subject: Str,
-    /// Recent stamps by collection and shape, the latest first.
-    recent: Vec<(Option<Str>, Shape, Stamp)>,
+    /// Recent schema names by collection and shape, the latest first.
+    recent: Vec<(Option<Str>, FlatShape, SchemaName)>,
     /// Subjects by collection.
     subjects: BTreeMap<Option<Str>, Str>,
     warned: bool,
@@ -294,7 +294,7 @@ impl Extractor {
     }
 
     /// Returns the schema of this part; `None` if it has one already, or none can be inferred.
-    fn stamp(&mut self, cache: &mut SchemaCache, record: &Record) -> Result<Option<Stamp>, Fault> {
+    fn schema_of(&mut self, cache: &mut SchemaCache, record: &Record) -> Result<Option<SchemaName>, Fault> {
         let (subject, version) = self.part.names();
         match (record.metadata.get(&subject), record.metadata.get(&version)) {
             (Some(_), Some(_)) => return Ok(None),
@@ -312,7 +312,8 @@ impl Extractor {
         }
         let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else { return Ok(None) };
         let collection = record.metadata.get(&key::COLLECTION);
-        let known = |(of, shape, _): &(Option<Str>, Shape, Stamp)| of.as_ref() == collection && shape.is_of(fields);
+        let known =
+            |(of, shape, _): &(Option<Str>, FlatShape, SchemaName)| of.as_ref() == collection && shape.is_of(fields);
         if let Some(found) = self.recent.iter().position(known) {
             return Ok(Some(self.recent[found].2.clone()));
         }
@@ -329,12 +330,12 @@ impl Extractor {
             FaultClass::Transient | FaultClass::Fatal => fault,
         };
         let known = cache.register(&subject, &self.text).map_err(final_fault)?;
-        let stamp = Stamp { subject, version: known.schema.version.to_string().into() };
-        if let Some(shape) = Shape::of(fields) {
+        let name = SchemaName { subject, version: known.schema.version.to_string().into() };
+        if let Some(shape) = FlatShape::of(fields) {
             self.recent.truncate(MOST_SHAPES - 1);
-            self.recent.insert(0, (collection, shape, stamp.clone()));
+            self.recent.insert(0, (collection, shape, name.clone()));
         }
-        Ok(Some(stamp))
+        Ok(Some(name))
     }
 
     fn subject(&mut self, collection: Option<Str>) -> Str {

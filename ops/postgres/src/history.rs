@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anabranch_record::text::Str;
 
 use crate::column::Column;
-use crate::table::{MissingPart, Shape, Table};
+use crate::table::{MissingPart, RowShape, Table};
 
 /// Maximum number of tables in the history.
 const MOST_TABLES: usize = 1024;
@@ -50,7 +50,7 @@ impl TableHistory {
     }
 
     /// Records that rows of a shape were written to a table.
-    pub(crate) fn note_written(&self, table: &Table, shape: &Shape) {
+    pub(crate) fn note_written(&self, table: &Table, shape: &RowShape) {
         let mut known = self.lock();
         let name = table.name.to_string();
         if known.len() >= MOST_TABLES && !known.contains_key(&name) {
@@ -90,7 +90,7 @@ impl TableHistory {
 
     /// Returns `true` if a table accepted rows with the columns of a shape and was altered since so that it may reject
     /// all of them: a column has another type, or a required column was added.
-    pub(crate) fn refuses_since(&self, table: &Table, shape: &Shape) -> bool {
+    pub(crate) fn refuses_since(&self, table: &Table, shape: &RowShape) -> bool {
         let known = self.lock();
         let Some(accepted) = known.get(&table.name.to_string()) else { return false };
         let mut used = shape.columns.iter().map(|column| table.column(*column));

@@ -6,7 +6,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Operation, Record};
 
 use crate::column::Kind;
-use crate::create::Fields;
+use crate::create::NewColumns;
 use crate::encode::encode;
 use crate::name::TableName;
 use crate::row::parts;
@@ -24,7 +24,7 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     let table = TableName::parse(name).map_err(|why| why.fault(name))?;
     let (_, key, payload) = parts(record)?;
     if settings.create_tables {
-        Fields::check(&key, payload, &table)?;
+        NewColumns::check(&key, payload, &table)?;
     }
     if record.operation != Operation::Delete
         && let Some(field) = differing(&key, payload)

@@ -6,7 +6,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Record, json};
 
-use crate::table::Action;
+use crate::table::RowAction;
 
 /// A key that is borrowed from the record, or parsed from its bytes.
 pub(crate) enum Key<'a> {
@@ -28,7 +28,7 @@ impl std::ops::Deref for Key<'_> {
 static NOTHING: Object = Object::new();
 
 /// Returns the action, the key and the fields of a record.
-pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault> {
+pub(crate) fn parts(record: &Record) -> Result<(RowAction, Key<'_>, &Object), Fault> {
     let key = match &record.key {
         Data::Absent => Key::Borrowed(&NOTHING),
         Data::Structured(object) => Key::Borrowed(object),
@@ -56,13 +56,13 @@ pub(crate) fn parts(record: &Record) -> Result<(Action, Key<'_>, &Object), Fault
             let text = format!("a record of the operation {} needs a key that identifies the row", record.operation);
             return Err(Fault::record("key_missing", text));
         }
-        Operation::Delete => Action::Delete,
+        Operation::Delete => RowAction::Delete,
         _ if key.is_empty() && payload.is_empty() => {
             return Err(Fault::record("nothing_to_write", "the record has no key and no fields"));
         }
-        _ if key.is_empty() => Action::Insert,
-        Operation::Update => Action::Update,
-        _ => Action::Upsert,
+        _ if key.is_empty() => RowAction::Insert,
+        Operation::Update => RowAction::Update,
+        _ => RowAction::Upsert,
     };
     Ok((action, key, payload))
 }

@@ -16,7 +16,7 @@ use crate::catalog;
 use crate::encode::{EncodedValue, EncodedValues};
 use crate::fault::Failure;
 use crate::statement;
-use crate::table::{Action, Shape, Table};
+use crate::table::{RowAction, RowShape, Table};
 
 /// Number of rows from which a staging table and one statement cost less than parameters; see the crate documentation
 /// for the measurements.
@@ -37,17 +37,17 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) struct Session {
     client: ClientWrapper,
     copy_from: usize,
-    statements: HashMap<Prepared, Statement>,
-    stages: HashSet<(u64, Action)>,
+    statements: HashMap<StatementKey, Statement>,
+    stages: HashSet<(u64, RowAction)>,
     versions: Option<Statement>,
     /// Staging tables that this transaction filled.
-    filled: HashSet<(u64, Action)>,
+    filled: HashSet<(u64, RowAction)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Prepared {
+struct StatementKey {
     shape: u64,
-    action: Action,
+    action: RowAction,
     text: SqlText,
 }
 
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    fn copies(&self, step: &StatementRows, shape: &Shape) -> bool {
+    fn copies(&self, step: &StatementRows, shape: &RowShape) -> bool {
         step.rows.len() >= self.copy_from && self.stages.contains(&(shape.id, step.action))
     }
 
@@ -177,7 +177,7 @@ impl Session {
         &mut self,
         step: &StatementRows,
         table: &Table,
-        shape: &Shape,
+        shape: &RowShape,
         bytes: &[u8],
     ) -> Result<(), Failure> {
         let width = width(shape, step.action);
@@ -199,7 +199,13 @@ impl Session {
         Ok(())
     }
 
-    async fn copy(&mut self, step: &StatementRows, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+    async fn copy(
+        &mut self,
+        step: &StatementRows,
+        table: &Table,
+        shape: &RowShape,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         let action = step.action;
         let copy = self.prepare(shape, action, SqlText::Copy, || statement::copy(shape, action)).await?;
         let merge = self.prepare(shape, action, SqlText::Merge, || statement::merge(table, shape, action)).await?;
@@ -217,12 +223,12 @@ impl Session {
 
     async fn prepare(
         &mut self,
-        shape: &Shape,
-        action: Action,
+        shape: &RowShape,
+        action: RowAction,
         text: SqlText,
         sql: impl FnOnce() -> String,
     ) -> Result<Statement, Failure> {
-        let key = Prepared { shape: shape.id, action, text };
+        let key = StatementKey { shape: shape.id, action, text };
         if let Some(statement) = self.statements.get(&key) {
             return Ok(statement.clone());
         }
@@ -240,8 +246,8 @@ fn versions_of(rows: &[Row]) -> Result<Vec<i64>, Failure> {
 }
 
 /// Returns the number of columns that a step writes.
-fn width(shape: &Shape, action: Action) -> usize {
-    if action == Action::Delete { shape.keys } else { shape.columns.len() }
+fn width(shape: &RowShape, action: RowAction) -> usize {
+    if action == RowAction::Delete { shape.keys } else { shape.columns.len() }
 }
 
 /// Splits rows into chunks of the prepared sizes.

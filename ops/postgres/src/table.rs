@@ -23,15 +23,15 @@ const MOST_SHAPES: usize = 256;
 pub(crate) struct Table {
     pub(crate) name: TableName,
     pub(crate) layout: Layout,
-    shapes: Vec<Shape>,
+    shapes: Vec<RowShape>,
 }
 
 /// Common properties of rows with the same fields.
-pub(crate) struct Shape {
+pub(crate) struct RowShape {
     /// Number that is unique in the process: key of the prepared statements.
     pub(crate) id: u64,
     /// Action on the rows.
-    pub(crate) action: Action,
+    pub(crate) action: RowAction,
     /// Columns of the key, then of the payload: indices into the layout.
     pub(crate) columns: Vec<usize>,
     /// Number of key columns.
@@ -47,7 +47,7 @@ pub(crate) struct Shape {
 
 /// Action on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Action {
+pub(crate) enum RowAction {
     /// Insert, or update the row with the same key.
     Upsert,
     /// Update the row with this key. There are too few columns for an insert, unless triggers add them.
@@ -99,11 +99,11 @@ impl Table {
         Table { name, layout, shapes: Vec::new() }
     }
 
-    pub(crate) fn shape(&self, index: usize) -> &Shape {
+    pub(crate) fn shape(&self, index: usize) -> &RowShape {
         &self.shapes[index]
     }
 
-    pub(crate) fn shape_mut(&mut self, index: usize) -> &mut Shape {
+    pub(crate) fn shape_mut(&mut self, index: usize) -> &mut RowShape {
         &mut self.shapes[index]
     }
 
@@ -122,7 +122,7 @@ impl Table {
     pub(crate) fn shape_of(
         &mut self,
         last: usize,
-        action: Action,
+        action: RowAction,
         key: &Object,
         payload: &Object,
     ) -> Result<usize, EncodeError> {
@@ -188,23 +188,32 @@ impl Table {
         })
     }
 
-    fn make_shape(&self, action: Action, key: &Object, payload: &Object) -> Result<Shape, EncodeError> {
+    fn make_shape(&self, action: RowAction, key: &Object, payload: &Object) -> Result<RowShape, EncodeError> {
         let key_fields: Vec<Str> = key.iter().map(|(field, _)| field.clone()).collect();
         let payload_fields: Vec<(Str, bool)> = match action {
-            Action::Delete => Vec::new(),
+            RowAction::Delete => Vec::new(),
             _ => payload.iter().map(|(field, _)| (field.clone(), key.get(field).is_none())).collect(),
         };
         let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
         let columns =
             key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, EncodeError>>()?;
-        if action != Action::Insert {
+        if action != RowAction::Insert {
             self.check_unique(&key_fields).map_err(EncodeError::Final)?;
         }
         let complete =
             self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
-        let action = if action == Action::Update && complete { Action::Upsert } else { action };
+        let action = if action == RowAction::Update && complete { RowAction::Upsert } else { action };
         let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
-        Ok(Shape { id, action, columns, keys: key_fields.len(), complete, written: false, key_fields, payload_fields })
+        Ok(RowShape {
+            id,
+            action,
+            columns,
+            keys: key_fields.len(),
+            complete,
+            written: false,
+            key_fields,
+            payload_fields,
+        })
     }
 
     /// Returns the column that a misspelt field may mean.
@@ -304,13 +313,13 @@ fn key_null(field: &Str, table: &TableName) -> Fault {
     Fault::record("key_null", text)
 }
 
-impl Shape {
-    fn fits(&self, action: Action, key: &Object, payload: &Object) -> bool {
+impl RowShape {
+    fn fits(&self, action: RowAction, key: &Object, payload: &Object) -> bool {
         // An update with all required columns is written as an upsert.
-        (self.action == action || (action == Action::Update && self.action == Action::Upsert && self.complete))
+        (self.action == action || (action == RowAction::Update && self.action == RowAction::Upsert && self.complete))
             && self.key_fields.len() == key.len()
             && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
-            && (action == Action::Delete
+            && (action == RowAction::Delete
                 || (self.payload_fields.len() == payload.len()
                     && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
     }

@@ -17,7 +17,7 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
-use self::encoded::Encoded;
+use self::encoded::EncodedBatch;
 use self::known::KnownTables;
 use self::rejected::RejectedRows;
 use crate::batch::plan;
@@ -30,7 +30,7 @@ use crate::settings::{Settings, TableSelector};
 use crate::table::{EncodeError, MissingPart, RowFault, Table};
 
 /// Rows that cannot be written, by index in the call.
-type Refused = Vec<(usize, Fault)>;
+type RefusedRows = Vec<(usize, Fault)>;
 
 /// Writes to the tables of one database over one connection.
 pub(crate) struct TableWriter {
@@ -40,7 +40,7 @@ pub(crate) struct TableWriter {
     session: Option<Session>,
     fence: Option<Fence>,
     known: KnownTables,
-    batch: Encoded,
+    batch: EncodedBatch,
     /// Tables that could not be created for all records of this call at once.
     narrow: HashSet<Str>,
     /// Reasons why rows of this call were rejected.
@@ -59,7 +59,7 @@ impl TableWriter {
             session: None,
             fence: None,
             known: KnownTables::default(),
-            batch: Encoded::default(),
+            batch: EncodedBatch::default(),
             narrow: HashSet::new(),
             rejected: RejectedRows::default(),
             copy_from: COPY_FROM,
@@ -157,12 +157,12 @@ impl TableWriter {
     }
 
     /// Encodes the records of a call; returns those that cannot be encoded.
-    async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
+    async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<RefusedRows, Failure> {
         self.known.tidy();
         self.batch.clear();
         self.narrow.clear();
         self.rejected = RejectedRows::default();
-        let mut refused = Refused::new();
+        let mut refused = RefusedRows::new();
         let mut looked_up: HashSet<Str> = HashSet::new();
         let mut missing: HashMap<Str, RowFault> = HashMap::new();
         let mut rendered = String::new();
@@ -368,7 +368,7 @@ impl TableWriter {
         session: &mut Session,
         records: &[Record],
         marks: &[(LaneId, Mark)],
-        mut refused: Refused,
+        mut refused: RefusedRows,
     ) -> Result<Verdicts, Failure> {
         session.begin().await?;
         let mut entered = Entered::Write;
@@ -398,7 +398,7 @@ impl TableWriter {
     }
 
     /// Bisects the rows in the order of the records, so that every row that PostgreSQL accepts row by row is accepted.
-    async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
+    async fn bisect(&self, session: &mut Session, refused: &mut RefusedRows) -> Result<(), Failure> {
         let mut stack: Vec<Range<usize>> = Vec::new();
         let mut server = RejectedRows::default();
         stack.push(0..self.batch.rows.len());
@@ -436,7 +436,7 @@ impl TableWriter {
     }
 
     /// Writes some rows of the batch, or none of them.
-    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Refusal>, Failure> {
+    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Rejection>, Failure> {
         let tables = &self.known.tables;
         session.execute("SAVEPOINT anabranch").await?;
         let mut outcome = Ok(());
@@ -451,8 +451,8 @@ impl TableWriter {
                 session.execute("RELEASE anabranch").await?;
                 return Ok(Ok(()));
             }
-            Err(Failure::Row(fault)) => Refusal { fault, is_of_table: false },
-            Err(Failure::Stale(fault)) => Refusal { fault, is_of_table: true },
+            Err(Failure::Row(fault)) => Rejection { fault, is_of_table: false },
+            Err(Failure::Stale(fault)) => Rejection { fault, is_of_table: true },
             Err(other) => return Err(other),
         };
         session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
@@ -503,7 +503,7 @@ impl Writer for TableWriter {
 }
 
 /// Reason why PostgreSQL does not write some rows.
-struct Refusal {
+struct Rejection {
     fault: Fault,
     /// True if the reason is not the rows' values: something that their table, its triggers or its functions need is
     /// missing.
@@ -521,7 +521,7 @@ fn changed() -> Failure {
     Failure::Stale(Fault::record("row_rejected", "the table was changed while rows were written to it"))
 }
 
-fn verdicts(rows: usize, refused: Refused) -> Verdicts {
+fn verdicts(rows: usize, refused: RefusedRows) -> Verdicts {
     if refused.is_empty() {
         return Verdicts::All(Delivered::Durable);
     }

@@ -1,6 +1,6 @@
 //! Properties of a scenario that limit what its run may do, and its variant for runs on the real clock.
 
-use super::{Action, Execution, Processor, Scenario};
+use super::{Execution, Processor, ProcessorAction, Scenario};
 
 impl Scenario {
     /// Returns the scenario with short delays and nothing that hangs.
@@ -12,7 +12,7 @@ impl Scenario {
                 if let Execution::Async { delay, hangs, late, .. } = &mut processor.execution {
                     (*delay, *hangs, *late) = (0, 0, 0);
                 }
-                if let Action::Split { most, .. } = &mut processor.action {
+                if let ProcessorAction::Split { most, .. } = &mut processor.action {
                     *most = (*most).min(4);
                 }
             }
@@ -47,7 +47,7 @@ impl Scenario {
 
     /// Returns `true` if a processor may panic.
     pub fn panics(&self) -> bool {
-        self.all_processors().any(|processor| processor.action == Action::Panic)
+        self.all_processors().any(|processor| processor.action == ProcessorAction::Panic)
     }
 
     /// Returns `true` if a processor may not answer for some records.

@@ -83,7 +83,7 @@ impl DestinationContents {
 }
 
 impl World {
-    /// Checks the rows that a destination receives, before it handles them. `destination` is the index of the destination.
+    /// Checks the rows that a destination receives, before it handles them. `destination` is its index.
     pub fn check_rows<'a>(&self, destination: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
         let mut state = self.lock();
         for (id, at_position) in ids.iter().zip(positions) {

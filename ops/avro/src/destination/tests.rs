@@ -49,7 +49,7 @@ impl Writer for Collector {
 /// A record whose payload is Avro of `{"a": long}`.
 fn encoded(bytes: &'static [u8]) -> Record {
     let mut record = after(Data::Raw(bytes::Bytes::from_static(bytes)));
-    let (subject, version) = Part::Payload.names();
+    let (subject, version) = SchemaPart::Payload.names();
     record.metadata.insert(subject, "s");
     record.metadata.insert(version, "1");
     record
@@ -96,7 +96,7 @@ fn data_with_a_schema_are_written_decoded() {
 #[test]
 fn what_cannot_be_decoded_is_refused_and_nothing_is_written() {
     let mut unknown = encoded(b"\x02");
-    unknown.metadata.insert(Part::Payload.names().1, "9");
+    unknown.metadata.insert(SchemaPart::Payload.names().1, "9");
     let (kept, refused) = written(&[], &[encoded(b"\x02"), encoded(b"\x02\x02"), unknown]);
     assert_eq!(refused, [(1, "avro_invalid"), (2, "schema_version_not_found")]);
     assert_eq!(kept, []);
@@ -138,7 +138,7 @@ fn who_decodes_by_himself_gets_fields_encoded() {
     assert_eq!(kept[..2], [encoded(b"\x02"), encoded(b"\x04")]);
     // What the version does not fit has another one, and what fits none stays as it is.
     assert_eq!(kept[2].payload.after, Data::Raw(bytes::Bytes::from_static(b"\x02x")));
-    assert_eq!(kept[2].metadata.get(&Part::Payload.names().1).map(Str::as_str), Some("2"));
+    assert_eq!(kept[2].metadata.get(&SchemaPart::Payload.names().1).map(Str::as_str), Some("2"));
     assert_eq!(kept[3..], [nameless, plain]);
     let (kept, _) = written_by(super::encoded, &[("sdk.schema.extract.payload.enabled", "false")], &rows[..1]);
     assert_eq!(kept, [one]);

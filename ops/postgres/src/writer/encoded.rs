@@ -3,20 +3,20 @@
 use anabranch_record::Record;
 use anabranch_record::value::Object;
 
-use crate::batch::Row;
+use crate::batch::EncodedRow;
 use crate::row::parts;
-use crate::table::{Action, EncodeError, Table};
+use crate::table::{EncodeError, RowAction, Table};
 
 /// The encoded rows of one call.
 #[derive(Default)]
-pub(super) struct Encoded {
-    pub(super) rows: Vec<Row>,
+pub(super) struct EncodedBatch {
+    pub(super) rows: Vec<EncodedRow>,
     pub(super) bytes: Vec<u8>,
     /// Tables whose layouts were used in this call.
     pub(super) tables: Vec<usize>,
 }
 
-impl Encoded {
+impl EncodedBatch {
     /// Empties it for the next call.
     pub(super) fn clear(&mut self) {
         self.rows.clear();
@@ -52,11 +52,18 @@ impl Encoded {
         *last_shape = shape;
         let start = self.bytes.len();
         let nothing = Object::new();
-        let payload = if action == Action::Delete { &nothing } else { payload };
+        let payload = if action == RowAction::Delete { &nothing } else { payload };
         match found.encode(shape, &key, payload, &mut self.bytes) {
             Ok(key_end) => {
                 let exact = found.shape(shape).is_exact(&found.layout.columns, &self.bytes[start..key_end]);
-                self.rows.push(Row { record: index, table, shape, values: start..self.bytes.len(), key_end, exact });
+                self.rows.push(EncodedRow {
+                    record: index,
+                    table,
+                    shape,
+                    values: start..self.bytes.len(),
+                    key_end,
+                    exact,
+                });
                 Ok(())
             }
             Err(fault) => {

@@ -5,7 +5,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use super::TableWriter;
-use crate::create::Fields;
+use crate::create::NewColumns;
 use crate::fault::Failure;
 use crate::name::TableName;
 use crate::row::parts;
@@ -37,7 +37,7 @@ impl TableWriter {
             return Ok(found);
         }
         let Ok(table) = TableName::parse(name) else { return Ok(found) };
-        let sql = |fields: &Fields| match empty {
+        let sql = |fields: &NewColumns| match empty {
             true => fields.fill_table(&table).map(Some),
             false => fields.create_table(&table).map(Some),
         };
@@ -76,7 +76,7 @@ impl TableWriter {
         name: &Str,
         table: &TableName,
         records: &[Record],
-        sql: impl Fn(&Fields) -> Result<Option<String>, Fault>,
+        sql: impl Fn(&NewColumns) -> Result<Option<String>, Fault>,
     ) -> Result<Result<(), Fault>, Failure> {
         let mut most = if self.narrow.contains(name) { 1 } else { records.len() };
         loop {
@@ -106,14 +106,14 @@ impl TableWriter {
 
     /// Returns the fields of the records of a table. Leaves out records with a field that cannot be a column name; for
     /// the first record, that is an error.
-    fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<Fields, Fault> {
-        let mut fields = Fields::default();
+    fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<NewColumns, Fault> {
+        let mut fields = NewColumns::default();
         let mut rendered = String::new();
         for (at, record) in records.iter().enumerate() {
             if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
                 && let Ok((_, key, payload)) = parts(record)
             {
-                match Fields::check(&key, payload, table) {
+                match NewColumns::check(&key, payload, table) {
                     Ok(()) => fields.add(&key, payload),
                     Err(fault) if at == 0 => return Err(fault),
                     Err(_) => {}
