@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry as Repeat, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
@@ -15,39 +15,10 @@ use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
-use crate::oracle::Copy;
-use crate::scenario::{Retry, Sink, Takes, Upstream, hits, mix};
-use crate::transaction::{self, Known};
+use crate::record::{copy, number, record};
+use crate::scenario::{Sink, Takes, Upstream, WriteRetry, hits, mix};
+use crate::transaction::{self, KnownMarks};
 use crate::world::{World, first, position};
-
-/// The metadata key of the mark.
-pub const MARK: &str = "mark";
-
-/// Builds the record of a copy.
-pub fn record(copy: Copy, at: Position) -> Record {
-    let mut record = Record::create(at, Data::Absent, payload(copy.id));
-    record.metadata.insert(MARK, [b'0' + copy.mark].map(char::from).iter().collect::<String>());
-    record
-}
-
-/// Builds the payload with a number.
-pub fn payload(id: u64) -> Data {
-    Data::Raw(bytes::Bytes::copy_from_slice(&id.to_le_bytes()))
-}
-
-fn number(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_le_bytes)
-}
-
-/// Returns the copy that a record represents.
-pub fn copy(record: &Record) -> Copy {
-    let id = match &record.payload.after {
-        Data::Raw(bytes) => number(bytes),
-        _ => 0,
-    };
-    let mark = record.metadata.get(MARK).and_then(|mark| mark.as_str().parse().ok()).unwrap_or(9);
-    Copy { id, mark }
-}
 
 /// Creates a transient fault.
 fn passing(what: &'static str) -> Fault {
@@ -57,13 +28,6 @@ fn passing(what: &'static str) -> Fault {
 async fn sleep_up_to(millis: u64, number: u64) {
     if millis > 0 {
         tokio::time::sleep(Duration::from_millis(mix(number, 5) % (millis + 1))).await;
-    }
-}
-
-impl Upstream {
-    /// Returns the position of a row of a lane of this source.
-    pub fn position(&self, lane: usize, row: u32) -> Position {
-        position(lane, if self.twins { row & !1 } else { row }, b'r')
     }
 }
 
@@ -167,7 +131,7 @@ impl Reader for SimReader {
             lanes.into_iter().find(|lane| state.lanes[*lane].id.partition == *partition)
         };
         if let Some(lane) = lane {
-            world.goes_on(lane, mark);
+            world.resumes(lane, mark);
             self.away.remove(&lane);
         }
         Ok(())
@@ -306,15 +270,15 @@ impl Destination for SimDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         self.world.opening().await?;
         let sink = SimDestination { world: self.world.clone(), index: self.index };
-        Ok(Box::new(SimWriter { sink, unknown: false, known: Known::new() }))
+        Ok(Box::new(SimWriter { sink, unknown: false, known: KnownMarks::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
         let spec = self.spec();
         let retry = match spec.retry {
-            Retry::Idempotent => Repeat::Idempotent,
-            Retry::AtMostOnce => Repeat::AtMostOnce,
-            Retry::Transactional => Repeat::Transactional,
+            WriteRetry::Idempotent => Retry::Idempotent,
+            WriteRetry::AtMostOnce => Retry::AtMostOnce,
+            WriteRetry::Transactional => Retry::Transactional,
         };
         WritePolicy { rows: spec.rows, bytes: 1 << 20, linger: Duration::from_millis(spec.linger), retry }
     }
@@ -325,7 +289,7 @@ struct SimWriter {
     /// The outcome of a call was unknown.
     unknown: bool,
     /// The marks of a transactional destination that this writer knows.
-    known: Known,
+    known: KnownMarks,
 }
 
 impl SimWriter {
@@ -361,19 +325,19 @@ impl Writer for SimWriter {
         let (spec, index) = (self.sink.spec(), self.sink.index);
         let (call, troubled) = {
             let mut state = world.lock();
-            state.shelves[index].calls += 1;
-            (state.shelves[index].calls, state.is_troubled())
+            state.destinations[index].calls += 1;
+            (state.destinations[index].calls, state.is_troubled())
         };
         world.may_panic();
         if !self.sink.is_letters() {
             let ids: Vec<u64> = rows.iter().map(|row| copy(row).id).collect();
             world.lock().note(|| format!("d{index} is given {} rows: {ids:x?}", ids.len()));
-            world.presented(index, &ids, rows.iter().map(Record::position));
-            world.told(index, &ids, marks);
-            if self.unknown && spec.retry == Retry::AtMostOnce {
+            world.check_rows(index, &ids, rows.iter().map(Record::position));
+            world.check_marks(index, &ids, marks);
+            if self.unknown && spec.retry == WriteRetry::AtMostOnce {
                 world.breaks(|| format!("d{index} is written again although that must not be"));
             }
-            if spec.retry == Retry::Transactional {
+            if spec.retry == WriteRetry::Transactional {
                 return transaction::write(&world, index, self.sink.spec(), &mut self.known, rows, marks).await;
             }
         }
@@ -447,8 +411,8 @@ impl Writer for SimWriter {
         let (spec, index) = (self.sink.spec(), self.sink.index);
         let (call, troubled) = {
             let mut state = world.lock();
-            state.shelves[index].calls += 1;
-            (state.shelves[index].calls, state.is_troubled())
+            state.destinations[index].calls += 1;
+            (state.destinations[index].calls, state.is_troubled())
         };
         tokio::time::sleep(spec.takes_time(call)).await;
         world.tick().await;

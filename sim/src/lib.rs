@@ -2,10 +2,10 @@
 //! of them.
 //!
 //! A [`scenario`] is generated from a seed. [`pipeline`] compiles it to a plan. [`run`] runs the plan with the executor
-//! on a paused clock, with the [`ends`] and [`steps`] of the scenario, through crashes and restarts until the sources
-//! are exhausted. The [`oracle`] computes the required outcome of every row, and the [`world`] checks at every write,
-//! commit and acknowledgement that no guarantee is broken. Inspections (`watch`) start and end meanwhile. The
-//! guarantees:
+//! on a paused clock, with the [`ends`] and [`processors`] of the scenario, through crashes and restarts until the
+//! sources are exhausted. The [`oracle`] computes the required outcome of every row, and the [`world`] checks at every
+//! write, commit and acknowledgement that no guarantee is broken. Inspections ([`inspect`]) start and end meanwhile.
+//! The guarantees:
 //!
 //! * no row is lost, and no row is stored as settled or acknowledged before all its results are durable;
 //! * acknowledgements come in the order of reading, each once in a run;
@@ -17,16 +17,17 @@
 
 mod codes;
 pub mod ends;
+pub mod inspect;
 pub mod mutants;
 pub mod oracle;
 pub mod origins;
 pub mod pipeline;
+pub mod processors;
+pub mod record;
 pub mod run;
 pub mod scenario;
 pub mod shrink;
-pub mod steps;
 pub mod transaction;
-pub mod watch;
 pub mod world;
 
 /// Suppresses the output of simulated panics.

@@ -1,18 +1,18 @@
 //! The required outcome of a row, computed one record at a time, without batches, credit or time.
 
-use crate::scenario::{Action, Place, Scenario, Step, When, hits, mix};
+use crate::scenario::{Execution, Processor, ProcessorAction, Scenario, When, hits, mix};
 
 /// The part of a record that the simulation looks at. Its id encodes all changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// Changes with every step that is applied.
+    /// Changes with every processor that is applied.
     pub id: u64,
     /// The value that conditions test.
     pub mark: u8,
 }
 
 /// The result of a processor for a record.
-pub enum Outcome {
+pub enum ProcessorOutput {
     /// The record stays.
     Keep(Copy),
     /// These records replace it.
@@ -40,8 +40,8 @@ pub enum Fate {
     Either(Box<[Fate; 2]>),
 }
 
-impl Step {
-    /// Returns `true` if the step is applied to the record; `None` if the condition fails.
+impl Processor {
+    /// Returns `true` if the processor is applied to the record; `None` if the condition fails.
     pub fn holds(&self, copy: Copy) -> Option<bool> {
         match self.when {
             When::Always => Some(true),
@@ -51,23 +51,23 @@ impl Step {
         }
     }
 
-    /// Returns the result for a record that the step is applied to.
-    pub fn apply(&self, copy: Copy) -> Outcome {
+    /// Returns the result for a record that the processor is applied to.
+    pub fn apply(&self, copy: Copy) -> ProcessorOutput {
         let tagged = |n: u64| Copy { id: mix(mix(copy.id, self.salt), n), ..copy };
         if !hits(self.salt, copy.id, self.one_in) {
-            return Outcome::Keep(tagged(0));
+            return ProcessorOutput::Keep(tagged(0));
         }
         match self.action {
-            Action::Tag => Outcome::Keep(tagged(1)),
-            Action::Set(mark) => Outcome::Keep(Copy { mark, ..tagged(1) }),
-            Action::Filter => Outcome::Filter,
-            Action::Fail => Outcome::Fail,
-            Action::Panic => Outcome::Panic,
-            Action::Split { most, .. } => {
+            ProcessorAction::Tag => ProcessorOutput::Keep(tagged(1)),
+            ProcessorAction::Set(mark) => ProcessorOutput::Keep(Copy { mark, ..tagged(1) }),
+            ProcessorAction::Filter => ProcessorOutput::Filter,
+            ProcessorAction::Fail => ProcessorOutput::Fail,
+            ProcessorAction::Panic => ProcessorOutput::Panic,
+            ProcessorAction::Split { most, .. } => {
                 let pieces = mix(copy.id, self.salt ^ 7) % u64::from(most + 1);
-                Outcome::Pieces((1..=pieces).map(tagged).collect())
+                ProcessorOutput::Pieces((1..=pieces).map(tagged).collect())
             }
-            Action::Clone(copies) => Outcome::Pieces((1..=u64::from(copies)).map(tagged).collect()),
+            ProcessorAction::Clone(copies) => ProcessorOutput::Pieces((1..=u64::from(copies)).map(tagged).collect()),
         }
     }
 
@@ -79,12 +79,15 @@ impl Step {
 
 /// Returns the required outcome of a row of a source.
 pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
-    let own = named(&format!("s{source}:p"), &scenario.sources[source].steps);
-    let steps: Vec<_> = own.into_iter().chain(named("p", &scenario.steps)).collect();
-    through(&steps, row, &|copy| {
+    let own = named(&format!("s{source}:p"), &scenario.sources[source].processors);
+    let processors: Vec<_> = own.into_iter().chain(named("p", &scenario.processors)).collect();
+    through(&processors, row, &|copy| {
         let deliver = |(i, sink): (usize, &crate::scenario::Sink)| {
-            through(&named(&format!("d{i}:p"), &sink.steps), copy, &|copy| match hits(sink.salt, copy.id, sink.refuses)
-            {
+            through(&named(&format!("d{i}:p"), &sink.processors), copy, &|copy| match hits(
+                sink.salt,
+                copy.id,
+                sink.refuses,
+            ) {
                 true => Fate::Letter(format!("d{i}"), copy.id, Some(i)),
                 false => Fate::Delivered(i, copy.id),
             })
@@ -93,25 +96,25 @@ pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
     })
 }
 
-fn named<'a>(prefix: &str, steps: &'a [Step]) -> Vec<(String, &'a Step)> {
-    steps.iter().enumerate().map(|(i, step)| (format!("{prefix}{i}"), step)).collect()
+fn named<'a>(prefix: &str, processors: &'a [Processor]) -> Vec<(String, &'a Processor)> {
+    processors.iter().enumerate().map(|(i, processor)| (format!("{prefix}{i}"), processor)).collect()
 }
 
-fn through(steps: &[(String, &Step)], copy: Copy, then: &dyn Fn(Copy) -> Fate) -> Fate {
-    let Some(((node, step), rest)) = steps.split_first() else { return then(copy) };
+fn through(processors: &[(String, &Processor)], copy: Copy, then: &dyn Fn(Copy) -> Fate) -> Fate {
+    let Some(((node, processor), rest)) = processors.split_first() else { return then(copy) };
     let letter = || Fate::Letter(node.clone(), copy.id, None);
     let go_on = |copy| through(rest, copy, then);
-    if step.holds(copy) == Some(false) {
+    if processor.holds(copy) == Some(false) {
         return go_on(copy);
     }
-    let (may_panic, after) = match step.holds(copy).map(|_| step.apply(copy)) {
-        None | Some(Outcome::Fail) => return letter(),
-        Some(Outcome::Filter) => (false, Fate::Filtered),
-        Some(Outcome::Keep(copy)) => (false, go_on(copy)),
-        Some(Outcome::Pieces(pieces)) => (false, Fate::All(pieces.into_iter().map(go_on).collect())),
-        Some(Outcome::Panic) => (true, go_on(step.unharmed(copy))),
+    let (may_panic, after) = match processor.holds(copy).map(|_| processor.apply(copy)) {
+        None | Some(ProcessorOutput::Fail) => return letter(),
+        Some(ProcessorOutput::Filter) => (false, Fate::Filtered),
+        Some(ProcessorOutput::Keep(copy)) => (false, go_on(copy)),
+        Some(ProcessorOutput::Pieces(pieces)) => (false, Fate::All(pieces.into_iter().map(go_on).collect())),
+        Some(ProcessorOutput::Panic) => (true, go_on(processor.unharmed(copy))),
     };
     // An asynchronous or isolated call that panics fails other rows too.
-    let takes_others = step.action == Action::Panic && step.place != Place::Inline;
+    let takes_others = processor.action == ProcessorAction::Panic && processor.execution != Execution::Inline;
     if may_panic || takes_others { Fate::Either(Box::new([letter(), after])) } else { after }
 }

@@ -96,7 +96,11 @@ pub const ORIGINS: &[Origin] = &[
         &[FilteredUnsettled, GapInPrefix, ResumeForgotten],
         "",
     ),
-    origin("the last partial batch behind a splitting step is lost at close", &[TailForgotten, StripsForgotten], ""),
+    origin(
+        "the last partial batch behind a splitting processor is lost at close",
+        &[TailForgotten, StripsForgotten],
+        "",
+    ),
     origin("a batch of which nothing is left never calls its acknowledgement", &[EmptiedForgotten], ""),
     origin(
         "a destination fails over to a copy that is behind, and what it had confirmed is never delivered again",

@@ -12,9 +12,10 @@ use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 
-use crate::ends::{MARK, SimDestination, SimSource};
-use crate::scenario::{Scenario, Step, Upstream, When};
-use crate::steps::SimStep;
+use crate::ends::{SimDestination, SimSource};
+use crate::processors::SimProcessor;
+use crate::record::MARK;
+use crate::scenario::{Processor, Scenario, Upstream, When};
 use crate::world::World;
 
 /// The setting that selects the source, destination or processor of the scenario.
@@ -42,11 +43,11 @@ fn settings(pairs: &[(&str, String)]) -> Settings {
 /// The findings of the compiler, which are not expected.
 pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String> {
     let scenario: &Scenario = &world.scenario;
-    let mut steps: Vec<Step> = Vec::new();
-    let mut processors = |list: &[Step]| -> Vec<ProcessorConfig> {
-        let processor = |(i, step): (usize, &Step)| {
-            steps.push(step.clone());
-            let condition = match step.when {
+    let mut all: Vec<Processor> = Vec::new();
+    let mut configured = |list: &[Processor]| -> Vec<ProcessorConfig> {
+        let processor = |(i, processor): (usize, &Processor)| {
+            all.push(processor.clone());
+            let condition = match processor.when {
                 When::Always => None,
                 When::Never => Some("{{ false }}".to_owned()),
                 When::Is(mark) => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"{mark}\" }}}}")),
@@ -56,8 +57,8 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
                 id: at(format!("p{i}").into()),
                 plugin: at("sim".into()),
                 condition: condition.map(|text| Written::new(text.clone(), text, Span::default())),
-                settings: settings(&[(NUMBER, (steps.len() - 1).to_string())]),
-                workers: at(step.workers),
+                settings: settings(&[(NUMBER, (all.len() - 1).to_string())]),
+                workers: at(processor.workers),
                 span: Span::default(),
             }
         };
@@ -74,20 +75,20 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
     };
     let mut connectors = Vec::new();
     for (i, source) in scenario.sources.iter().enumerate() {
-        let Upstream { batch, steps, .. } = source;
+        let Upstream { batch, processors, .. } = source;
         let mut pairs = vec![(NUMBER, i.to_string())];
         if let Some((rows, delay)) = batch {
             let rows = (*rows).min(scenario.replay_rows);
             pairs.extend([("sdk.batch.size", rows.to_string()), ("sdk.batch.delay", format!("{delay}ms"))]);
         }
-        connectors.push(connector(format!("s{i}"), Role::Source, settings(&pairs), processors(steps)));
+        connectors.push(connector(format!("s{i}"), Role::Source, settings(&pairs), configured(processors)));
     }
     for (i, sink) in scenario.sinks.iter().enumerate() {
         let mut pairs = vec![(NUMBER, i.to_string())];
         if sink.rate > 0 {
             pairs.push(("sdk.rate.perSecond", sink.rate.to_string()));
         }
-        connectors.push(connector(format!("d{i}"), Role::Destination, settings(&pairs), processors(&sink.steps)));
+        connectors.push(connector(format!("d{i}"), Role::Destination, settings(&pairs), configured(&sink.processors)));
     }
     let config = PipelineConfig {
         id: at("p".into()),
@@ -95,7 +96,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         description: Default::default(),
         status: DesiredStatus::Running,
         connectors,
-        processors: processors(&scenario.steps),
+        processors: configured(&scenario.processors),
         dead_letter_queue: DeadLetterConfig {
             plugin: at("sim".into()),
             settings: settings(&[(NUMBER, scenario.sinks.len().to_string())]),
@@ -116,9 +117,9 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         .add_destination(kind::destination(specification(shared::destination()), move |Selected { number: index }| {
             Ok(Arc::new(SimDestination { world: of_destination.clone(), index }))
         }));
-    let (of_operator, steps) = (world.clone(), steps.clone());
+    let (of_operator, processors) = (world.clone(), all);
     registry.add_operator(kind::operator(specification(shared::processor()), move |Selected { number }| {
-        Ok(Arc::new(SimStep { world: of_operator.clone(), step: steps[number].clone() }))
+        Ok(Arc::new(SimProcessor { world: of_operator.clone(), processor: processors[number].clone() }))
     }));
     let limits = Limits {
         replay_rows: scenario.replay_rows,

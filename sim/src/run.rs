@@ -14,10 +14,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::codes;
 use crate::ends::SimStore;
+use crate::inspect::Inspections;
 use crate::pipeline::plan;
-use crate::scenario::{Place, Scenario};
-use crate::watch::Watching;
-use crate::world::{Order, TROUBLED_RUNS, World, leaves};
+use crate::scenario::Scenario;
+use crate::world::{Order, TROUBLED_RUNS, World, result_counts};
 
 /// Time limit of progress on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
@@ -62,10 +62,10 @@ pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> 
 /// # Errors
 /// The first broken guarantee.
 pub fn race(scenario: &Scenario) -> Result<(), Failure> {
-    let world = World::new(&Arc::new(scenario.in_haste()), true);
+    let world = World::new(&Arc::new(scenario.with_short_delays()), true);
     let runtime = Builder::new_multi_thread().worker_threads(3).enable_time().build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(to_the_end(&world, true)),
+        Ok(runtime) => runtime.block_on(run_to_end(&world, true)),
         Err(error) => Err(format!("no runtime: {error}")),
     };
     let mut state = world.lock();
@@ -79,12 +79,12 @@ fn observe(scenario: &Arc<Scenario>, logging: bool, watched: bool) -> (Result<()
     let world = World::new(scenario, logging);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let result = match runtime {
-        Ok(runtime) => runtime.block_on(to_the_end(&world, watched)),
+        Ok(runtime) => runtime.block_on(run_to_end(&world, watched)),
         Err(error) => Err(format!("no runtime: {error}")),
     };
     let mut state = world.lock();
     let log = state.log.take().unwrap_or_default();
-    (state.broken.take().map_or(result, Err), log, state.watching.seen)
+    (state.broken.take().map_or(result, Err), log, state.inspections.seen)
 }
 
 /// Returns the events of a scenario, one per line, with or without inspections, and the number of inspected records.
@@ -94,12 +94,12 @@ pub fn course(scenario: &Arc<Scenario>, watched: bool) -> (Vec<String>, u64) {
     (log, seen)
 }
 
-async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
+async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     let mut stages = plan(world, false)?;
     if watched {
-        world.lock().watching = Watching::at(&stages, world.scenario.seed);
+        world.lock().inspections = Inspections::at(&stages, world.scenario.seed);
     }
-    let taps = world.lock().watching.taps.clone();
+    let taps = world.lock().inspections.taps.clone();
     for run in 0.. {
         let services = Services {
             store: Arc::new(SimStore(world.clone())),
@@ -109,22 +109,22 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
         };
-        let traces = world.lock().watching.tracing();
+        let traces = world.lock().inspections.tracing();
         let options = RunOptions { once: world.scenario.once, taps: taps.clone(), traces, ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
         let progress = running.progress();
         world.lock().progress = Some(progress.clone());
-        let (ending, stopped) = see_to_its_end(world, &mut running).await?;
+        let (ending, stopped) = follow(world, &mut running).await?;
         world.lock().note(|| format!("ended: {ending:?}"));
         if world.lock().broken.is_some() {
             return Ok(());
         }
         if watched {
             let whole = matches!(ending, Ending::Finished | Ending::Stopped);
-            let watching = &world.lock().watching;
-            watching.spans.check(watching.share(), progress.totals().read, whole)?;
+            let inspections = &world.lock().inspections;
+            inspections.spans.check(inspections.share(), progress.totals().read, whole)?;
         }
-        if judge(world, run, &ending, stopped, &progress)? {
+        if check_ending(world, run, &ending, stopped, &progress)? {
             return Ok(());
         }
         let mut state = world.lock();
@@ -136,7 +136,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             state = world.lock();
         }
         if run > TROUBLED_RUNS + 4 {
-            return Err(format!("it does not come to its end although nothing goes wrong any more: {ending:?}"));
+            return Err(format!("it does not end although nothing fails: {ending:?}"));
         }
         state.end_run();
     }
@@ -144,7 +144,7 @@ async fn to_the_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
 }
 
 /// Waits for the end of a run and carries out the orders of the scenario. Returns whether the run was ordered to stop.
-async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
+async fn follow(world: &World, running: &mut Running) -> Result<(Ending, bool), String> {
     let mut stopped = false;
     let mut since = Instant::now();
     let mut seen = 0;
@@ -193,29 +193,30 @@ async fn see_to_its_end(world: &World, running: &mut Running) -> Result<(Ending,
 }
 
 /// Checks whether a run may end in this way. Returns `true` if it was the last run.
-fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Progress) -> Result<bool, String> {
+fn check_ending(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Progress) -> Result<bool, String> {
     let state = world.lock();
     let scenario = &world.scenario;
-    let untold = state.untold();
-    let all_told = state.all_told();
+    let unacknowledged = state.unacknowledged();
+    let all_acknowledged = state.all_acknowledged();
     match ending {
-        Ending::Finished | Ending::Stopped if !untold.is_empty() => {
-            Err(format!("{ending:?}, and rows of lanes {untold:?} were not acknowledged"))
+        Ending::Finished | Ending::Stopped if !unacknowledged.is_empty() => {
+            Err(format!("{ending:?}, and rows of lanes {unacknowledged:?} were not acknowledged"))
         }
         Ending::Finished if !state.nothing_to_do() => Err("finished, and rows are left".to_owned()),
-        Ending::Stopped | Ending::NotDrained { .. } if !stopped => Err(format!("{ending:?}, and nobody said so")),
-        Ending::Killed if !state.dead => Err("killed, and nobody did".to_owned()),
+        Ending::Stopped | Ending::NotDrained { .. } if !stopped => Err(format!("{ending:?}, and no one ordered it")),
+        Ending::Killed if !state.dead => Err("killed without an order".to_owned()),
         Ending::Finished | Ending::Stopped => {
             let (window, threshold) = if state.repaired { (0, 0) } else { (scenario.window, scenario.threshold) };
             if window > 0 && threshold == 0 && state.exceeded(window, threshold) {
-                return Err("more letters than the dead-letter queue allows".to_owned());
+                return Err("more dead letters than the dead-letter queue allows".to_owned());
             }
             let totals = progress.totals();
-            let leaves = state.lanes.iter().flat_map(|lane| &lane.fates).map(leaves);
-            let sum = leaves.reduce(|a, b| Some([0, 1, 2].map(|i| a.map_or(0, |a| a[i]) + b.map_or(0, |b| b[i]))));
+            let result_counts = state.lanes.iter().flat_map(|lane| &lane.fates).map(result_counts);
+            let sum =
+                result_counts.reduce(|a, b| Some([0, 1, 2].map(|i| a.map_or(0, |a| a[i]) + b.map_or(0, |b| b[i]))));
             let counted = [totals.delivered, totals.dead_lettered, totals.filtered];
             let certain = scenario.is_certain() && !state.reads_again();
-            if run == 0 && all_told && certain && sum.flatten().unwrap_or_default() != counted {
+            if run == 0 && all_acknowledged && certain && sum.flatten().unwrap_or_default() != counted {
                 return Err(format!("counted {totals:?}, and {sum:?} is right"));
             }
             if !totals.balance() {
@@ -223,26 +224,30 @@ fn judge(world: &World, run: u32, ending: &Ending, stopped: bool, progress: &Pro
             }
             // The next run is the earliest that can notice what a destination loses now. A run that is stopped at its
             // beginning has not read again what was lost before.
-            let now = state.shelves.iter().any(|shelf| shelf.went_back_now);
+            let now = state.destinations.iter().any(|destination| destination.went_back_now);
             let is_stopped = matches!(ending, Ending::Stopped);
-            let later = now || is_stopped && state.shelves.iter().any(|shelf| shelf.went_back);
+            let later = now || is_stopped && state.destinations.iter().any(|destination| destination.went_back);
             let unsafe_row = state.unsafe_row();
             if let Some((lane, row)) = unsafe_row.filter(|_| !later) {
-                return Err(format!("{ending:?}, and row {row} of lane {lane} is not safe any more"));
+                return Err(format!("{ending:?}, and row {row} of lane {lane} is no longer safe"));
             }
-            Ok(all_told && !now && unsafe_row.is_none())
+            Ok(all_acknowledged && !now && unsafe_row.is_none())
         }
         Ending::NotDrained { .. } | Ending::Killed => Ok(false),
-        Ending::Faulted(fault) => is_fair(&state, scenario, fault).map(|()| false),
+        Ending::Faulted(fault) => check_fault(&state, scenario, fault).map(|()| false),
     }
 }
 
 /// Checks whether a run may end with this fault.
-fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> Result<(), String> {
+fn check_fault(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> Result<(), String> {
     let unfair = || Err(format!("it ends with {fault:?}"));
     match (fault.class(), fault.code()) {
         (FaultClass::Transient, codes::SIM_PASSING | codes::STORE_UNAVAILABLE) if state.is_troubled() => Ok(()),
-        (FaultClass::Transient, codes::MARKS_MOVED) if state.shelves.iter().any(|shelf| shelf.went_back_now) => Ok(()),
+        (FaultClass::Transient, codes::MARKS_MOVED)
+            if state.destinations.iter().any(|destination| destination.went_back_now) =>
+        {
+            Ok(())
+        }
         (FaultClass::Fatal, codes::DEAD_LETTER_FAILED) if state.is_troubled() => Ok(()),
         (FaultClass::Fatal, codes::OPERATOR_PANICKED) if scenario.panics() && !state.repaired => Ok(()),
         (FaultClass::Fatal, codes::ENGINE_PANICKED | codes::OPERATOR_PANICKED) if state.panicked_outside => Ok(()),
@@ -261,62 +266,5 @@ fn is_fair(state: &crate::world::State, scenario: &Scenario, fault: &Fault) -> R
             if due { Ok(()) } else { unfair() }
         }
         _ => unfair(),
-    }
-}
-
-impl Scenario {
-    /// Returns the scenario with short delays and nothing that hangs.
-    fn in_haste(&self) -> Scenario {
-        let mut hasty = self.clone();
-        hasty.open_hangs = 0;
-        let steps = |steps: &mut Vec<crate::scenario::Step>| {
-            for step in steps {
-                if let Place::Async { delay, hangs, late, .. } = &mut step.place {
-                    (*delay, *hangs, *late) = (0, 0, 0);
-                }
-                if let crate::scenario::Action::Split { most, .. } = &mut step.action {
-                    *most = (*most).min(4);
-                }
-            }
-        };
-        for source in &mut hasty.sources {
-            steps(&mut source.steps);
-            source.delay = 0;
-            source.ack_hangs = 0;
-            source.partitions.iter_mut().for_each(|rows| *rows = (*rows).min(60));
-            source.batch = source.batch.map(|(rows, delay)| (rows, delay.min(3)));
-        }
-        steps(&mut hasty.steps);
-        for sink in hasty.sinks.iter_mut().chain([&mut hasty.letters]) {
-            steps(&mut sink.steps);
-            (sink.delay, sink.hangs, sink.rate, sink.linger) = (0, 0, 0, sink.linger.min(2));
-            // The engine waits for at least a tenth of a second after a failure.
-            (sink.fails, sink.partial) = (sink.fails * 20, sink.partial * 20);
-        }
-        hasty
-    }
-
-    /// Returns all processors.
-    pub fn all_steps(&self) -> impl Iterator<Item = &crate::scenario::Step> {
-        let sources = self.sources.iter().flat_map(|source| &source.steps);
-        sources.chain(&self.steps).chain(self.sinks.iter().flat_map(|sink| &sink.steps))
-    }
-
-    /// Returns `true` if a processor runs on a thread of its own, which the clock does not see.
-    pub fn has_threads(&self) -> bool {
-        self.all_steps().any(|step| step.place == Place::Isolate)
-    }
-
-    /// Returns `true` if a processor may panic.
-    pub fn panics(&self) -> bool {
-        self.all_steps().any(|step| step.action == crate::scenario::Action::Panic)
-    }
-
-    fn is_mute(&self) -> bool {
-        self.all_steps().any(|step| matches!(step.place, Place::Async { mute: 1.., .. }))
-    }
-
-    fn is_certain(&self) -> bool {
-        !self.panics()
     }
 }

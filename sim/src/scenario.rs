@@ -1,5 +1,7 @@
 //! The input of a simulation: a pipeline, its ends, and the failures, all generated from one seed.
 
+mod properties;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ pub struct Scenario {
     /// Sources with their processors.
     pub sources: Vec<Upstream>,
     /// The processors of all records.
-    pub steps: Vec<Step>,
+    pub processors: Vec<Processor>,
     /// Destinations with their processors.
     pub sinks: Vec<Sink>,
     /// The destination of dead letters.
@@ -71,29 +73,29 @@ pub struct Upstream {
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
     /// Its own processors.
-    pub steps: Vec<Step>,
+    pub processors: Vec<Processor>,
 }
 
 /// A processor.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct Processor {
     /// Seed of its random numbers.
     pub salt: u64,
     /// How it is executed.
-    pub place: Place,
+    pub execution: Execution,
     /// Number of workers.
     pub workers: u32,
     /// The records that it is applied to.
     pub when: When,
     /// The action for one in `one_in` records; the others are only tagged.
-    pub action: Action,
+    pub action: ProcessorAction,
     /// See `action`.
     pub one_in: u64,
 }
 
 /// How a processor is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Execution {
     /// Fused with its neighbours.
     Inline,
     /// Waits asynchronously; can return verdicts for a part of its rows, and can hang.
@@ -128,7 +130,7 @@ pub enum When {
 
 /// The action of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ProcessorAction {
     /// Changes the payload.
     Tag,
     /// Changes the mark, and the payload.
@@ -160,7 +162,7 @@ pub struct Sink {
     /// Durability of the rows that it accepted.
     pub takes: Takes,
     /// Retry policy after a write with an unknown outcome.
-    pub retry: Retry,
+    pub retry: WriteRetry,
     /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,
     /// Whether a refusal fails the whole call.
@@ -188,7 +190,7 @@ pub struct Sink {
     /// Maximum number of rows per second; 0 = no limit.
     pub rate: u32,
     /// Its own processors.
-    pub steps: Vec<Step>,
+    pub processors: Vec<Processor>,
 }
 
 /// Durability of the rows that a destination accepted.
@@ -204,7 +206,7 @@ pub enum Takes {
 
 /// The retry policy of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum WriteRetry {
     /// Writes are repeated.
     Idempotent,
     /// Writes are not repeated.
@@ -254,14 +256,14 @@ impl Scenario {
         let calm = rng.bool();
         let sources: Vec<Upstream> =
             (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
-        let steps = Step::several(rng, 6, isolates);
+        let processors = Processor::several(rng, 6, isolates);
         let sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
         let letters = Sink {
             refuses: 0,
-            retry: Retry::Idempotent,
+            retry: WriteRetry::Idempotent,
             rate: 0,
             linger: 0,
-            steps: Vec::new(),
+            processors: Vec::new(),
             ..Sink::generate(rng, calm)
         };
         let runs = rng.usize(..4);
@@ -276,7 +278,7 @@ impl Scenario {
         Scenario {
             seed,
             sources,
-            steps,
+            processors,
             sinks,
             letters,
             window,
@@ -312,48 +314,48 @@ impl Upstream {
             comes_back: seldom(rng, 2, 1..5),
             twins: rng.u32(..12) == 0 && revokes == 0,
             batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
-            steps: Step::several(rng, 2, false),
+            processors: Processor::several(rng, 2, false),
         }
     }
 }
 
-impl Step {
-    fn several(rng: &mut Rng, most: usize, isolates: bool) -> Vec<Step> {
-        (0..rng.usize(..=most)).map(|_| Step::generate(rng, isolates)).collect()
+impl Processor {
+    fn several(rng: &mut Rng, most: usize, isolates: bool) -> Vec<Processor> {
+        (0..rng.usize(..=most)).map(|_| Processor::generate(rng, isolates)).collect()
     }
 
-    fn generate(rng: &mut Rng, isolates: bool) -> Step {
+    fn generate(rng: &mut Rng, isolates: bool) -> Processor {
         let action = match rng.u32(..20) {
-            0..6 => Action::Tag,
-            6..9 => Action::Set(rng.u8(..3)),
-            9..12 => Action::Filter,
-            12..15 => Action::Fail,
-            15 => Action::Panic,
+            0..6 => ProcessorAction::Tag,
+            6..9 => ProcessorAction::Set(rng.u8(..3)),
+            9..12 => ProcessorAction::Filter,
+            12..15 => ProcessorAction::Fail,
+            15 => ProcessorAction::Panic,
             16..19 => {
                 let most = if rng.u32(..40) == 0 { 200 } else { rng.u32(1..5) };
-                Action::Split { most, astray: rng.bool(), numbered: rng.bool() }
+                ProcessorAction::Split { most, astray: rng.bool(), numbered: rng.bool() }
             }
-            _ => Action::Clone(rng.u32(1..4)),
+            _ => ProcessorAction::Clone(rng.u32(1..4)),
         };
-        let place = match rng.u32(..10) {
-            0 | 1 => Place::Async {
+        let execution = match rng.u32(..10) {
+            0 | 1 => Execution::Async {
                 delay: [0, 5, 200][rng.usize(..3)],
                 partial: rng.u32(..3) == 0,
                 hangs: seldom(rng, 12, 3..12),
                 late: seldom(rng, 10, 3..12),
                 mute: seldom(rng, 20, 5..60),
             },
-            2 | 3 if isolates => Place::Isolate,
-            _ => Place::Inline,
+            2 | 3 if isolates => Execution::Isolate,
+            _ => Execution::Inline,
         };
-        Step {
+        Processor {
             salt: rng.u64(..),
-            place,
+            execution,
             workers: [1, 1, 1, 2, 3][rng.usize(..5)],
             when: [When::Always, When::Always, When::Is(rng.u8(..3)), When::Is(1), When::Text, When::Never]
                 [rng.usize(..6) * rng.usize(..2)],
             action,
-            one_in: [1, 2, 5, 15, 40][if action == Action::Panic { 4 } else { rng.usize(..5) }],
+            one_in: [1, 2, 5, 15, 40][if action == ProcessorAction::Panic { 4 } else { rng.usize(..5) }],
         }
     }
 }
@@ -365,7 +367,8 @@ impl Sink {
         Sink {
             salt,
             takes: [Takes::Durable, Takes::Accepted, Takes::Mixed][rng.usize(..3)],
-            retry: [Retry::Idempotent, Retry::Idempotent, Retry::AtMostOnce, Retry::Transactional][rng.usize(..4)],
+            retry: [WriteRetry::Idempotent, WriteRetry::Idempotent, WriteRetry::AtMostOnce, WriteRetry::Transactional]
+                [rng.usize(..4)],
             refuses: seldom(rng, 4, 2..25),
             whole: rng.bool(),
             fails: seldom(rng, trouble, 2..9),
@@ -382,7 +385,7 @@ impl Sink {
             // depend on them.
             goes_back: if hits(salt, 17, 4) { 2 + mix(salt, 18) % 6 } else { 0 },
             rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
-            steps: Step::several(rng, 2, false),
+            processors: Processor::several(rng, 2, false),
         }
     }
 
@@ -392,25 +395,25 @@ impl Sink {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Processor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { place, workers, when, action, one_in, .. } = self;
-        write!(f, "{action:?} one in {one_in}, {when:?}, {place:?}, {workers} workers")
+        let Processor { execution, workers, when, action, one_in, .. } = self;
+        write!(f, "{action:?} one in {one_in}, {when:?}, {execution:?}, {workers} workers")
     }
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = |f: &mut fmt::Formatter<'_>, steps: &[Step], pad: &str| {
-            steps.iter().enumerate().try_for_each(|(i, step)| writeln!(f, "{pad}p{i}: {step}"))
+        let processors = |f: &mut fmt::Formatter<'_>, processors: &[Processor], pad: &str| {
+            processors.iter().enumerate().try_for_each(|(i, processor)| writeln!(f, "{pad}p{i}: {processor}"))
         };
         writeln!(f, "seed {}", self.seed)?;
         for (i, source) in self.sources.iter().enumerate() {
-            let shown = Upstream { steps: Vec::new(), ..source.clone() };
-            writeln!(f, "s{i}: {}", format!("{shown:?}").trim_end_matches(", steps: [] }"))?;
-            steps(f, &source.steps, "    ")?;
+            let shown = Upstream { processors: Vec::new(), ..source.clone() };
+            writeln!(f, "s{i}: {}", format!("{shown:?}").trim_end_matches(", processors: [] }"))?;
+            processors(f, &source.processors, "    ")?;
         }
-        steps(f, &self.steps, "")?;
+        processors(f, &self.processors, "")?;
         for (name, sink) in self
             .sinks
             .iter()
@@ -418,9 +421,9 @@ impl fmt::Display for Scenario {
             .map(|(i, sink)| (format!("d{i}"), sink))
             .chain(Some((format!("letters (window {}, threshold {})", self.window, self.threshold), &self.letters)))
         {
-            let shown = Sink { steps: Vec::new(), ..sink.clone() };
-            writeln!(f, "{name}: {}", format!("{shown:?}").trim_end_matches(", steps: [] }"))?;
-            steps(f, &sink.steps, "    ")?;
+            let shown = Sink { processors: Vec::new(), ..sink.clone() };
+            writeln!(f, "{name}: {}", format!("{shown:?}").trim_end_matches(", processors: [] }"))?;
+            processors(f, &sink.processors, "    ")?;
         }
         writeln!(
             f,

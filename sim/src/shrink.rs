@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::run::{Failure, simulate};
-use crate::scenario::{Interruption, Place, Scenario, Sink, Step, When};
+use crate::scenario::{Execution, Interruption, Processor, Scenario, Sink, When};
 
 /// Removes everything from a scenario that its failure does not need.
 pub fn shrink(scenario: &Scenario, fails: impl Fn(&Arc<Scenario>) -> bool) -> Scenario {
@@ -54,7 +54,7 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             offer(&|s| s.sources[i].partitions[partition] /= 2);
             offer(&|s| s.sources[i].partitions[partition] = s.sources[i].partitions[partition].saturating_sub(1));
         }
-        steps(&mut offer, scenario.sources[i].steps.len(), &|s| &mut s.sources[i].steps);
+        processors(&mut offer, scenario.sources[i].processors.len(), &|s| &mut s.sources[i].processors);
         offer(&|s| s.sources[i].progress = 0);
         offer(&|s| s.sources[i].read_fails = 0);
         offer(&|s| s.sources[i].ack_fails = 0);
@@ -67,14 +67,14 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         offer(&|s| s.sources[i].ends = true);
         offer(&|s| s.sources[i].per_read = 1000);
     }
-    steps(&mut offer, scenario.steps.len(), &|s| &mut s.steps);
+    processors(&mut offer, scenario.processors.len(), &|s| &mut s.processors);
     for i in 0..scenario.sinks.len() {
         if scenario.sinks.len() > 1 {
             offer(&|s| {
                 s.sinks.remove(i);
             });
         }
-        steps(&mut offer, scenario.sinks[i].steps.len(), &|s| &mut s.sinks[i].steps);
+        processors(&mut offer, scenario.sinks[i].processors.len(), &|s| &mut s.sinks[i].processors);
         sink(&mut offer, &|s| &mut s.sinks[i]);
     }
     sink(&mut offer, &|s| &mut s.letters);
@@ -98,15 +98,15 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     found
 }
 
-fn steps(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mut Vec<Step>) {
+fn processors(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mut Vec<Processor>) {
     for i in 0..count {
         offer(&|s| {
             of(s).remove(i);
         });
-        offer(&|s| of(s)[i].place = Place::Inline);
+        offer(&|s| of(s)[i].execution = Execution::Inline);
         offer(&|s| of(s)[i].workers = 1);
         offer(&|s| of(s)[i].when = When::Always);
-        offer(&|s| of(s)[i].action = crate::scenario::Action::Tag);
+        offer(&|s| of(s)[i].action = crate::scenario::ProcessorAction::Tag);
     }
 }
 
@@ -123,5 +123,5 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).rate = 0);
     offer(&|s| of(s).rows = 1000);
     offer(&|s| of(s).takes = crate::scenario::Takes::Durable);
-    offer(&|s| of(s).retry = crate::scenario::Retry::Idempotent);
+    offer(&|s| of(s).retry = crate::scenario::WriteRetry::Idempotent);
 }

@@ -8,15 +8,20 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 
 use crate::codes;
-use crate::ends::copy;
+use crate::record::copy;
 use crate::scenario::{Sink, hits, mix};
 use crate::world::World;
 
 /// The stored marks that a writer knows.
-pub type Known = BTreeMap<LaneId, Mark>;
+pub type KnownMarks = BTreeMap<LaneId, Mark>;
 
 /// Returns the stored marks.
-pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) -> Result<Vec<(LaneId, Mark)>, Fault> {
+pub async fn marks(
+    world: &World,
+    destination: usize,
+    spec: &Sink,
+    known: &mut KnownMarks,
+) -> Result<Vec<(LaneId, Mark)>, Fault> {
     let (call, troubled) = {
         let mut state = world.lock();
         (state.next_call(), state.is_troubled())
@@ -25,22 +30,22 @@ pub async fn marks(world: &World, shelf: usize, spec: &Sink, known: &mut Known) 
     if troubled && hits(spec.salt ^ 5, call, spec.fails) {
         return Err(Fault::transient(crate::codes::SIM_PASSING, "the marks cannot be read"));
     }
-    *known = world.lock().shelves[shelf].marks.clone();
+    *known = world.lock().destinations[destination].marks.clone();
     Ok(known.clone().into_iter().collect())
 }
 
-/// Writes one transaction, which is call number `call` of the shelf.
+/// Writes one transaction, which is call number `call` of the destination.
 pub async fn write(
     world: &World,
-    shelf: usize,
+    destination: usize,
     spec: &Sink,
-    known: &mut Known,
+    known: &mut KnownMarks,
     rows: &[Record],
     marks: &[(LaneId, Mark)],
 ) -> Result<Verdicts, Fault> {
     let (call, troubled) = {
         let state = world.lock();
-        (state.shelves[shelf].calls, state.is_troubled())
+        (state.destinations[destination].calls, state.is_troubled())
     };
     tokio::time::sleep(spec.takes_time(call)).await;
     world.tick().await;
@@ -59,34 +64,34 @@ pub async fn write(
         };
     }
     if troubled && hits(spec.salt ^ 7, call, spec.goes_back) {
-        world.goes_back(shelf, 1 + mix(call, 8) % 4);
+        world.goes_back(destination, 1 + mix(call, 8) % 4);
     }
     let fails = troubled && hits(spec.salt ^ 2, call, spec.fails);
     if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
         return Err(Fault::transient(crate::codes::SIM_PASSING, "the destination is away"));
     }
     let (moved, went_back) = {
-        let shelf = &world.lock().shelves[shelf];
-        (shelf.marks != *known, shelf.went_back_now)
+        let destination = &world.lock().destinations[destination];
+        (destination.marks != *known, destination.went_back_now)
     };
     if moved && went_back {
         return Err(Fault::transient(codes::MARKS_MOVED, "the destination lost what it had confirmed"));
     }
     if moved {
-        world.breaks(|| format!("d{shelf} has marks that its writer does not know"));
+        world.breaks(|| format!("d{destination} has marks that its writer does not know"));
     }
     for row in rows {
         let id = copy(row).id;
-        if world.lock().shelves[shelf].durable.contains_key(&id) {
-            world.breaks(|| format!("d{shelf} stores record {id:x} a second time"));
+        if world.lock().destinations[destination].durable.contains_key(&id) {
+            world.breaks(|| format!("d{destination} stores record {id:x} a second time"));
         }
-        world.put(shelf, id, true, fails);
+        world.put(destination, id, true, fails);
     }
     {
-        let shelf = &mut world.lock().shelves[shelf];
-        let before = shelf.marks.clone();
-        shelf.transactions.push((rows.iter().map(|row| copy(row).id).collect(), before));
-        shelf.marks.extend(marks.iter().cloned());
+        let destination = &mut world.lock().destinations[destination];
+        let before = destination.marks.clone();
+        destination.transactions.push((rows.iter().map(|row| copy(row).id).collect(), before));
+        destination.marks.extend(marks.iter().cloned());
     }
     // A crash can happen before the writer returns.
     world.tick().await;

@@ -1,8 +1,8 @@
 //! The state around the graph: what was read, is durable, stored and acknowledged, with checks of the guarantees. It
 //! survives crashes.
 
+mod destinations;
 mod lanes;
-mod shelves;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,13 +14,13 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::sync::Notify;
 
+use crate::inspect::Inspections;
 use crate::oracle::{Fate, fate};
 use crate::scenario::{Interruption, Scenario, hits, mix};
-use crate::watch::Watching;
-use shelves::expect;
+use destinations::expect;
 
+pub use destinations::{DestinationContents, result_counts};
 pub use lanes::{Lane, first, position};
-pub use shelves::{Contents, leaves};
 
 /// Number of runs after which no more failures happen.
 pub const TROUBLED_RUNS: u32 = 8;
@@ -76,12 +76,12 @@ pub struct State {
     /// Number of the run.
     pub run: u32,
     ticks: u64,
-    /// Whether the process is dead: nothing has an effect any more.
+    /// Whether the process is dead: then nothing has an effect.
     pub dead: bool,
     /// Partitions of all sources.
     pub lanes: Vec<Lane>,
     /// Destinations; the dead-letter queue is last.
-    pub shelves: Vec<Contents>,
+    pub destinations: Vec<DestinationContents>,
     /// Dead letters that may be written, by node and record, with their names.
     letters: HashMap<u64, Option<Vec<u8>>>,
     names: HashMap<Vec<u8>, u64>,
@@ -96,7 +96,7 @@ pub struct State {
     pub hung: bool,
     /// Whether another run claimed the pipeline during this run.
     pub fenced: bool,
-    told_fenced: bool,
+    fence_reported: bool,
     /// Whether a source, a destination or an open panicked in this run.
     pub panicked_outside: bool,
     /// Whether a destination returned a wrong number of verdicts in this run.
@@ -114,14 +114,15 @@ pub struct State {
     /// The log of events, if requested.
     pub log: Option<Vec<String>>,
     /// The inspections.
-    pub watching: Watching,
+    pub inspections: Inspections,
 }
 
 impl World {
     /// Creates a world before its first event.
     pub fn new(scenario: &Arc<Scenario>, logging: bool) -> Arc<World> {
         let mut lanes = Vec::new();
-        let mut shelves: Vec<Contents> = (0..=scenario.sinks.len()).map(|_| Contents::default()).collect();
+        let mut destinations: Vec<DestinationContents> =
+            (0..=scenario.sinks.len()).map(|_| DestinationContents::default()).collect();
         for (source, upstream) in scenario.sources.iter().enumerate() {
             for (i, rows) in upstream.partitions.iter().enumerate() {
                 let lane = lanes.len();
@@ -131,7 +132,7 @@ impl World {
                 };
                 let fates: Vec<Fate> = (0..*rows).map(|row| fate(scenario, source, first(lane, row))).collect();
                 for (row, fate) in fates.iter().enumerate() {
-                    expect(fate, lane, row as u32, &mut shelves);
+                    expect(fate, lane, row as u32, &mut destinations);
                 }
                 let id = LaneId { connector: format!("s{source}").into(), partition };
                 lanes.push(Lane::new(id, source, fates));
@@ -143,7 +144,7 @@ impl World {
             ticks: 0,
             dead: false,
             lanes,
-            shelves,
+            destinations,
             letters: HashMap::default(),
             names: HashMap::default(),
             letters_in_run: Vec::new(),
@@ -153,7 +154,7 @@ impl World {
             calls: 0,
             hung: false,
             fenced: false,
-            told_fenced: false,
+            fence_reported: false,
             panicked_outside: false,
             miscounted: false,
             silences: 0,
@@ -163,7 +164,7 @@ impl World {
             broken: None,
             order: None,
             log: logging.then(Vec::new),
-            watching: Watching::default(),
+            inspections: Inspections::default(),
         };
         Arc::new(World { scenario: scenario.clone(), state: Mutex::new(state), orders: Notify::new() })
     }
@@ -188,9 +189,9 @@ impl World {
         }
         let at = state.ticks;
         state.ticks += 1;
-        state.watching.turn();
+        state.inspections.turn();
         if at > MOST_TICKS {
-            self.broken(&mut state, || "it goes round in circles".to_owned());
+            self.broken(&mut state, || "the run does not end".to_owned());
             return false;
         }
         let order = match state.interruption() {
@@ -289,7 +290,7 @@ impl World {
         let mut state = self.lock();
         state.silences += 1;
         if state.silences > MOST_SILENCES {
-            self.broken(&mut state, || "a processor that does not answer is asked again and again".to_owned());
+            self.broken(&mut state, || "a processor that does not answer is called too often".to_owned());
         }
     }
 
@@ -299,10 +300,10 @@ impl World {
         if epoch == state.epoch {
             return None;
         }
-        if !state.fenced || state.told_fenced {
-            self.broken(&mut state, || "a run stores marks that are another one's".to_owned());
+        if !state.fenced || state.fence_reported {
+            self.broken(&mut state, || "a run stores marks that another run owns".to_owned());
         }
-        state.told_fenced = true;
+        state.fence_reported = true;
         Some(state.epoch)
     }
 
@@ -337,7 +338,7 @@ impl State {
 
     /// Returns the number of events in this run, including reads and writes in progress.
     pub fn ticks_in_all(&self) -> u64 {
-        self.ticks + self.calls + self.shelves.iter().map(|shelf| shelf.calls).sum::<u64>()
+        self.ticks + self.calls + self.destinations.iter().map(|destination| destination.calls).sum::<u64>()
     }
 
     /// Returns `true` if failures happen in this run.
@@ -368,7 +369,7 @@ impl State {
         self.dead = false;
         self.hung = false;
         self.fenced = false;
-        self.told_fenced = false;
+        self.fence_reported = false;
         self.panicked_outside = false;
         self.miscounted = false;
         self.silences = 0;
@@ -376,8 +377,8 @@ impl State {
         self.order = None;
         self.letters_in_run.clear();
         let salt = mix(self.scenario.seed, u64::from(self.run));
-        for shelf in &mut self.shelves {
-            shelf.end_run(salt);
+        for destination in &mut self.destinations {
+            destination.end_run(salt);
         }
         for lane in &mut self.lanes {
             lane.end_run();

@@ -8,7 +8,7 @@ use anabranch_graph::mutant::Mutant;
 use anabranch_sim::mutants::{KILLERS, killer};
 use anabranch_sim::origins::ORIGINS;
 use anabranch_sim::run::simulate;
-use anabranch_sim::scenario::{Place, Scenario};
+use anabranch_sim::scenario::{Execution, Scenario};
 
 /// Graphs that are simulated, unless the time is up before.
 const GRAPHS: u64 = 2000;
@@ -29,7 +29,7 @@ fn no_promise_is_broken() {
         }
         graphs += 1;
     }
-    // Not to be captured: whoever reads the output of a check wants to know what was checked.
+    // Write to standard error directly: a captured line would not show what was checked.
     let _ = writeln!(std::io::stderr(), "{graphs} graphs from seed {first}: no promise is broken");
     assert!(graphs > 0);
 }
@@ -40,7 +40,7 @@ fn every_planted_fault_is_found() {
     for mutant in Mutant::ALL {
         let Some((seed, failure)) = killer(*mutant) else {
             panic!(
-                "{mutant:?} is not found: record anew with `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`"
+                "{mutant:?} is not found: record its seeds again with `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`"
             );
         };
         let (name, recorded) = (format!("{mutant:?}"), KILLERS.iter().find(|(killed, _)| killed == mutant));
@@ -63,11 +63,11 @@ fn a_seed_takes_the_same_course_every_time() {
     let mut seen = 0;
     for seed in 0..100 {
         let scenario = Scenario::generate(seed);
-        if scenario.all_steps().any(|step| step.place == Place::Isolate) {
+        if scenario.all_processors().any(|processor| processor.execution == Execution::Isolate) {
             continue;
         }
         // A scenario that breaks a promise at its end shows its log.
-        // Whoever looks on changes nothing of it.
+        // Inspections do not change the course.
         let course = |watched| anabranch_sim::run::course(&Arc::new(scenario.clone()), watched);
         let (first, _) = course(false);
         let (second, shown) = course(true);

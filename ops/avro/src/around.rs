@@ -23,11 +23,12 @@ use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
-use crate::desk::{Desk, RegistryClient};
-use crate::given::Given;
+use crate::cache::{RegistryClient, SchemaCache};
+use crate::input::InputRows;
+use crate::part::SchemaPart;
 use crate::pieces::named;
-use crate::record::{Part, decode, has_schema, is_encoded, refresh};
-use crate::strip::Prepared;
+use crate::record::{decode, has_schema, is_encoded, refresh};
+use crate::strip::PreparedRows;
 use crate::wrapped::wrapped;
 
 /// Wraps a processor with schema handling.
@@ -38,7 +39,7 @@ pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
             encode: [recoding.encodes_key, recoding.encodes_payload].map(Option::unwrap_or_default),
         };
         if switches.decode.contains(&true) || switches.encode.contains(&true) {
-            Arc::new(Configured { inner, switches })
+            Arc::new(SchemaOperator { inner, switches })
         } else {
             inner
         }
@@ -52,16 +53,16 @@ struct Switches {
     encode: [bool; 2],
 }
 
-fn parts(on: [bool; 2]) -> impl Iterator<Item = Part> {
-    Part::ALL.into_iter().zip(on).filter_map(|(part, on)| on.then_some(part))
+fn parts(on: [bool; 2]) -> impl Iterator<Item = SchemaPart> {
+    SchemaPart::ALL.into_iter().zip(on).filter_map(|(part, on)| on.then_some(part))
 }
 
-struct Configured {
+struct SchemaOperator {
     inner: Arc<dyn ConfiguredOperator>,
     switches: Switches,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for SchemaOperator {
     fn signature(&self) -> Signature {
         let mut signature = self.inner.signature();
         match &mut signature.writes {
@@ -82,7 +83,7 @@ impl ConfiguredOperator for Configured {
             if flow.record.metadata.may_have(&subject) {
                 flow.record.metadata.allow(version);
             }
-            self.unname(part, &before, &mut flow.record);
+            self.remove_schema(part, &before, &mut flow.record);
         }
     }
 
@@ -91,34 +92,34 @@ impl ConfiguredOperator for Configured {
     }
 
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let desk = Desk::new(host.schemas.clone());
+        let cache = SchemaCache::new(host.schemas.clone());
         let switches = self.switches;
-        let given = || Given::new(self.renames());
+        let input = || InputRows::new(self.renames());
         Ok(match self.inner.build(worker, host)? {
-            BuiltOperator::Inline(inner) => BuiltOperator::Inline(Box::new(Around {
+            BuiltOperator::Inline(inner) => BuiltOperator::Inline(Box::new(SchemaWorker {
                 inner,
-                desk,
+                cache,
                 switches,
-                strip: Prepared::new(),
-                given: given(),
+                strip: PreparedRows::new(),
+                input: input(),
             })),
-            BuiltOperator::Isolate(inner) => BuiltOperator::Isolate(Box::new(Around {
+            BuiltOperator::Isolate(inner) => BuiltOperator::Isolate(Box::new(SchemaWorker {
                 inner,
-                desk,
+                cache,
                 switches,
-                strip: Prepared::new(),
-                given: given(),
+                strip: PreparedRows::new(),
+                input: input(),
             })),
             BuiltOperator::Async(inner) => {
                 let renames = self.renames();
-                let (client, desk) = (RegistryClient::new(host.schemas.clone()), Mutex::new(desk));
-                BuiltOperator::Async(Arc::new(AroundAsync { inner, client, desk, switches, renames }))
+                let (client, cache) = (RegistryClient::new(host.schemas.clone()), Mutex::new(cache));
+                BuiltOperator::Async(Arc::new(AsyncSchemaWorker { inner, client, cache, switches, renames }))
             }
         })
     }
 }
 
-impl Configured {
+impl SchemaOperator {
     fn may_write(&self, places: impl IntoIterator<Item = Vec<Str>>) -> bool {
         self.inner.signature().writes.overlaps(&Access::These(places.into_iter().collect()))
     }
@@ -129,10 +130,10 @@ impl Configured {
     }
 
     /// Updates the static shape of the metadata if data may have become raw, or may fit no schema.
-    fn unname(&self, part: Part, before: &RecordShape, after: &mut RecordShape) {
+    fn remove_schema(&self, part: SchemaPart, before: &RecordShape, after: &mut RecordShape) {
         let place = match part {
-            Part::Key => Str::from_static("Key"),
-            Part::Payload => Str::from_static("Payload"),
+            SchemaPart::Key => Str::from_static("Key"),
+            SchemaPart::Payload => Str::from_static("Payload"),
         };
         if !self.may_write([vec![place]]) {
             return;
@@ -156,36 +157,36 @@ impl Configured {
 }
 
 /// Returns the metadata paths of a part's schema.
-fn names(part: Part) -> [Vec<Str>; 2] {
+fn names(part: SchemaPart) -> [Vec<Str>; 2] {
     let (subject, version) = part.names();
     [subject, version].map(|key| vec![Str::from_static("Metadata"), key])
 }
 
 /// Decodes the parts that the settings enable. On an error, the record may be partly decoded.
-fn decode_all(desk: &mut Desk, switches: Switches, record: &mut Record) -> Result<bool, Fault> {
-    parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(desk, part, record)?))
+fn decode_all(cache: &mut SchemaCache, switches: Switches, record: &mut Record) -> Result<bool, Fault> {
+    parts(switches.decode).try_fold(false, |any, part| Ok(any | decode(cache, part, record)?))
 }
 
 /// Updates the schema names of a record that was made from `row`, and removes those of data without a schema. Fails if
 /// the registry is unavailable.
 fn refresh_all(
-    desk: &mut Desk,
+    cache: &mut SchemaCache,
     switches: Switches,
-    given: &Given,
+    input: &InputRows,
     row: usize,
     record: &mut Record,
 ) -> Result<(), Fault> {
-    let differs = given.differs(row, record);
+    let differs = input.differs(row, record);
     for part in parts(switches.encode) {
-        if differs && given.is_outdated(row, part, record) {
-            desk.unname(part, &mut record.metadata);
+        if differs && input.is_outdated(row, part, record) {
+            cache.remove_schema(part, &mut record.metadata);
             continue;
         }
-        match refresh(desk, part, record) {
+        match refresh(cache, part, record) {
             Ok(_) => {}
             Err(fault) if fault.class() == FaultClass::Record => {
                 tracing::debug!(error = %fault, "a record no longer fits its schema");
-                desk.unname(part, &mut record.metadata);
+                cache.remove_schema(part, &mut record.metadata);
             }
             Err(fault) => return Err(fault),
         }
@@ -193,31 +194,31 @@ fn refresh_all(
     Ok(())
 }
 
-struct Around<O: ?Sized> {
+struct SchemaWorker<O: ?Sized> {
     inner: Box<O>,
-    desk: Desk,
+    cache: SchemaCache,
     switches: Switches,
-    strip: Prepared,
-    given: Given,
+    strip: PreparedRows,
+    input: InputRows,
 }
 
-impl<O: Operator + ?Sized> Operator for Around<O> {
+impl<O: Operator + ?Sized> Operator for SchemaWorker<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let Around { inner, desk, switches, strip, given } = self;
+        let SchemaWorker { inner, cache, switches, strip, input } = self;
         let concerns = |record: &Record| parts(switches.decode).any(|part| is_encoded(part, record));
-        let decode = |record: &mut Record| decode_all(desk, *switches, record);
+        let decode = |record: &mut Record| decode_all(cache, *switches, record);
         // A processor that panicked leaves its entries.
-        given.clear();
-        strip.process(&mut **inner, rows, concerns, decode, |row, record| given.note(row, record));
+        input.clear();
+        strip.process(&mut **inner, rows, concerns, decode, |row, record| input.note(row, record));
         // A registry that is unavailable ends the run, so the faults of these rows are not used.
         for (row, decision) in rows.decisions_mut() {
             if let Decision::Pieces(pieces) = decision {
-                let named = named(pieces, |piece| refresh_all(desk, *switches, given, row, piece));
+                let named = named(pieces, |piece| refresh_all(cache, *switches, input, row, piece));
                 *decision = named.map_or_else(Decision::Fail, Decision::Pieces);
             }
         }
-        strip.finish(rows, |row, _, record| refresh_all(desk, *switches, given, row, record));
-        given.clear();
+        strip.finish(rows, |row, _, record| refresh_all(cache, *switches, input, row, record));
+        input.clear();
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -225,37 +226,37 @@ impl<O: Operator + ?Sized> Operator for Around<O> {
     }
 }
 
-struct AroundAsync {
+struct AsyncSchemaWorker {
     inner: Arc<dyn AsyncOperator>,
     client: RegistryClient,
-    desk: Mutex<Desk>,
+    cache: Mutex<SchemaCache>,
     switches: Switches,
     renames: bool,
 }
 
 #[async_trait]
-impl AsyncOperator for AroundAsync {
+impl AsyncOperator for AsyncSchemaWorker {
     async fn call(&self, mut rows: Vec<Record>) -> Vec<Verdict> {
-        if !rows.iter().any(|record| Part::ALL.iter().any(|part| has_schema(*part, record))) {
+        if !rows.iter().any(|record| SchemaPart::ALL.iter().any(|part| has_schema(*part, record))) {
             return self.inner.call(rows).await;
         }
         let outcomes: Vec<Result<bool, Fault>> = self
-            .with(|desk| {
-                let decode = |record: &mut Record| decode_all(desk, self.switches, record);
+            .with(|cache| {
+                let decode = |record: &mut Record| decode_all(cache, self.switches, record);
                 rows.iter_mut().map(decode).collect()
             })
             .await;
         let good = rows.into_iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then_some(record));
         let good: Vec<Record> = good.collect();
-        let mut given = Given::new(self.renames);
-        good.iter().enumerate().for_each(|(row, record)| given.note(row, record));
+        let mut input = InputRows::new(self.renames);
+        good.iter().enumerate().for_each(|(row, record)| input.note(row, record));
         let mut verdicts = self.inner.call(good).await.into_iter().enumerate();
         let mut all = Vec::with_capacity(outcomes.len());
         for outcome in outcomes {
             all.push(match outcome {
                 Err(fault) => Verdict::Fail(fault),
                 Ok(_) => match verdicts.next() {
-                    Some((row, verdict)) => self.refreshed(&given, row, verdict).await,
+                    Some((row, verdict)) => self.refreshed(&input, row, verdict).await,
                     // The rest is passed again.
                     None => break,
                 },
@@ -269,22 +270,22 @@ impl AsyncOperator for AroundAsync {
     }
 }
 
-impl AroundAsync {
-    async fn with<T>(&self, work: impl FnMut(&mut Desk) -> T) -> T {
-        Desk::attend_shared(&self.desk, &self.client, work).await
+impl AsyncSchemaWorker {
+    async fn with<T>(&self, work: impl FnMut(&mut SchemaCache) -> T) -> T {
+        SchemaCache::run_shared(&self.cache, &self.client, work).await
     }
 
-    async fn refreshed(&self, given: &Given, row: usize, mut verdict: Verdict) -> Verdict {
+    async fn refreshed(&self, input: &InputRows, row: usize, mut verdict: Verdict) -> Verdict {
         let records = match &mut verdict {
             Verdict::Keep(record) => std::slice::from_mut(record),
             Verdict::Split(records) => records.as_mut_slice(),
             Verdict::Filter | Verdict::Fail(_) => return verdict,
         };
-        let refresh = |desk: &mut Desk| {
+        let refresh = |cache: &mut SchemaCache| {
             records.iter_mut().try_for_each(|record| {
                 let before = record.metadata.clone();
-                let refreshed = refresh_all(desk, self.switches, given, row, record);
-                if desk.is_stuck() {
+                let refreshed = refresh_all(cache, self.switches, input, row, record);
+                if cache.misses_schema() {
                     // The next attempt must see the processor's output.
                     record.metadata = before;
                 }

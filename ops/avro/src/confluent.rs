@@ -49,13 +49,13 @@ pub enum AddressError {
     System(String),
 }
 
-type Answered = oneshot::Sender<Result<Answer, HttpError>>;
+type Response = oneshot::Sender<Result<Answer, HttpError>>;
 
 /// A registry at an address.
 pub struct ConfluentRegistry {
     access: Mutex<Arc<Access>>,
     renew: Option<Arc<Renew>>,
-    requests: mpsc::UnboundedSender<(Request, Answered)>,
+    requests: mpsc::UnboundedSender<(Request, Response)>,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -187,10 +187,10 @@ impl ConfluentRegistry {
     /// Reads the credentials again, on a thread that may block. Returns `None` if they are unchanged.
     async fn renewed(&self, before: &Access) -> Option<Arc<Access>> {
         let renew = self.renew.clone()?;
-        let (tell, told) = oneshot::channel();
-        let read = move || drop(tell.send(renew()));
+        let (sender, receiver) = oneshot::channel();
+        let read = move || drop(sender.send(renew()));
         std::thread::Builder::new().name("schema-registry-login".to_owned()).spawn(read).ok()?;
-        let (url, login) = told.await.ok()?;
+        let (url, login) = receiver.await.ok()?;
         let access = match Access::new(&url, &login) {
             Ok(access) => access,
             Err(error) => {
@@ -296,7 +296,7 @@ fn failed(error: HttpError) -> SchemaError {
 }
 
 /// Executes requests until all senders are dropped.
-async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Answered)>) {
+async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Response)>) {
     let mut running = FuturesUnordered::new();
     loop {
         tokio::select! {

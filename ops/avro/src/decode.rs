@@ -16,8 +16,8 @@ use anabranch_record::reference::{Part, Reference, Target};
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
+use crate::cache::SchemaCache;
 use crate::codes;
-use crate::desk::Desk;
 use crate::wire;
 
 /// Returns the `avro.decode` processor for the registry.
@@ -42,14 +42,14 @@ struct Settings {
 }
 
 fn configure(Settings { field }: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    Ok(Arc::new(Configured { field: field.one_side()? }))
+    Ok(Arc::new(DecodeOperator { field: field.one_side()? }))
 }
 
-struct Configured {
+struct DecodeOperator {
     field: Reference,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for DecodeOperator {
     fn signature(&self) -> Signature {
         Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
     }
@@ -67,14 +67,14 @@ impl ConfiguredOperator for Configured {
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let desk = Desk::new(host.schemas.clone());
-        Ok(BuiltOperator::Inline(Box::new(Decode { field: self.field.clone(), desk })))
+        let cache = SchemaCache::new(host.schemas.clone());
+        Ok(BuiltOperator::Inline(Box::new(Decode { field: self.field.clone(), cache })))
     }
 }
 
 struct Decode {
     field: Reference,
-    desk: Desk,
+    cache: SchemaCache,
 }
 
 impl Operator for Decode {
@@ -104,7 +104,7 @@ impl Decode {
             }
         };
         let (id, data) = wire::split(bytes).map_err(invalid)?;
-        let codec = self.desk.id(id)?;
+        let codec = self.cache.id(id)?;
         let named = |error: crate::codec::CodecError| invalid(&format!("schema id {id}: {error}"));
         match field.target() {
             Target::Data(_) => codec.decode_fields(data).map(|fields| Some(Value::from(fields))).map_err(named),

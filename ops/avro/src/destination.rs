@@ -22,32 +22,33 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
-use crate::desk::Desk;
-use crate::record::{Part, decode, encode};
+use crate::cache::SchemaCache;
+use crate::part::SchemaPart;
+use crate::record::{decode, encode};
 
 /// Wraps a destination with decoding.
 pub fn around(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
-    Arc::new(Kind { inner: kind, step: Step::Decode })
+    Arc::new(ConvertingKind { inner: kind, conversion: Conversion::Decode })
 }
 
 /// Wraps a destination that decodes itself with encoding. Destinations without a setting for it are unchanged.
 pub fn encoded(kind: Arc<dyn DestinationKind>) -> Arc<dyn DestinationKind> {
-    Arc::new(Kind { inner: kind, step: Step::Encode })
+    Arc::new(ConvertingKind { inner: kind, conversion: Conversion::Encode })
 }
 
 /// Conversion of data with a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum Conversion {
     Decode,
     Encode,
 }
 
-struct Kind {
+struct ConvertingKind {
     inner: Arc<dyn DestinationKind>,
-    step: Step,
+    conversion: Conversion,
 }
 
-impl DestinationKind for Kind {
+impl DestinationKind for ConvertingKind {
     fn specification(&self) -> &Specification {
         self.inner.specification()
     }
@@ -55,12 +56,16 @@ impl DestinationKind for Kind {
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
         let inner = self.inner.configure(arguments)?;
         let decoding: Decoding = arguments.read()?;
-        let on = |part: &Part| match part {
-            Part::Key => decoding.key == Some(true),
-            Part::Payload => decoding.payload == Some(true),
+        let on = |part: &SchemaPart| match part {
+            SchemaPart::Key => decoding.key == Some(true),
+            SchemaPart::Payload => decoding.payload == Some(true),
         };
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
-        Ok(if parts.is_empty() { inner } else { Arc::new(Coding { inner, step: self.step, parts }) })
+        let parts: Vec<SchemaPart> = SchemaPart::ALL.into_iter().filter(on).collect();
+        Ok(if parts.is_empty() {
+            inner
+        } else {
+            Arc::new(ConvertingDestination { inner, conversion: self.conversion, parts })
+        })
     }
 
     fn takes_only_letters(&self) -> bool {
@@ -68,18 +73,18 @@ impl DestinationKind for Kind {
     }
 }
 
-struct Coding {
+struct ConvertingDestination {
     inner: Arc<dyn Destination>,
-    step: Step,
-    parts: Vec<Part>,
+    conversion: Conversion,
+    parts: Vec<SchemaPart>,
 }
 
 #[async_trait]
-impl Destination for Coding {
+impl Destination for ConvertingDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let inner = self.inner.open(host).await?;
-        let desk = Desk::new(host.schemas.clone());
-        Ok(Box::new(CodingWriter { inner, desk, step: self.step, parts: self.parts.clone() }))
+        let cache = SchemaCache::new(host.schemas.clone());
+        Ok(Box::new(ConvertingWriter { inner, cache, conversion: self.conversion, parts: self.parts.clone() }))
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -108,7 +113,11 @@ impl Destination for Coding {
 
     /// Returns `None` for a record whose data would be converted first, because that needs the registry.
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
-        if concerns(self.step, &self.parts, std::slice::from_ref(record)) { None } else { self.inner.written(record) }
+        if concerns(self.conversion, &self.parts, std::slice::from_ref(record)) {
+            None
+        } else {
+            self.inner.written(record)
+        }
     }
 
     fn logs(&self) -> Option<(LogLevel, Str)> {
@@ -116,20 +125,20 @@ impl Destination for Coding {
     }
 }
 
-struct CodingWriter {
+struct ConvertingWriter {
     inner: Box<dyn Writer>,
-    desk: Desk,
-    step: Step,
-    parts: Vec<Part>,
+    cache: SchemaCache,
+    conversion: Conversion,
+    parts: Vec<SchemaPart>,
 }
 
 /// Returns `true` if data of some rows must be decoded or encoded.
-fn concerns(step: Step, parts: &[Part], rows: &[Record]) -> bool {
+fn concerns(conversion: Conversion, parts: &[SchemaPart], rows: &[Record]) -> bool {
     // Records mostly share their metadata: of those without a schema, check only one.
     let mut without: Option<&Metadata> = None;
-    let concerned = |data: &Data| match step {
-        Step::Decode => matches!(data, Data::Raw(_)),
-        Step::Encode => matches!(data, Data::Structured(_)),
+    let concerned = |data: &Data| match conversion {
+        Conversion::Decode => matches!(data, Data::Raw(_)),
+        Conversion::Encode => matches!(data, Data::Structured(_)),
     };
     rows.iter().any(|record| {
         if !parts.iter().any(|part| part.any(record, concerned))
@@ -143,7 +152,7 @@ fn concerns(step: Step, parts: &[Part], rows: &[Record]) -> bool {
 }
 
 #[async_trait]
-impl Writer for CodingWriter {
+impl Writer for ConvertingWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.inner.marks().await
     }
@@ -151,13 +160,13 @@ impl Writer for CodingWriter {
     /// If data of some rows cannot be decoded, writes nothing and rejects those rows. Data that cannot be encoded is
     /// written unchanged.
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        if !concerns(self.step, &self.parts, rows) {
+        if !concerns(self.conversion, &self.parts, rows) {
             return self.inner.write(rows, marks).await;
         }
-        let mut coded = rows.to_vec();
-        let (desk, parts, step) = (&mut self.desk, &self.parts, self.step);
-        let refused = desk.attend(|desk| code(desk, step, parts, &mut coded)).await?;
-        if refused.is_empty() { self.inner.write(&coded, marks).await } else { Ok(Verdicts::Refused(refused)) }
+        let mut converted = rows.to_vec();
+        let (cache, parts, conversion) = (&mut self.cache, &self.parts, self.conversion);
+        let refused = cache.run(|cache| convert(cache, conversion, parts, &mut converted)).await?;
+        if refused.is_empty() { self.inner.write(&converted, marks).await } else { Ok(Verdicts::Refused(refused)) }
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {
@@ -170,18 +179,25 @@ impl Writer for CodingWriter {
 }
 
 /// Decodes or encodes rows. Returns those that cannot be decoded, with the reason.
-fn code(desk: &mut Desk, step: Step, parts: &[Part], rows: &mut [Record]) -> Result<Vec<(usize, Fault)>, Fault> {
+fn convert(
+    cache: &mut SchemaCache,
+    conversion: Conversion,
+    parts: &[SchemaPart],
+    rows: &mut [Record],
+) -> Result<Vec<(usize, Fault)>, Fault> {
     let mut refused = Vec::new();
     for (row, record) in rows.iter_mut().enumerate() {
         for part in parts {
-            let done = match step {
-                Step::Decode => decode(desk, *part, record),
-                Step::Encode => encode(desk, *part, record),
+            let done = match conversion {
+                Conversion::Decode => decode(cache, *part, record),
+                Conversion::Encode => encode(cache, *part, record),
             };
             match done {
                 Ok(_) => {}
                 Err(fault) if fault.class() != FaultClass::Record => return Err(fault),
-                Err(fault) if step == Step::Encode => tracing::debug!(error = %fault, "sent as fields, not encoded"),
+                Err(fault) if conversion == Conversion::Encode => {
+                    tracing::debug!(error = %fault, "sent as fields, not encoded");
+                }
                 Err(fault) => {
                     refused.push((row, fault));
                     break;

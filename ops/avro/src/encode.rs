@@ -22,8 +22,8 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::cache::SchemaCache;
 use crate::codes;
-use crate::desk::Desk;
 use crate::infer::infer;
 use crate::wire;
 
@@ -93,7 +93,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnos
         }
         SchemaSource::AutoRegister => Strategy::Inferred(settings.required(&settings.auto_subject)?),
     };
-    Ok(Arc::new(Configured { field, strategy }))
+    Ok(Arc::new(EncodeOperator { field, strategy }))
 }
 
 impl Settings {
@@ -114,12 +114,12 @@ enum Strategy {
     Inferred(Str),
 }
 
-struct Configured {
+struct EncodeOperator {
     field: Reference,
     strategy: Strategy,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for EncodeOperator {
     fn signature(&self) -> Signature {
         Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
     }
@@ -152,7 +152,7 @@ impl ConfiguredOperator for Configured {
         Ok(BuiltOperator::Inline(Box::new(Encode {
             field: self.field.clone(),
             strategy: self.strategy.clone(),
-            desk: Desk::new(host.schemas.clone()),
+            cache: SchemaCache::new(host.schemas.clone()),
             text: String::new(),
             buffer: Vec::new(),
         })))
@@ -162,7 +162,7 @@ impl ConfiguredOperator for Configured {
 struct Encode {
     field: Reference,
     strategy: Strategy,
-    desk: Desk,
+    cache: SchemaCache,
     /// Buffer for the schema text, reused between records.
     text: String,
     buffer: Vec<u8>,
@@ -188,11 +188,11 @@ impl Encode {
         let failed =
             |code, error: &dyn std::fmt::Display| Fault::record(code, format!("cannot encode {field}: {error}"));
         let known = match &self.strategy {
-            Strategy::Registered(subject, version) => self.desk.version(subject, *version)?,
+            Strategy::Registered(subject, version) => self.cache.version(subject, *version)?,
             Strategy::Inferred(subject) => {
                 self.text.clear();
                 infer(&fields, &mut self.text).map_err(|error| failed(codes::AVRO_NO_SCHEMA, &error))?;
-                self.desk.register(subject, &self.text)?
+                self.cache.register(subject, &self.text)?
             }
         };
         self.buffer.clear();

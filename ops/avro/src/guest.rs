@@ -11,30 +11,31 @@ use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, Op
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 
-use crate::desk::Desk;
-use crate::given::Given;
-use crate::record::{Part, decode, decode_what_fits, encode, has_schema};
-use crate::strip::Prepared;
+use crate::cache::SchemaCache;
+use crate::input::InputRows;
+use crate::part::SchemaPart;
+use crate::record::{decode, decode_matching, encode, has_schema};
+use crate::strip::PreparedRows;
 use crate::wrapped::wrapped;
 
 /// Wraps a processor with encoding before and decoding after it. Processors without settings for it are unchanged.
 pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
     wrapped(kind, |inner, recoding| {
-        let on = |part: &Part| match part {
-            Part::Key => (recoding.decodes_key, recoding.encodes_key) == (Some(true), Some(true)),
-            Part::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
+        let on = |part: &SchemaPart| match part {
+            SchemaPart::Key => (recoding.decodes_key, recoding.encodes_key) == (Some(true), Some(true)),
+            SchemaPart::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
         };
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
-        if parts.is_empty() { inner } else { Arc::new(Configured { inner, parts }) }
+        let parts: Vec<SchemaPart> = SchemaPart::ALL.into_iter().filter(on).collect();
+        if parts.is_empty() { inner } else { Arc::new(EncodedOperator { inner, parts }) }
     })
 }
 
-struct Configured {
+struct EncodedOperator {
     inner: Arc<dyn ConfiguredOperator>,
-    parts: Vec<Part>,
+    parts: Vec<SchemaPart>,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for EncodedOperator {
     fn signature(&self) -> Signature {
         self.inner.signature()
     }
@@ -50,13 +51,13 @@ impl ConfiguredOperator for Configured {
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         Ok(match self.inner.build(worker, host)? {
             BuiltOperator::Isolate(inner) => {
-                let desk = Desk::new(host.schemas.clone());
-                BuiltOperator::Isolate(Box::new(Around {
+                let cache = SchemaCache::new(host.schemas.clone());
+                BuiltOperator::Isolate(Box::new(EncodedWorker {
                     inner,
-                    desk,
+                    cache,
                     parts: self.parts.clone(),
-                    strip: Prepared::new(),
-                    given: Given::new(true),
+                    strip: PreparedRows::new(),
+                    input: InputRows::new(true),
                 }))
             }
             other => other,
@@ -64,19 +65,19 @@ impl ConfiguredOperator for Configured {
     }
 }
 
-struct Around {
+struct EncodedWorker {
     inner: Box<dyn Operator>,
-    desk: Desk,
-    parts: Vec<Part>,
-    strip: Prepared,
-    given: Given,
+    cache: SchemaCache,
+    parts: Vec<SchemaPart>,
+    strip: PreparedRows,
+    input: InputRows,
 }
 
 /// Encodes data with a schema; returns whether there was any. Data that does not fit its schema stays unchanged.
-fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bool, Fault> {
+fn encode_all(cache: &mut SchemaCache, parts: &[SchemaPart], record: &mut Record) -> Result<bool, Fault> {
     let mut any = false;
     for part in parts {
-        match encode(desk, *part, record) {
+        match encode(cache, *part, record) {
             Ok(done) => any |= done,
             Err(fault) if fault.class() == FaultClass::Record => {
                 tracing::debug!(error = %fault, "the processor receives the data as fields");
@@ -87,25 +88,25 @@ fn encode_all(desk: &mut Desk, parts: &[Part], record: &mut Record) -> Result<bo
     Ok(any)
 }
 
-impl Operator for Around {
+impl Operator for EncodedWorker {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        let Around { inner, desk, parts, strip, given } = self;
+        let EncodedWorker { inner, cache, parts, strip, input } = self;
         let concerns = |record: &Record| parts.iter().any(|part| has_schema(*part, record));
-        let encode = |record: &mut Record| encode_all(desk, parts, record);
-        given.clear();
-        strip.process(&mut **inner, rows, concerns, encode, |row, record| given.note(row, record));
+        let encode = |record: &mut Record| encode_all(cache, parts, record);
+        input.clear();
+        strip.process(&mut **inner, rows, concerns, encode, |row, record| input.note(row, record));
         strip.finish(rows, |row, changed, record| {
             for part in parts.iter().filter(|_| changed) {
-                let Err(fault) = decode(desk, *part, record) else { continue };
+                let Err(fault) = decode(cache, *part, record) else { continue };
                 tracing::debug!(error = %fault, "the data stays as the processor returned it");
-                if fault.class() == FaultClass::Record && given.names_the_same(row, *part, record) {
-                    decode_what_fits(desk, *part, record)?;
-                    desk.unname(*part, &mut record.metadata);
+                if fault.class() == FaultClass::Record && input.names_the_same(row, *part, record) {
+                    decode_matching(cache, *part, record)?;
+                    cache.remove_schema(*part, &mut record.metadata);
                 }
             }
             Ok(())
         });
-        given.clear();
+        input.clear();
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::testing::{after, block_on, fields, host};
 
-    /// Notes what it is given. Fails the number 3, makes 2 of what it gets of 4, two records of 5, and text of 6.
+    /// Collects its input. Fails the number 3, replaces 4 with 2, splits 5 into two records, and replaces 6 with text.
     #[derive(Clone)]
     struct Noting(Specification, Arc<Mutex<Vec<Data>>>);
 

@@ -2,18 +2,19 @@
 //! registry, and schema handling around native plugins.
 
 pub mod around;
+pub mod cache;
 pub mod codec;
 pub mod codes;
 #[cfg(feature = "confluent")]
 pub mod confluent;
 pub mod decode;
-pub mod desk;
 pub mod destination;
 pub mod encode;
-mod given;
 pub mod guest;
 pub mod infer;
 pub mod inline;
+mod input;
+pub mod part;
 mod pieces;
 pub mod record;
 mod shape;

@@ -5,13 +5,13 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
-use crate::record::Part;
+use crate::part::SchemaPart;
 
 /// Subjects and versions for the key and the payload in the metadata.
 type Names = [Option<Str>; 4];
 
 fn keys() -> [Str; 4] {
-    let [(key, key_version), (payload, payload_version)] = Part::ALL.map(Part::names);
+    let [(key, key_version), (payload, payload_version)] = SchemaPart::ALL.map(SchemaPart::names);
     [key, key_version, payload, payload_version]
 }
 

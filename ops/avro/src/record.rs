@@ -2,71 +2,29 @@
 
 use anabranch_plugin::schema::SchemaVersion;
 use anabranch_record::fault::Fault;
-use anabranch_record::metadata::key;
-use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 use anabranch_record::value::Object;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 
+use crate::cache::{Fit, SchemaCache};
 use crate::codes;
-use crate::desk::{Desk, Outcome};
 use crate::infer::infer;
-
-/// A part of a record with its own schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The key.
-    Key,
-    /// The payload: both sides share a schema.
-    Payload,
-}
-
-impl Part {
-    /// Both parts.
-    pub const ALL: [Part; 2] = [Part::Key, Part::Payload];
-
-    /// Returns the name in settings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Part::Key => "key",
-            Part::Payload => "payload",
-        }
-    }
-
-    /// Returns the metadata keys of its subject and version.
-    pub const fn names(self) -> (Str, Str) {
-        match self {
-            Part::Key => (key::KEY_SCHEMA_SUBJECT, key::KEY_SCHEMA_VERSION),
-            Part::Payload => (key::PAYLOAD_SCHEMA_SUBJECT, key::PAYLOAD_SCHEMA_VERSION),
-        }
-    }
-
-    pub(crate) const fn sides(self) -> &'static [Side] {
-        match self {
-            Part::Key => &[Side::Key],
-            Part::Payload => &[Side::After, Side::Before],
-        }
-    }
-
-    pub(crate) fn any(self, record: &Record, is: impl Fn(&Data) -> bool) -> bool {
-        self.sides().iter().any(|side| is(side.of(record)))
-    }
-}
+use crate::part::SchemaPart;
 
 /// Returns `true` if the metadata names a schema of this part.
-pub(crate) fn has_schema(part: Part, record: &Record) -> bool {
+pub(crate) fn has_schema(part: SchemaPart, record: &Record) -> bool {
     record.metadata.get(&part.names().0).is_some()
 }
 
 /// Returns `true` if the part has raw data whose schema is in the metadata.
 #[inline]
-pub(crate) fn is_encoded(part: Part, record: &Record) -> bool {
+pub(crate) fn is_encoded(part: SchemaPart, record: &Record) -> bool {
     part.any(record, |data| matches!(data, Data::Raw(_))) && has_schema(part, record)
 }
 
 /// Returns the subject and version in the metadata; `None` if one of them is missing.
-fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
+fn named(part: SchemaPart, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fault> {
     let (subject, version) = part.names();
     let (Some(subject), Some(text)) = (record.metadata.get(&subject), record.metadata.get(&version)) else {
         return Ok(None);
@@ -75,7 +33,7 @@ fn named(part: Part, record: &Record) -> Result<Option<(Str, SchemaVersion)>, Fa
 }
 
 /// Parses the version in the metadata.
-fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
+fn parsed(text: &Str, part: SchemaPart) -> Result<SchemaVersion, Fault> {
     text.parse().map_err(|error| {
         let (_, version) = part.names();
         Fault::record(codes::SCHEMA_VERSION_INVALID, format!("the metadata {version} is {text:?}: {error}"))
@@ -87,12 +45,12 @@ fn parsed(text: &Str, part: Part) -> Result<SchemaVersion, Fault> {
 ///
 /// # Errors
 /// Fails if the schema is not available, or does not match the data.
-pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
+pub fn decode(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Raw(_))) {
         return Ok(false);
     }
     let Some((subject, version)) = named(part, record)? else { return Ok(false) };
-    let known = desk.version(&subject, version)?;
+    let known = cache.version(&subject, version)?;
     let mut decoded = [None, None];
     for (side, decoded) in part.sides().iter().zip(&mut decoded) {
         if let Data::Raw(bytes) = side.of(record) {
@@ -115,9 +73,9 @@ pub fn decode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
 ///
 /// # Errors
 /// Fails if the schema is not available.
-pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record) -> Result<(), Fault> {
+pub(crate) fn decode_matching(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<(), Fault> {
     let Some((subject, version)) = named(part, record)? else { return Ok(()) };
-    let known = desk.version(&subject, version)?;
+    let known = cache.version(&subject, version)?;
     for side in part.sides() {
         if let Data::Raw(bytes) = side.of(record)
             && let Ok(fields) = known.codec.decode_fields(bytes)
@@ -133,12 +91,12 @@ pub(crate) fn decode_what_fits(desk: &mut Desk, part: Part, record: &mut Record)
 ///
 /// # Errors
 /// Fails if the schema is not available, or cannot be inferred from the data.
-pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
-    if !refresh(desk, part, record)? {
+pub fn encode(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
+    if !refresh(cache, part, record)? {
         return Ok(false);
     }
     let Some((subject, version)) = named(part, record)? else { return Ok(false) };
-    let known = desk.version(&subject, version)?;
+    let known = cache.version(&subject, version)?;
     let mut encoded = [None, None];
     for (side, encoded) in part.sides().iter().zip(&mut encoded) {
         if let Some(fields) = side.of(record).fields() {
@@ -164,12 +122,12 @@ pub fn encode(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, 
 ///
 /// # Errors
 /// Fails if the named schema is not available, or a schema cannot be inferred from the data.
-pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool, Fault> {
+pub fn refresh(cache: &mut SchemaCache, part: SchemaPart, record: &mut Record) -> Result<bool, Fault> {
     if !part.any(record, |data| matches!(data, Data::Structured(_))) {
         return Ok(false);
     }
     let mut metadata = std::mem::take(&mut record.metadata);
-    let known = only_fields(part, record).is_some_and(|fields| desk.name(part, &mut metadata, fields));
+    let known = only_fields(part, record).is_some_and(|fields| cache.name_schema(part, &mut metadata, fields));
     record.metadata = metadata;
     if known {
         return Ok(true);
@@ -184,16 +142,16 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
     };
     let (subject, text) = (subject.clone(), text.clone());
     let only = only_fields(part, record);
-    let known = desk.version(&subject, parsed(&text, part)?)?;
+    let known = cache.version(&subject, parsed(&text, part)?)?;
     let mut scratch = Vec::new();
     let fits = |data: &Data| data.fields().is_none_or(|fields| known.codec.encode_fields(fields, &mut scratch).is_ok());
     if part.sides().iter().map(|side| side.of(record)).all(fits) {
         if let Some(fields) = only {
-            desk.compare(&subject, &text, &known, fields);
+            cache.compare(&subject, &text, &known, fields);
         }
         return Ok(true);
     }
-    let found = only.and_then(|fields| desk.inferred(&subject, fields));
+    let found = only.and_then(|fields| cache.inferred(&subject, fields));
     let version = match found {
         Some(version) => version,
         None => {
@@ -202,23 +160,23 @@ pub fn refresh(desk: &mut Desk, part: Part, record: &mut Record) -> Result<bool,
             if let Some(fields) = fields {
                 infer(fields, &mut schema).map_err(|error| Fault::record(codes::AVRO_NO_SCHEMA, error))?;
             }
-            let known = desk.register(&subject, &schema)?;
+            let known = cache.register(&subject, &schema)?;
             let version = Str::from(known.schema.version.to_string());
             if let Some(fields) = only {
-                desk.compare(&subject, &version, &known, fields);
+                cache.compare(&subject, &version, &known, fields);
             }
             version
         }
     };
     if let Some(fields) = only.filter(|fields| known.codec.misfits_names_of(fields)) {
-        desk.settle(&subject, &text, fields, Outcome::Become(version.clone()));
+        cache.record_fit(&subject, &text, fields, Fit::Replaced(version.clone()));
     }
     record.metadata.insert(version_key, version);
     Ok(true)
 }
 
 /// Returns the fields of a part if one side is structured and the other is absent.
-fn only_fields(part: Part, record: &Record) -> Option<&Object> {
+fn only_fields(part: SchemaPart, record: &Record) -> Option<&Object> {
     let mut sides = part.sides().iter().map(|side| side.of(record)).filter(|data| !matches!(data, Data::Absent));
     sides.next().filter(|_| sides.next().is_none()).and_then(Data::fields)
 }

@@ -7,16 +7,16 @@ use anabranch_record::value::{Object, Value};
 
 /// Names and types of fields without nested values.
 #[derive(Debug)]
-pub(crate) struct Shape(Vec<(Str, Discriminant<Value>)>);
+pub(crate) struct FlatShape(Vec<(Str, Discriminant<Value>)>);
 
-impl Shape {
+impl FlatShape {
     /// Returns the shape; `None` if a field is a list or a map.
-    pub(crate) fn of(fields: &Object) -> Option<Shape> {
+    pub(crate) fn of(fields: &Object) -> Option<FlatShape> {
         let flat = |(name, value): (&Str, &Value)| match value {
             Value::List(_) | Value::Map(_) => None,
             _ => Some((name.clone(), discriminant(value))),
         };
-        fields.iter().map(flat).collect::<Option<_>>().map(Shape)
+        fields.iter().map(flat).collect::<Option<_>>().map(FlatShape)
     }
 
     /// Returns `true` if these fields have this shape.

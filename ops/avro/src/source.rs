@@ -23,20 +23,20 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
+use crate::cache::SchemaCache;
 use crate::codes;
-use crate::desk::Desk;
 use crate::infer::infer;
-use crate::record::Part;
-use crate::shape::Shape;
+use crate::part::SchemaPart;
+use crate::shape::FlatShape;
 
 /// Wraps a source with schema extraction.
 pub fn around(kind: Arc<dyn SourceKind>) -> Arc<dyn SourceKind> {
-    Arc::new(Kind(kind))
+    Arc::new(ExtractingKind(kind))
 }
 
-struct Kind(Arc<dyn SourceKind>);
+struct ExtractingKind(Arc<dyn SourceKind>);
 
-impl SourceKind for Kind {
+impl SourceKind for ExtractingKind {
     fn specification(&self) -> &Specification {
         self.0.specification()
     }
@@ -44,9 +44,9 @@ impl SourceKind for Kind {
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
         let inner = self.0.configure(arguments)?;
         let inference: Inference = arguments.read()?;
-        let parts = Part::ALL.map(|part| match part {
-            Part::Key => (part, &inference.key, &inference.key_subject),
-            Part::Payload => (part, &inference.payload, &inference.payload_subject),
+        let parts = SchemaPart::ALL.map(|part| match part {
+            SchemaPart::Key => (part, &inference.key, &inference.key_subject),
+            SchemaPart::Payload => (part, &inference.payload, &inference.payload_subject),
         });
         let parts: Vec<Extraction> = parts
             .into_iter()
@@ -54,17 +54,17 @@ impl SourceKind for Kind {
             .map(|(part, is_enabled, subject)| {
                 let parameter = self.specification().parameter(is_enabled.name());
                 let by_default = parameter.and_then(|parameter| parameter.default.as_deref());
-                Extraction { part, subject: subject.clone(), asked: by_default != Some("true") }
+                Extraction { part, subject: subject.clone(), is_explicit: by_default != Some("true") }
             })
             .collect();
         if parts.is_empty() {
             return Ok(inner);
         }
         let context = match inference.context.as_ref() {
-            _ if !inference.has_context => Context::None,
-            Some(name) => Context::Named(name.clone()),
-            None if inference.context.is_given() => Context::None,
-            None => Context::Connector,
+            _ if !inference.has_context => SubjectContext::None,
+            Some(name) => SubjectContext::Named(name.clone()),
+            None if inference.context.is_given() => SubjectContext::None,
+            None => SubjectContext::Connector,
         };
         Ok(Arc::new(Extracting { inner, parts, context }))
     }
@@ -72,7 +72,7 @@ impl SourceKind for Kind {
 
 /// Part of a subject before the colon.
 #[derive(Clone)]
-enum Context {
+enum SubjectContext {
     None,
     Named(Str),
     /// The id of the connector, with that of its pipeline.
@@ -81,17 +81,17 @@ enum Context {
 
 #[derive(Clone)]
 struct Extraction {
-    part: Part,
+    part: SchemaPart,
     /// The subject, without context and collection.
     subject: Str,
     /// True if the setting enables it explicitly and not by default.
-    asked: bool,
+    is_explicit: bool,
 }
 
 struct Extracting {
     inner: Arc<dyn Source>,
     parts: Vec<Extraction>,
-    context: Context,
+    context: SubjectContext,
 }
 
 #[async_trait]
@@ -152,29 +152,29 @@ impl Source for Extracting {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let (inner, acker) = self.inner.open(resume, host).await?;
         let context = match &self.context {
-            Context::None => String::new(),
-            Context::Named(name) => format!("{name}:"),
-            Context::Connector => format!("{}:{}:", host.pipeline, host.node),
+            SubjectContext::None => String::new(),
+            SubjectContext::Named(name) => format!("{name}:"),
+            SubjectContext::Connector => format!("{}:{}:", host.pipeline, host.node),
         };
         let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
-        let desk = Desk::new(host.schemas.clone());
-        let stamper = Stamper { parts, stamps: Vec::new() };
-        Ok((Box::new(ExtractingReader { inner, desk, stamper, read: None }), acker))
+        let cache = SchemaCache::new(host.schemas.clone());
+        let namer = SchemaNamer { parts, names: Vec::new() };
+        Ok((Box::new(ExtractingReader { inner, cache, namer, read: None }), acker))
     }
 }
 
 struct ExtractingReader {
     inner: Box<dyn Reader>,
-    desk: Desk,
-    stamper: Stamper,
+    cache: SchemaCache,
+    namer: SchemaNamer,
     /// A read that waits for its schemas, so that a dropped call loses nothing.
     read: Option<Read>,
 }
 
-struct Stamper {
+struct SchemaNamer {
     parts: Vec<Extractor>,
-    /// Stamps of the current record; reused between records.
-    stamps: Vec<Option<Stamp>>,
+    /// Schema names of the current record; reused between records.
+    names: Vec<Option<SchemaName>>,
 }
 
 #[async_trait]
@@ -183,13 +183,13 @@ impl Reader for ExtractingReader {
         if self.read.is_none() {
             self.read = Some(self.inner.read(room).await?);
         }
-        let ExtractingReader { desk, stamper, read, .. } = self;
-        let stamped = match read {
-            Some(Read::Rows { records, .. }) => desk.attend(|desk| stamper.stamp(desk, records)).await,
+        let ExtractingReader { cache, namer, read, .. } = self;
+        let named = match read {
+            Some(Read::Rows { records, .. }) => cache.run(|cache| namer.name_schemas(cache, records)).await,
             _ => Ok(()),
         };
         match read.take() {
-            Some(read) => stamped.map(|()| read),
+            Some(read) => named.map(|()| read),
             None => Ok(Read::CaughtUp),
         }
     }
@@ -215,22 +215,22 @@ impl Reader for ExtractingReader {
     }
 }
 
-impl Stamper {
-    fn stamp(&mut self, desk: &mut Desk, records: &mut [Record]) -> Result<(), Fault> {
+impl SchemaNamer {
+    fn name_schemas(&mut self, cache: &mut SchemaCache, records: &mut [Record]) -> Result<(), Fault> {
         // Metadata before and after, of the last record that shares it with its successor.
-        let mut shared: Option<(Metadata, Vec<Option<Stamp>>, Metadata)> = None;
+        let mut shared: Option<(Metadata, Vec<Option<SchemaName>>, Metadata)> = None;
         for row in 0..records.len() {
             let record = &records[row];
-            self.stamps.clear();
+            self.names.clear();
             for part in &mut self.parts {
-                self.stamps.push(part.stamp(desk, record)?);
+                self.names.push(part.schema_of(cache, record)?);
             }
-            if self.stamps.iter().all(Option::is_none) {
+            if self.names.iter().all(Option::is_none) {
                 continue;
             }
-            if let Some((before, stamps, after)) = &shared
+            if let Some((before, names, after)) = &shared
                 && before.shares(&record.metadata)
-                && *stamps == self.stamps
+                && *names == self.names
             {
                 records[row].metadata = after.clone();
                 continue;
@@ -238,14 +238,14 @@ impl Stamper {
             let is_shared = records.get(row + 1).is_some_and(|next| next.metadata.shares(&record.metadata));
             let before = is_shared.then(|| record.metadata.clone());
             let metadata = &mut records[row].metadata;
-            for (part, stamp) in self.parts.iter().zip(&self.stamps) {
-                if let Some(stamp) = stamp {
+            for (part, name) in self.parts.iter().zip(&self.names) {
+                if let Some(name) = name {
                     let (subject, version) = part.part.names();
-                    metadata.insert(subject, stamp.subject.clone());
-                    metadata.insert(version, stamp.version.clone());
+                    metadata.insert(subject, name.subject.clone());
+                    metadata.insert(version, name.version.clone());
                 }
             }
-            shared = before.map(|before| (before, self.stamps.clone(), metadata.clone()));
+            shared = before.map(|before| (before, self.names.clone(), metadata.clone()));
         }
         Ok(())
     }
@@ -253,24 +253,24 @@ impl Stamper {
 
 /// Subject and version for the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct SchemaName {
     subject: Str,
     version: Str,
 }
 
-/// Maximum number of remembered shapes, for several collections or for fields that are sometimes null.
-const SHAPES: usize = 16;
+/// Maximum number of cached shapes, for several collections or for fields that are sometimes null.
+const MOST_SHAPES: usize = 16;
 
 /// Finds the schema of one part of records.
 struct Extractor {
-    part: Part,
-    asked: bool,
+    part: SchemaPart,
+    is_explicit: bool,
     pipeline: Str,
     connector: Str,
     context: Str,
     subject: Str,
-    /// Recent stamps by collection and shape, the latest first.
-    lately: Vec<(Option<Str>, Shape, Stamp)>,
+    /// Recent schema names by collection and shape, the latest first.
+    recent: Vec<(Option<Str>, FlatShape, SchemaName)>,
     /// Subjects by collection.
     subjects: BTreeMap<Option<Str>, Str>,
     warned: bool,
@@ -279,15 +279,15 @@ struct Extractor {
 
 impl Extractor {
     fn new(extraction: Extraction, context: &str, host: &Host) -> Extractor {
-        let Extraction { part, subject, asked } = extraction;
+        let Extraction { part, subject, is_explicit } = extraction;
         Extractor {
             part,
-            asked,
+            is_explicit,
             pipeline: host.pipeline.clone(),
             connector: host.node.clone(),
             context: context.into(),
             subject,
-            lately: Vec::new(),
+            recent: Vec::new(),
             subjects: BTreeMap::new(),
             warned: false,
             text: String::new(),
@@ -295,7 +295,7 @@ impl Extractor {
     }
 
     /// Returns the schema of this part; `None` if it has one already, or none can be inferred.
-    fn stamp(&mut self, desk: &mut Desk, record: &Record) -> Result<Option<Stamp>, Fault> {
+    fn schema_of(&mut self, cache: &mut SchemaCache, record: &Record) -> Result<Option<SchemaName>, Fault> {
         let (subject, version) = self.part.names();
         match (record.metadata.get(&subject), record.metadata.get(&version)) {
             (Some(_), Some(_)) => return Ok(None),
@@ -313,9 +313,10 @@ impl Extractor {
         }
         let Some(fields) = self.part.sides().iter().find_map(|side| side.of(record).fields()) else { return Ok(None) };
         let collection = record.metadata.get(&key::COLLECTION);
-        let known = |(of, shape, _): &(Option<Str>, Shape, Stamp)| of.as_ref() == collection && shape.is_of(fields);
-        if let Some(found) = self.lately.iter().position(known) {
-            return Ok(Some(self.lately[found].2.clone()));
+        let known =
+            |(of, shape, _): &(Option<Str>, FlatShape, SchemaName)| of.as_ref() == collection && shape.is_of(fields);
+        if let Some(found) = self.recent.iter().position(known) {
+            return Ok(Some(self.recent[found].2.clone()));
         }
         self.text.clear();
         if let Err(error) = infer(fields, &mut self.text) {
@@ -329,13 +330,13 @@ impl Extractor {
             FaultClass::Record => fault.with_class(FaultClass::Fatal),
             FaultClass::Transient | FaultClass::Fatal => fault,
         };
-        let known = desk.register(&subject, &self.text).map_err(final_fault)?;
-        let stamp = Stamp { subject, version: known.schema.version.to_string().into() };
-        if let Some(shape) = Shape::of(fields) {
-            self.lately.truncate(SHAPES - 1);
-            self.lately.insert(0, (collection, shape, stamp.clone()));
+        let known = cache.register(&subject, &self.text).map_err(final_fault)?;
+        let name = SchemaName { subject, version: known.schema.version.to_string().into() };
+        if let Some(shape) = FlatShape::of(fields) {
+            self.recent.truncate(MOST_SHAPES - 1);
+            self.recent.insert(0, (collection, shape, name.clone()));
         }
-        Ok(Some(stamp))
+        Ok(Some(name))
     }
 
     fn subject(&mut self, collection: Option<Str>) -> Str {
@@ -357,7 +358,7 @@ impl Extractor {
         }
         let Extractor { pipeline, connector, .. } = &*self;
         let part = self.part.as_str();
-        if self.asked {
+        if self.is_explicit {
             tracing::warn!(
                 %pipeline, %connector,
                 "sdk.schema.extract.{part}.enabled: a record gets no schema for its {part}: {why}"

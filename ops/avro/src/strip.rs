@@ -6,16 +6,16 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
 
 /// Rows before and after a processor. It is reused between strips for its lists; it does not keep records.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedRows {
     /// The changed rows, in their original state.
     before: Vec<(usize, Record)>,
     /// Rows that failed, were filtered or were replaced by others.
     gone: Mask,
 }
 
-impl Prepared {
-    pub(crate) fn new() -> Prepared {
-        Prepared { before: Vec::new(), gone: Mask::none(0) }
+impl PreparedRows {
+    pub(crate) fn new() -> PreparedRows {
+        PreparedRows { before: Vec::new(), gone: Mask::none(0) }
     }
 
     /// Applies `change` to the rows for which `concerns` returns `true`, and passes all rows to the processor except

@@ -14,5 +14,6 @@ pub mod specification;
 pub mod wire;
 mod write;
 
-pub use self::record::{DecodeError, decode_answer, decode_record, encode_record};
+pub use self::read::DecodeError;
+pub use self::record::{decode_answer, decode_record, encode_record};
 pub use self::same::keep_types;

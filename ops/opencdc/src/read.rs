@@ -2,8 +2,30 @@
 
 use bytes::Bytes;
 
-use crate::record::DecodeError;
 use crate::write::{FIXED32, FIXED64, LEN, VARINT};
+
+/// Maximum nesting depth of values: each level takes few bytes, and deep nesting would exhaust the stack.
+pub(crate) const DEPTH: usize = 200;
+
+/// Error for bytes that are not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A field ends after its message.
+    #[error("the message ends inside a field")]
+    Truncated,
+    /// The bytes are not protobuf.
+    #[error("malformed message: {0}")]
+    Malformed(&'static str),
+    /// A text is not UTF-8.
+    #[error("a text is not valid UTF-8")]
+    NotUtf8,
+    /// Values are nested too deeply.
+    #[error("values are nested deeper than {DEPTH}")]
+    TooDeep,
+    /// The number of the operation is unknown.
+    #[error("unknown operation {0}")]
+    UnknownOperation(u64),
+}
 
 /// The unread rest of a message.
 pub(crate) struct Reader<'a> {

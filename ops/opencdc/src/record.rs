@@ -8,32 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use crate::read::{Field, Reader};
+use crate::read::{DEPTH, DecodeError, Field, Reader};
 use crate::same::keep_types;
 use crate::write::{self, FIXED64, VARINT};
-
-/// Maximum nesting depth of values: each level takes few bytes, and deep nesting would exhaust the stack.
-const DEPTH: usize = 200;
-
-/// Error for bytes that are not a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// A field ends after its message.
-    #[error("the message ends inside a field")]
-    Truncated,
-    /// The bytes are not protobuf.
-    #[error("malformed message: {0}")]
-    Malformed(&'static str),
-    /// A text is not UTF-8.
-    #[error("a text is not valid UTF-8")]
-    NotUtf8,
-    /// Values are nested too deeply.
-    #[error("values are nested deeper than {DEPTH}")]
-    TooDeep,
-    /// The number of the operation is unknown.
-    #[error("unknown operation {0}")]
-    UnknownOperation(u64),
-}
 
 /// Appends the message of a record without a length prefix, with the plugins' names for metadata.
 ///

@@ -27,21 +27,21 @@ pub(crate) fn bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Writes a nested message. Its length is known only after it is written: one byte is reserved, and a longer length
-/// moves the message. `size` is an estimate of the length that makes the move rare.
+/// Writes a nested message. Its length is known only after it is written. Bytes are reserved for a length of `size`, an
+/// estimate; if the length needs more or fewer bytes, the message is moved.
 pub(crate) fn message(out: &mut Vec<u8>, field: u32, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, LEN);
-    let kept = length_of(size as u64);
+    let reserved = length_of(size as u64);
     let at = out.len();
-    out.resize(at + kept, 0);
+    out.resize(at + reserved, 0);
     write(out);
-    let written = out.len() - at - kept;
+    let written = out.len() - at - reserved;
     let needed = length_of(written as u64);
-    if needed > kept {
-        out.resize(out.len() + needed - kept, 0);
-        out.copy_within(at + kept..at + kept + written, at + needed);
-    } else if needed < kept {
-        out.copy_within(at + kept..at + kept + written, at + needed);
+    if needed > reserved {
+        out.resize(out.len() + needed - reserved, 0);
+        out.copy_within(at + reserved..at + reserved + written, at + needed);
+    } else if needed < reserved {
+        out.copy_within(at + reserved..at + reserved + written, at + needed);
         out.truncate(at + needed + written);
     }
     let mut length = written as u64;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::table::{Action, Table};
+use crate::table::{RowAction, Table};
 
 /// A record with encoded values.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct EncodedRow {
     /// Index of the record in the call.
     pub(crate) record: usize,
     /// Index of the table.
@@ -28,13 +28,13 @@ pub(crate) struct StatementRows {
     pub(crate) table: usize,
     /// Index of the shape; for a deletion, any shape with the same key.
     pub(crate) shape: usize,
-    pub(crate) action: Action,
+    pub(crate) action: RowAction,
     /// Byte ranges of the values; for a deletion, only of the keys.
     pub(crate) rows: Vec<Range<usize>>,
 }
 
 /// Final state of one key: earlier rows of the key do not matter.
-struct Slot {
+struct KeyState {
     /// True if the existing row is deleted first, with all its columns.
     deleted: bool,
     /// The row to write afterwards.
@@ -52,7 +52,7 @@ struct Slot {
 /// PostgreSQL may find keys with different bytes equal, for example text with a case-insensitive collation. Only
 /// PostgreSQL can decide that, so rows with such keys share a series only with rows of the same shape. These form one
 /// statement, in which PostgreSQL refuses to write a row twice. The rows are then written one after the other.
-pub(crate) fn plan(rows: &[Row], tables: &[Table], bytes: &[u8]) -> Vec<StatementRows> {
+pub(crate) fn plan(rows: &[EncodedRow], tables: &[Table], bytes: &[u8]) -> Vec<StatementRows> {
     let mut series: Vec<Series<'_>> = Vec::new();
     // Tables in order of appearance, each with its open series.
     let mut order: Vec<usize> = Vec::new();
@@ -85,7 +85,7 @@ struct Series<'a> {
     table: usize,
     /// Key columns; `None` for a new series, empty for rows without a key.
     keys: Option<Vec<usize>>,
-    slots: Vec<Slot>,
+    slots: Vec<KeyState>,
     by_key: HashMap<&'a [u8], usize>,
     /// Shape of the first row.
     shape: usize,
@@ -102,7 +102,7 @@ impl<'a> Series<'a> {
     }
 
     /// Adds a row; returns `false` if it needs a new series.
-    fn take(&mut self, index: usize, row: &Row, rows: &[Row], tables: &[Table], bytes: &'a [u8]) -> bool {
+    fn take(&mut self, index: usize, row: &EncodedRow, rows: &[EncodedRow], tables: &[Table], bytes: &'a [u8]) -> bool {
         let shape = tables[self.table].shape(row.shape);
         match &self.keys {
             None => {
@@ -114,12 +114,12 @@ impl<'a> Series<'a> {
         }
         let (mixed, exact) = (self.mixed || row.shape != self.shape, self.exact && row.exact);
         // PostgreSQL does not report two updates of one row in a statement: one of them is lost.
-        if !exact && (mixed || (shape.action == Action::Update && !self.slots.is_empty())) {
+        if !exact && (mixed || (shape.action == RowAction::Update && !self.slots.is_empty())) {
             return false;
         }
         (self.mixed, self.exact) = (mixed, exact);
-        if shape.action == Action::Insert {
-            self.slots.push(Slot { deleted: false, row: Some(index), any: index });
+        if shape.action == RowAction::Insert {
+            self.slots.push(KeyState { deleted: false, row: Some(index), any: index });
             return true;
         }
         let key = &bytes[row.values.start..row.key_end];
@@ -127,13 +127,13 @@ impl<'a> Series<'a> {
             Some(at) => &mut self.slots[*at],
             None => {
                 self.by_key.insert(key, self.slots.len());
-                self.slots.push(Slot { deleted: false, row: None, any: index });
+                self.slots.push(KeyState { deleted: false, row: None, any: index });
                 let last = self.slots.len() - 1;
                 &mut self.slots[last]
             }
         };
         match shape.action {
-            Action::Delete => {
+            RowAction::Delete => {
                 slot.deleted = true;
                 slot.row = None;
             }
@@ -148,7 +148,7 @@ impl<'a> Series<'a> {
     }
 
     /// Appends the steps of the series, deletions first, then rows by shape, and starts a new series.
-    fn close(&mut self, rows: &[Row], tables: &[Table], steps: &mut Vec<StatementRows>) {
+    fn close(&mut self, rows: &[EncodedRow], tables: &[Table], steps: &mut Vec<StatementRows>) {
         let table = self.table;
         let mut deletion: Option<StatementRows> = None;
         for slot in self.slots.iter().filter(|slot| slot.deleted) {
@@ -157,7 +157,7 @@ impl<'a> Series<'a> {
                 .get_or_insert_with(|| StatementRows {
                     table,
                     shape: row.shape,
-                    action: Action::Delete,
+                    action: RowAction::Delete,
                     rows: Vec::new(),
                 })
                 .rows

@@ -10,7 +10,7 @@ use crate::name::{Quoted, TableName, check, list};
 
 /// Kinds of the values seen in a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct ValueKinds {
     bool: bool,
     int: bool,
     large: bool,
@@ -21,14 +21,14 @@ struct Seen {
     text: bool,
 }
 
-/// Fields of records in name order, keys first.
+/// Columns for the fields of records, in name order, keys first.
 #[derive(Debug, Default)]
-pub(crate) struct Fields {
-    keys: BTreeMap<String, Seen>,
-    rest: BTreeMap<String, Seen>,
+pub(crate) struct NewColumns {
+    keys: BTreeMap<String, ValueKinds>,
+    rest: BTreeMap<String, ValueKinds>,
 }
 
-impl Fields {
+impl NewColumns {
     /// Adds the fields of a record.
     pub(crate) fn add(&mut self, key: &Object, payload: &Object) {
         for (field, value) in key.iter() {
@@ -56,7 +56,8 @@ impl Fields {
         Ok(format!("CREATE TABLE IF NOT EXISTS {table} ({})", lines.join(", ")))
     }
 
-    /// Returns the `ALTER TABLE` statement that turns a table without columns into the one of [`Fields::create_table`].
+    /// Returns the `ALTER TABLE` statement that turns a table without columns into the one of
+    /// [`NewColumns::create_table`].
     pub(crate) fn fill_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
         let mut lines = both
@@ -92,7 +93,7 @@ fn checked(field: &str, table: &TableName) -> Result<String, Fault> {
     }
 }
 
-impl Seen {
+impl ValueKinds {
     fn add(&mut self, value: &Value) {
         match value {
             Value::Null => {}
@@ -109,7 +110,7 @@ impl Seen {
 
     /// Returns the narrowest type that holds all seen values, or text if there are none.
     fn sql_type(self) -> &'static str {
-        let Seen { bool, int, large, float, time, bytes, nested, text } = self;
+        let ValueKinds { bool, int, large, float, time, bytes, nested, text } = self;
         let number = int || large || float;
         match (number, [bool, time, bytes, nested, text]) {
             (true, [false, false, false, false, false]) => match (float, large) {
@@ -147,7 +148,7 @@ mod tests {
             (vec![list()], "jsonb"),
             (vec![list(), Value::from("x")], "text"),
         ] {
-            let mut fields = Fields::default();
+            let mut fields = NewColumns::default();
             for value in values {
                 fields.add(&Object::new(), &object(value));
             }

@@ -17,17 +17,16 @@ use anabranch_record::metadata::key;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 use anabranch_record::{Operation, Record};
-use anabranch_template::{InSetting, NO_VALUE, Template};
+use anabranch_template::Template;
 use async_trait::async_trait;
 
 use crate::address::Address;
 use crate::codes;
+use crate::history::TableHistory;
 use crate::name::{TableName, check};
-use crate::past::Past;
 use crate::refusal::refusal;
+use crate::settings::{COLLECTION, Settings, TableSelector};
 use crate::writer::TableWriter;
-
-const COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
 
 /// Returns the `postgres` destination for the registry.
 pub(crate) fn kind() -> Arc<dyn DestinationKind> {
@@ -106,8 +105,8 @@ fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
         findings
             .push(url.invalid(format_args!("{why}; expected postgresql://<user>:<password>@<host>:<port>/<database>")));
     });
-    let name = TableOf::new(&table);
-    if let TableOf::Fixed(text) = &name
+    let name = TableSelector::new(&table);
+    if let TableSelector::Fixed(text) = &name
         && let Err(why) = TableName::parse(text)
     {
         findings.push(table.invalid(format_args!("this is not a table name: {why}")));
@@ -118,74 +117,16 @@ fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
         findings.push(schema.invalid(format_args!("this is not a schema name: {why}")));
     }
     match address {
-        Ok(address) if !findings.has_errors() => Ok(Arc::new(Configured(Arc::new(Settings {
+        Ok(address) if !findings.has_errors() => Ok(Arc::new(PostgresDestination(Arc::new(Settings {
             address,
             table: name,
             exactly_once,
             marks_schema: marks_schema.map(|schema| schema.trim().to_owned()),
             create_tables,
             add_columns,
-            past: Past::default(),
+            history: TableHistory::default(),
         })))),
         _ => Err(findings),
-    }
-}
-
-/// Validated settings.
-pub(crate) struct Settings {
-    pub(crate) address: Address,
-    pub(crate) table: TableOf,
-    pub(crate) exactly_once: bool,
-    pub(crate) marks_schema: Option<String>,
-    pub(crate) create_tables: bool,
-    pub(crate) add_columns: bool,
-    pub(crate) past: Past,
-}
-
-/// Choice of the table of a record.
-pub(crate) enum TableOf {
-    /// The table in the record's metadata `recfmt.collection`.
-    Collection,
-    /// One table for all records.
-    Fixed(Str),
-    /// The table named by a template.
-    Template(Template),
-}
-
-impl TableOf {
-    fn new(template: &Template) -> TableOf {
-        if template.source() == COLLECTION {
-            return TableOf::Collection;
-        }
-        match template.literal() {
-            Some(text) => TableOf::Fixed(text.trim().into()),
-            None => TableOf::Template(template.clone()),
-        }
-    }
-
-    /// Returns the name of the table, stored in `rendered` if it is computed.
-    pub(crate) fn of<'a>(&'a self, record: &'a Record, rendered: &'a mut String) -> Result<&'a str, Fault> {
-        match self {
-            TableOf::Fixed(text) => Ok(text),
-            TableOf::Collection => record.collection().map(Str::as_str).ok_or_else(|| {
-                let text = "the record has no metadata recfmt.collection that names its table: set it, or set table";
-                Fault::record(codes::TABLE_UNKNOWN, text)
-            }),
-            TableOf::Template(template) => {
-                rendered.clear();
-                template.render(record, rendered).map_err(|error| {
-                    Fault::record(codes::TABLE_UNKNOWN, InSetting { setting: Str::from_static("table"), error })
-                })?;
-                match rendered.contains(NO_VALUE) {
-                    true => {
-                        let why = template.why_no_value(record);
-                        let text = format!("the template of table produces {rendered:?}: {why}");
-                        Err(Fault::record(codes::TABLE_UNKNOWN, text))
-                    }
-                    false => Ok(rendered),
-                }
-            }
-        }
     }
 }
 
@@ -210,10 +151,10 @@ fn hardly_a_name(text: &str) -> Option<&'static str> {
     character.or(statement.then_some("an SQL statement"))
 }
 
-struct Configured(Arc<Settings>);
+struct PostgresDestination(Arc<Settings>);
 
 #[async_trait]
-impl Destination for Configured {
+impl Destination for PostgresDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(TableWriter::open(self.0.clone(), host).await?))
     }
@@ -267,9 +208,9 @@ impl Destination for Configured {
         }
         let key = Access::These(vec![vec!["Key".into()]]);
         let table = match &self.0.table {
-            TableOf::Fixed(_) => Access::NOTHING,
-            TableOf::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
-            TableOf::Template(template) => template.reads(),
+            TableSelector::Fixed(_) => Access::NOTHING,
+            TableSelector::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
+            TableSelector::Template(template) => template.reads(),
         };
         flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
         if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
@@ -280,12 +221,12 @@ impl Destination for Configured {
             }
         }
         match &self.0.table {
-            TableOf::Template(template) => flow.template("table", template),
-            TableOf::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
+            TableSelector::Template(template) => flow.template("table", template),
+            TableSelector::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
                 let message = "every record fails here: none has the metadata recfmt.collection, which names its table";
                 flow.fail(codes::FLOW_NO_METADATA, Place::NODE, message, None, Some("set table".to_owned()));
             }
-            TableOf::Fixed(text) => {
+            TableSelector::Fixed(text) => {
                 if let Some(what) = hardly_a_name(text) {
                     let message = format!("table: {what} becomes a part of the table name");
                     let hint = "write only the name, as table or schema.table; put a name with such characters in \
@@ -293,7 +234,7 @@ impl Destination for Configured {
                     flow.warn(codes::SETTINGS_NOT_A_NAME, "table", message, None, Some(hint.to_owned()));
                 }
             }
-            TableOf::Collection => {}
+            TableSelector::Collection => {}
         }
     }
 

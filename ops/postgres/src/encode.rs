@@ -6,12 +6,15 @@
 
 mod numeric;
 mod time;
+mod values;
 
 use anabranch_record::json;
 use anabranch_record::phrase::{counted, with_article};
 use anabranch_record::value::{Value, timestamp_text};
 
 use crate::column::Kind;
+
+pub(crate) use self::values::{EncodedValue, EncodedValues};
 
 /// Reason why a value does not fit a column: the end of a sentence that begins with the column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -385,6 +388,3 @@ fn array_literal(items: &[Value], depth: usize, out: &mut String) -> Encoded {
     out.push('}');
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

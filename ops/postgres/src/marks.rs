@@ -171,7 +171,7 @@ impl Fence {
             self.tables.writers
         );
         let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
-            return Err(self.turned_away(client).await?);
+            return Err(self.epoch_mismatch(client).await?);
         };
         let writes: i64 = row.try_get(0)?;
         let pending = self.pending.as_ref().map(|pending| pending.writes);
@@ -223,7 +223,7 @@ impl Fence {
     }
 
     /// Returns why the row of the fence does not have the epoch of this run.
-    async fn turned_away(&self, client: &Client) -> Result<Failure, Error> {
+    async fn epoch_mismatch(&self, client: &Client) -> Result<Failure, Error> {
         let sql = format!("SELECT epoch FROM {} WHERE pipeline = $1 AND destination = $2", self.tables.writers);
         let row = client.query_opt(&sql, &[&self.pipeline, &self.destination]).await?;
         let theirs = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
@@ -265,7 +265,7 @@ impl Fence {
             self.tables.writers
         );
         let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
-            return Err(self.turned_away(client).await?);
+            return Err(self.epoch_mismatch(client).await?);
         };
         self.current = row.try_get(0)?;
         // If the pending transaction had not been committed, this one would have its number.
@@ -346,14 +346,14 @@ impl Fence {
         Ok(())
     }
 
-    /// Notes that the open transaction is being committed: its outcome is unknown until [`Fence::settle`].
-    pub(crate) fn doubt(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) {
+    /// Notes that the open transaction is being committed: its outcome is unknown until [`Fence::end_commit`].
+    pub(crate) fn begin_commit(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) {
         let positions = rows.iter().map(|row| row.position().clone()).collect();
         self.pending = Some(Pending { writes: self.current, positions, marks: numbers(marks) });
     }
 
     /// Records the outcome of the pending transaction.
-    pub(crate) fn settle(&mut self, committed: bool) {
+    pub(crate) fn end_commit(&mut self, committed: bool) {
         if let Some(pending) = self.pending.take()
             && committed
         {

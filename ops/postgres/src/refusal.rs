@@ -6,12 +6,12 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Operation, Record};
 
 use crate::column::Kind;
-use crate::create::Fields;
-use crate::destination::Settings;
+use crate::create::NewColumns;
 use crate::encode::encode;
 use crate::name::TableName;
+use crate::row::parts;
+use crate::settings::Settings;
 use crate::table::{key_differs, key_has_nulls};
-use crate::writer::parts;
 
 /// Returns why a record is rejected, without a query. O(fields).
 pub(crate) fn refusal(settings: &Settings, record: &Record) -> Option<Fault> {
@@ -24,7 +24,7 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     let table = TableName::parse(name).map_err(|why| why.fault(name))?;
     let (_, key, payload) = parts(record)?;
     if settings.create_tables {
-        Fields::check(&key, payload, &table)?;
+        NewColumns::check(&key, payload, &table)?;
     }
     if record.operation != Operation::Delete
         && let Some(field) = differing(&key, payload)

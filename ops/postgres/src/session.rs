@@ -1,8 +1,6 @@
 //! A connection and its prepared statements.
 
 use std::collections::{HashMap, HashSet};
-use std::error::Error as StdError;
-use std::fmt;
 use std::ops::Range;
 use std::pin::pin;
 
@@ -11,14 +9,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use deadpool_postgres::ClientWrapper;
 use futures::future::{join, join3, try_join_all};
 use futures::sink::SinkExt;
-use tokio_postgres::types::{Format, IsNull, ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
 use crate::batch::StatementRows;
 use crate::catalog;
+use crate::encode::{EncodedValue, EncodedValues};
 use crate::fault::Failure;
 use crate::statement;
-use crate::table::{Action, Shape, Table};
+use crate::table::{RowAction, RowShape, Table};
 
 /// Number of rows from which a staging table and one statement cost less than parameters; see the crate documentation
 /// for the measurements.
@@ -39,17 +37,17 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 pub(crate) struct Session {
     client: ClientWrapper,
     copy_from: usize,
-    statements: HashMap<Prepared, Statement>,
-    stages: HashSet<(u64, Action)>,
+    statements: HashMap<StatementKey, Statement>,
+    stages: HashSet<(u64, RowAction)>,
     versions: Option<Statement>,
     /// Staging tables that this transaction filled.
-    filled: HashSet<(u64, Action)>,
+    filled: HashSet<(u64, RowAction)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Prepared {
+struct StatementKey {
     shape: u64,
-    action: Action,
+    action: RowAction,
     text: SqlText,
 }
 
@@ -116,7 +114,8 @@ impl Session {
         let sql = || statement::values(table, shape, step.action, step.rows.len());
         let statement = self.prepare(shape, step.action, text, sql).await?;
         let versions = self.prepare_versions().await?;
-        let parameters: Vec<Field<'_>> = step.rows.iter().flat_map(|row| Fields(&bytes[row.clone()])).collect();
+        let parameters: Vec<EncodedValue<'_>> =
+            step.rows.iter().flat_map(|row| EncodedValues(&bytes[row.clone()])).collect();
         // Each is sent when it is first polled, in this order: the write holds its locks when the versions are read.
         let (begun, wrote, versions) = join3(
             self.client.batch_execute(BEGIN),
@@ -170,7 +169,7 @@ impl Session {
         }
     }
 
-    fn copies(&self, step: &StatementRows, shape: &Shape) -> bool {
+    fn copies(&self, step: &StatementRows, shape: &RowShape) -> bool {
         step.rows.len() >= self.copy_from && self.stages.contains(&(shape.id, step.action))
     }
 
@@ -178,7 +177,7 @@ impl Session {
         &mut self,
         step: &StatementRows,
         table: &Table,
-        shape: &Shape,
+        shape: &RowShape,
         bytes: &[u8],
     ) -> Result<(), Failure> {
         let width = width(shape, step.action);
@@ -192,7 +191,7 @@ impl Session {
         try_join_all(prepared.iter().map(|(statement, chunk)| {
             let mut parameters = Vec::with_capacity(chunk.len() * width);
             for row in &step.rows[chunk.clone()] {
-                parameters.extend(Fields(&bytes[row.clone()]));
+                parameters.extend(EncodedValues(&bytes[row.clone()]));
             }
             self.client.execute_raw(statement, parameters)
         }))
@@ -200,7 +199,13 @@ impl Session {
         Ok(())
     }
 
-    async fn copy(&mut self, step: &StatementRows, table: &Table, shape: &Shape, bytes: &[u8]) -> Result<(), Failure> {
+    async fn copy(
+        &mut self,
+        step: &StatementRows,
+        table: &Table,
+        shape: &RowShape,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         let action = step.action;
         let copy = self.prepare(shape, action, SqlText::Copy, || statement::copy(shape, action)).await?;
         let merge = self.prepare(shape, action, SqlText::Merge, || statement::merge(table, shape, action)).await?;
@@ -218,12 +223,12 @@ impl Session {
 
     async fn prepare(
         &mut self,
-        shape: &Shape,
-        action: Action,
+        shape: &RowShape,
+        action: RowAction,
         text: SqlText,
         sql: impl FnOnce() -> String,
     ) -> Result<Statement, Failure> {
-        let key = Prepared { shape: shape.id, action, text };
+        let key = StatementKey { shape: shape.id, action, text };
         if let Some(statement) = self.statements.get(&key) {
             return Ok(statement.clone());
         }
@@ -241,8 +246,8 @@ fn versions_of(rows: &[Row]) -> Result<Vec<i64>, Failure> {
 }
 
 /// Returns the number of columns that a step writes.
-fn width(shape: &Shape, action: Action) -> usize {
-    if action == Action::Delete { shape.keys } else { shape.columns.len() }
+fn width(shape: &RowShape, action: RowAction) -> usize {
+    if action == RowAction::Delete { shape.keys } else { shape.columns.len() }
 }
 
 /// Splits rows into chunks of the prepared sizes.
@@ -272,59 +277,4 @@ fn copy_data(rows: &[Range<usize>], width: usize, bytes: &[u8]) -> Bytes {
     }
     data.put_i16(-1);
     data.freeze()
-}
-
-/// Iterator over the values of an encoded row.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
-
-    fn next(&mut self) -> Option<Field<'a>> {
-        let (length, rest) = self.0.split_first_chunk()?;
-        match usize::try_from(i32::from_be_bytes(*length)) {
-            Ok(length) => {
-                let (value, rest) = rest.split_at_checked(length)?;
-                self.0 = rest;
-                Some(Field(Some(value)))
-            }
-            Err(_) => {
-                self.0 = rest;
-                Some(Field(None))
-            }
-        }
-    }
-}
-
-/// An encoded value.
-pub(crate) struct Field<'a>(pub(crate) Option<&'a [u8]>);
-
-impl fmt::Debug for Field<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Field(..)")
-    }
-}
-
-impl ToSql for Field<'_> {
-    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        match self.0 {
-            Some(value) => {
-                out.put_slice(value);
-                Ok(IsNull::No)
-            }
-            None => Ok(IsNull::Yes),
-        }
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
-    }
-
-    fn to_sql_checked(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn StdError + Sync + Send>> {
-        self.to_sql(ty, out)
-    }
-
-    fn encode_format(&self, _: &Type) -> Format {
-        Format::Binary
-    }
 }

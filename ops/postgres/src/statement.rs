@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::column::{Column, Filled, Kind};
 use crate::name::{Quoted, list};
-use crate::table::{Action, Shape, Table};
+use crate::table::{RowAction, RowShape, Table};
 
 /// Returns the type of the parameter or of the staging table's column.
 fn carried(column: &Column) -> &str {
@@ -22,8 +22,8 @@ fn cast(column: &Column) -> String {
     }
 }
 
-fn columns<'a>(table: &'a Table, shape: &'a Shape, action: Action) -> impl Iterator<Item = &'a Column> + Clone {
-    let used = if action == Action::Delete { shape.key_columns() } else { &shape.columns };
+fn columns<'a>(table: &'a Table, shape: &'a RowShape, action: RowAction) -> impl Iterator<Item = &'a Column> + Clone {
+    let used = if action == RowAction::Delete { shape.key_columns() } else { &shape.columns };
     used.iter().map(|i| table.column(*i))
 }
 
@@ -32,27 +32,27 @@ fn names<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
 }
 
 /// Returns the name of a shape's staging table.
-pub(crate) fn stage(shape: &Shape, action: Action) -> String {
-    let suffix = if action == Action::Delete { "_keys" } else { "" };
+pub(crate) fn stage(shape: &RowShape, action: RowAction) -> String {
+    let suffix = if action == RowAction::Delete { "_keys" } else { "" };
     format!("pg_temp.anabranch_stage_{}{suffix}", shape.id)
 }
 
 /// Creates the staging table, which each commit empties and which is not logged.
-pub(crate) fn create_stage(table: &Table, shape: &Shape, action: Action) -> String {
+pub(crate) fn create_stage(table: &Table, shape: &RowShape, action: RowAction) -> String {
     let columns: Vec<String> =
         columns(table, shape, action).map(|column| format!("{} {}", Quoted(&column.name), carried(column))).collect();
     format!("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DELETE ROWS", stage(shape, action), columns.join(", "))
 }
 
 /// Fills the staging table.
-pub(crate) fn copy(shape: &Shape, action: Action) -> String {
+pub(crate) fn copy(shape: &RowShape, action: RowAction) -> String {
     format!("COPY {} FROM STDIN (FORMAT binary)", stage(shape, action))
 }
 
 /// Writes the rows of the staging table to the table.
-pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
+pub(crate) fn merge(table: &Table, shape: &RowShape, action: RowAction) -> String {
     let columns = columns(table, shape, action);
-    if action == Action::Delete {
+    if action == RowAction::Delete {
         let matches: Vec<String> =
             columns.map(|column| format!("t.{0} = k.{0}{1}", Quoted(&column.name), cast(column))).collect();
         return format!(
@@ -63,7 +63,7 @@ pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
         );
     }
     let values: Vec<String> = columns.map(|column| format!("{}{}", Quoted(&column.name), cast(column))).collect();
-    if action == Action::Update {
+    if action == RowAction::Update {
         let rows = format!("SELECT {} FROM {}", values.join(", "), stage(shape, action));
         return update(table, shape, &rows);
     }
@@ -77,7 +77,7 @@ pub(crate) fn merge(table: &Table, shape: &Shape, action: Action) -> String {
 }
 
 /// Writes `rows` rows of parameters.
-pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) -> String {
+pub(crate) fn values(table: &Table, shape: &RowShape, action: RowAction, rows: usize) -> String {
     let columns: Vec<&Column> = columns(table, shape, action).collect();
     let mut tuples = String::new();
     let mut parameter = 0;
@@ -91,7 +91,7 @@ pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) 
         }
         tuples.push(')');
     }
-    if action == Action::Delete {
+    if action == RowAction::Delete {
         let names = names(columns.iter().copied());
         let matches: Vec<String> =
             columns.iter().map(|column| format!("t.{0} = k.{0}", Quoted(&column.name))).collect();
@@ -101,15 +101,15 @@ pub(crate) fn values(table: &Table, shape: &Shape, action: Action, rows: usize) 
             matches.join(" AND ")
         );
     }
-    if action == Action::Update {
+    if action == RowAction::Update {
         return update(table, shape, &format!("VALUES {tuples}"));
     }
     format!("{} VALUES {tuples}{}", insert_into(table, shape), conflict(table, shape))
 }
 
 /// Updates existing rows. For missing rows, PostgreSQL reports the columns that an insert would need.
-fn update(table: &Table, shape: &Shape, rows: &str) -> String {
-    let columns = names(columns(table, shape, Action::Update));
+fn update(table: &Table, shape: &RowShape, rows: &str) -> String {
+    let columns = names(columns(table, shape, RowAction::Update));
     let key = || shape.key_columns().iter().map(|i| Quoted(&table.column(*i).name));
     let matches = |one: &str, other: &str| {
         key().map(|name| format!("{one}.{name} = {other}.{name}")).collect::<Vec<_>>().join(" AND ")
@@ -138,8 +138,8 @@ fn update(table: &Table, shape: &Shape, rows: &str) -> String {
     )
 }
 
-fn insert_into(table: &Table, shape: &Shape) -> String {
-    let columns = columns(table, shape, Action::Upsert);
+fn insert_into(table: &Table, shape: &RowShape) -> String {
+    let columns = columns(table, shape, RowAction::Upsert);
     let overriding = match columns.clone().any(|column| column.filled == Filled::Identity) {
         true => " OVERRIDING SYSTEM VALUE",
         false => "",
@@ -147,8 +147,8 @@ fn insert_into(table: &Table, shape: &Shape) -> String {
     format!("INSERT INTO {} ({}){overriding}", table.name, names(columns))
 }
 
-fn conflict(table: &Table, shape: &Shape) -> String {
-    if !matches!(shape.action, Action::Upsert | Action::Update) {
+fn conflict(table: &Table, shape: &RowShape) -> String {
+    if !matches!(shape.action, RowAction::Upsert | RowAction::Update) {
         return String::new();
     }
     let key = names(shape.key_columns().iter().map(|i| table.column(*i)));

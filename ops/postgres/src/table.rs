@@ -12,28 +12,27 @@ use anabranch_record::value::{Object, Value};
 use crate::catalog::Layout;
 use crate::codes;
 use crate::column::{Column, Filled, Kind};
-use crate::encode::{self, Mismatch};
+use crate::encode::{self, EncodedValues, Mismatch};
 use crate::name::{Quoted, TableName};
-use crate::session::Fields;
 
 /// OID of the type `numeric`.
 const NUMERIC: u32 = 1700;
-/// Maximum number of shapes per table, so that records with ever different fields do not fill the memory.
+/// Maximum number of shapes per table, so that records whose fields keep changing do not fill the memory.
 const MOST_SHAPES: usize = 256;
 
 /// A table with its layout.
 pub(crate) struct Table {
     pub(crate) name: TableName,
     pub(crate) layout: Layout,
-    shapes: Vec<Shape>,
+    shapes: Vec<RowShape>,
 }
 
 /// Common properties of rows with the same fields.
-pub(crate) struct Shape {
+pub(crate) struct RowShape {
     /// Number that is unique in the process: key of the prepared statements.
     pub(crate) id: u64,
     /// Action on the rows.
-    pub(crate) action: Action,
+    pub(crate) action: RowAction,
     /// Columns of the key, then of the payload: indices into the layout.
     pub(crate) columns: Vec<usize>,
     /// Number of key columns.
@@ -49,7 +48,7 @@ pub(crate) struct Shape {
 
 /// Action on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Action {
+pub(crate) enum RowAction {
     /// Insert, or update the row with the same key.
     Upsert,
     /// Update the row with this key. There are too few columns for an insert, unless triggers add them.
@@ -61,23 +60,23 @@ pub(crate) enum Action {
 }
 
 /// Reason why a row cannot be encoded.
-pub(crate) enum Misfit {
+pub(crate) enum EncodeError {
     /// A column is missing from the known layout: it may be new.
-    Unknown(Unfit),
+    Unknown(RowFault),
     /// Any other reason.
-    Final(Unfit),
+    Final(RowFault),
 }
 
 /// The fault of a row, and the part of the table that it lacks.
 #[derive(Clone, Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct RowFault {
     pub(crate) fault: Fault,
-    pub(crate) lack: Option<Lack>,
+    pub(crate) missing: Option<MissingPart>,
 }
 
 /// A part of a table that rows need and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum MissingPart {
     /// The table itself.
     Table,
     /// A column of this name.
@@ -88,9 +87,9 @@ pub(crate) enum Lack {
     Key(Vec<Str>),
 }
 
-impl From<Fault> for Unfit {
+impl From<Fault> for RowFault {
     fn from(fault: Fault) -> Self {
-        Unfit { fault, lack: None }
+        RowFault { fault, missing: None }
     }
 }
 
@@ -101,11 +100,11 @@ impl Table {
         Table { name, layout, shapes: Vec::new() }
     }
 
-    pub(crate) fn shape(&self, index: usize) -> &Shape {
+    pub(crate) fn shape(&self, index: usize) -> &RowShape {
         &self.shapes[index]
     }
 
-    pub(crate) fn shape_mut(&mut self, index: usize) -> &mut Shape {
+    pub(crate) fn shape_mut(&mut self, index: usize) -> &mut RowShape {
         &mut self.shapes[index]
     }
 
@@ -124,10 +123,10 @@ impl Table {
     pub(crate) fn shape_of(
         &mut self,
         last: usize,
-        action: Action,
+        action: RowAction,
         key: &Object,
         payload: &Object,
-    ) -> Result<usize, Misfit> {
+    ) -> Result<usize, EncodeError> {
         if self.shapes.get(last).is_some_and(|shape| shape.fits(action, key, payload)) {
             return Ok(last);
         }
@@ -146,7 +145,7 @@ impl Table {
         key: &Object,
         payload: &Object,
         out: &mut Vec<u8>,
-    ) -> Result<usize, Unfit> {
+    ) -> Result<usize, RowFault> {
         let shape = &self.shapes[shape];
         let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
         for ((field, value), column) in key.iter().zip(columns.by_ref()) {
@@ -172,7 +171,7 @@ impl Table {
 
     /// Checks that key and payload give a column the same value. Otherwise the key's value would replace the payload's
     /// silently.
-    fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), Unfit> {
+    fn check_same(&self, field: &Str, of_key: &Value, of_payload: &Value) -> Result<(), RowFault> {
         let Some(column) = self.layout.columns.iter().find(|column| *column.name == **field) else { return Ok(()) };
         let (mut one, mut other) = (Vec::new(), Vec::new());
         self.encode_field(column, of_key, &mut one)?;
@@ -182,31 +181,40 @@ impl Table {
         Err(key_differs(field, &self.name).into())
     }
 
-    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), Unfit> {
+    fn encode_field(&self, column: &Column, value: &Value, out: &mut Vec<u8>) -> Result<(), RowFault> {
         encode::encode(&column.kind, value, out).map_err(|Mismatch(why)| {
             let text = format!("column {} ({}) of {}: {why}", Quoted(&column.name), column.sql_type, self.name);
-            let lack = Some(Lack::Type(column.name.as_str().into()));
-            Unfit { fault: Fault::record(codes::VALUE_MISMATCH, text), lack }
+            let missing = Some(MissingPart::Type(column.name.as_str().into()));
+            RowFault { fault: Fault::record(codes::VALUE_MISMATCH, text), missing }
         })
     }
 
-    fn make_shape(&self, action: Action, key: &Object, payload: &Object) -> Result<Shape, Misfit> {
+    fn make_shape(&self, action: RowAction, key: &Object, payload: &Object) -> Result<RowShape, EncodeError> {
         let key_fields: Vec<Str> = key.iter().map(|(field, _)| field.clone()).collect();
         let payload_fields: Vec<(Str, bool)> = match action {
-            Action::Delete => Vec::new(),
+            RowAction::Delete => Vec::new(),
             _ => payload.iter().map(|(field, _)| (field.clone(), key.get(field).is_none())).collect(),
         };
         let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
         let columns =
-            key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, Misfit>>()?;
-        if action != Action::Insert {
-            self.check_unique(&key_fields).map_err(Misfit::Final)?;
+            key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, EncodeError>>()?;
+        if action != RowAction::Insert {
+            self.check_unique(&key_fields).map_err(EncodeError::Final)?;
         }
         let complete =
             self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
-        let action = if action == Action::Update && complete { Action::Upsert } else { action };
+        let action = if action == RowAction::Update && complete { RowAction::Upsert } else { action };
         let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
-        Ok(Shape { id, action, columns, keys: key_fields.len(), complete, written: false, key_fields, payload_fields })
+        Ok(RowShape {
+            id,
+            action,
+            columns,
+            keys: key_fields.len(),
+            complete,
+            written: false,
+            key_fields,
+            payload_fields,
+        })
     }
 
     /// Returns the column that a misspelt field may mean.
@@ -214,7 +222,7 @@ impl Table {
         did_you_mean(field, self.layout.columns.iter().map(|column| column.name.as_str()))
     }
 
-    fn find(&self, field: &Str) -> Result<usize, Misfit> {
+    fn find(&self, field: &Str) -> Result<usize, EncodeError> {
         let columns = &self.layout.columns;
         let Some(found) = columns.iter().position(|column| *column.name == **field) else {
             let names = || columns.iter().map(|column| column.name.as_str());
@@ -224,20 +232,20 @@ impl Table {
                 None => format!("it has {}", names().collect::<Vec<_>>().join(", ")),
             };
             let text = format!("{} has no column {:?}; {hint}", self.name, field.as_str());
-            let lack = Some(Lack::Column(field.clone()));
-            return Err(Misfit::Unknown(Unfit { fault: Fault::record(codes::COLUMN_MISSING, text), lack }));
+            let missing = Some(MissingPart::Column(field.clone()));
+            return Err(EncodeError::Unknown(RowFault { fault: Fault::record(codes::COLUMN_MISSING, text), missing }));
         };
         if columns[found].filled == Filled::Generated {
             let text = format!("column {} of {} is generated: remove the field", Quoted(field), self.name);
-            let lack = Some(Lack::Type(field.clone()));
-            return Err(Misfit::Final(Unfit { fault: Fault::record(codes::COLUMN_GENERATED, text), lack }));
+            let missing = Some(MissingPart::Type(field.clone()));
+            return Err(EncodeError::Final(RowFault { fault: Fault::record(codes::COLUMN_GENERATED, text), missing }));
         }
         Ok(found)
     }
 
     /// Checks for a unique index over exactly the key's columns: `ON CONFLICT` needs it, and a deletion must find a
     /// single row.
-    fn check_unique(&self, key: &[Str]) -> Result<(), Unfit> {
+    fn check_unique(&self, key: &[Str]) -> Result<(), RowFault> {
         let unique = &self.layout.unique;
         if unique.iter().any(|columns| columns.iter().map(String::as_str).eq(key.iter().map(Str::as_str))) {
             return Ok(());
@@ -249,14 +257,17 @@ impl Table {
         };
         let wanted: Vec<String> = key.iter().map(|field| field.as_str().to_owned()).collect();
         let text = format!("{} has no primary key or unique constraint on {}: {there}", self.name, list(&wanted));
-        Err(Unfit { fault: Fault::record(codes::KEY_NOT_UNIQUE, text), lack: Some(Lack::Key(key.to_vec())) })
+        Err(RowFault {
+            fault: Fault::record(codes::KEY_NOT_UNIQUE, text),
+            missing: Some(MissingPart::Key(key.to_vec())),
+        })
     }
 
     /// Describes the columns whose value PostgreSQL may have rejected with `message`, for the end of an error message:
     /// the columns whose value does not fit, otherwise those that only PostgreSQL checks.
     pub(crate) fn refused_columns(&self, shape: usize, values: &[u8], message: &str) -> String {
         let columns = || self.shapes[shape].columns.iter().map(|i| &self.layout.columns[*i]);
-        let exceeded = columns().zip(Fields(values));
+        let exceeded = columns().zip(EncodedValues(values));
         let exceeded: Vec<String> = exceeded.filter_map(|(column, field)| limits::exceeded(column, field.0?)).collect();
         match exceeded.as_slice() {
             [] => {}
@@ -306,13 +317,13 @@ fn key_null(field: &Str, table: &TableName) -> Fault {
     Fault::record(codes::KEY_NULL, text)
 }
 
-impl Shape {
-    fn fits(&self, action: Action, key: &Object, payload: &Object) -> bool {
+impl RowShape {
+    fn fits(&self, action: RowAction, key: &Object, payload: &Object) -> bool {
         // An update with all required columns is written as an upsert.
-        (self.action == action || (action == Action::Update && self.action == Action::Upsert && self.complete))
+        (self.action == action || (action == RowAction::Update && self.action == RowAction::Upsert && self.complete))
             && self.key_fields.len() == key.len()
             && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
-            && (action == Action::Delete
+            && (action == RowAction::Delete
                 || (self.payload_fields.len() == payload.len()
                     && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
     }
@@ -321,7 +332,7 @@ impl Shape {
     pub(crate) fn is_exact(&self, columns: &[Column], key: &[u8]) -> bool {
         self.key_columns()
             .iter()
-            .zip(Fields(key))
+            .zip(EncodedValues(key))
             .all(|(i, field)| field.0.is_some_and(|value| columns[*i].equality.is_exact(value)))
     }
 

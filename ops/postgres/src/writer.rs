@@ -3,7 +3,7 @@
 mod encoded;
 mod known;
 mod make;
-mod shortfall;
+mod rejected;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -17,21 +17,21 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
-use self::encoded::Encoded;
-pub(crate) use self::encoded::parts;
+use self::encoded::EncodedBatch;
 use self::known::KnownTables;
-use self::shortfall::Shortfall;
+use self::rejected::RejectedRows;
 use crate::batch::plan;
 use crate::codes;
-use crate::destination::{Settings, TableOf};
 use crate::fault::Failure;
 use crate::marks::{Entered, Fence};
 use crate::name::TableName;
+use crate::row::parts;
 use crate::session::{COPY_FROM, Session};
-use crate::table::{Lack, Misfit, Table, Unfit};
+use crate::settings::{Settings, TableSelector};
+use crate::table::{EncodeError, MissingPart, RowFault, Table};
 
 /// Rows that cannot be written, by index in the call.
-type Refused = Vec<(usize, Fault)>;
+type RefusedRows = Vec<(usize, Fault)>;
 
 /// Writes to the tables of one database over one connection.
 pub(crate) struct TableWriter {
@@ -41,11 +41,11 @@ pub(crate) struct TableWriter {
     session: Option<Session>,
     fence: Option<Fence>,
     known: KnownTables,
-    batch: Encoded,
+    batch: EncodedBatch,
     /// Tables that could not be created for all records of this call at once.
     narrow: HashSet<Str>,
     /// Reasons why rows of this call were rejected.
-    shortfall: Shortfall,
+    rejected: RejectedRows,
     /// Number of rows from which steps are copied.
     copy_from: usize,
 }
@@ -53,25 +53,25 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Connects, checks the settings against the database and takes over the marks.
     pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
-        let session = Session::new(settings.address.connect(settings.past.was_opened()).await?, COPY_FROM);
+        let session = Session::new(settings.address.connect(settings.history.was_opened()).await?, COPY_FROM);
         let mut writer = TableWriter {
             settings: settings.clone(),
             host: host.clone(),
             session: None,
             fence: None,
             known: KnownTables::default(),
-            batch: Encoded::default(),
+            batch: EncodedBatch::default(),
             narrow: HashSet::new(),
-            shortfall: Shortfall::default(),
+            rejected: RejectedRows::default(),
             copy_from: COPY_FROM,
         };
         // A part that is missing at the first start is a mistake in the pipeline. Later it was removed and may come
         // back.
         let missing = |fault: &Fault| {
-            let class = if settings.past.was_opened() { FaultClass::Transient } else { FaultClass::Fatal };
+            let class = if settings.history.was_opened() { FaultClass::Transient } else { FaultClass::Fatal };
             Fault::new(class, fault.code(), fault.message())
         };
-        if let TableOf::Fixed(text) = &settings.table
+        if let TableSelector::Fixed(text) = &settings.table
             && !settings.create_tables
         {
             let found = writer.known.look_up(&session, text).await.map_err(|failure| match failure {
@@ -80,7 +80,7 @@ impl TableWriter {
             })?;
             match found {
                 Ok(_) => {}
-                Err(unfit) => return Err(missing(&unfit.fault)),
+                Err(row_fault) => return Err(missing(&row_fault.fault)),
             }
         }
         if settings.exactly_once {
@@ -91,13 +91,13 @@ impl TableWriter {
                 other => other.into_fault(),
             })?);
         }
-        settings.past.note_opened();
+        settings.history.note_opened();
         writer.session = Some(session);
         Ok(writer)
     }
 
     async fn connect(&self) -> Result<Session, Fault> {
-        let was_opened = self.settings.past.was_opened();
+        let was_opened = self.settings.history.was_opened();
         Ok(Session::new(self.settings.address.connect(was_opened).await?, self.copy_from))
     }
 
@@ -142,7 +142,7 @@ impl TableWriter {
         if fresh && !refused.is_empty() && !self.is_current(session).await? {
             return Err(changed());
         }
-        if let Some(fault) = self.shortfall.fault(records.len()) {
+        if let Some(fault) = self.rejected.fault(records.len()) {
             return Err(Failure::Retry(fault));
         }
         if self.fence.is_none() || refused.is_empty() {
@@ -158,14 +158,14 @@ impl TableWriter {
     }
 
     /// Encodes the records of a call; returns those that cannot be encoded.
-    async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<Refused, Failure> {
+    async fn encode(&mut self, session: &mut Session, records: &[Record]) -> Result<RefusedRows, Failure> {
         self.known.tidy();
         self.batch.clear();
         self.narrow.clear();
-        self.shortfall = Shortfall::default();
-        let mut refused = Refused::new();
+        self.rejected = RejectedRows::default();
+        let mut refused = RefusedRows::new();
         let mut looked_up: HashSet<Str> = HashSet::new();
-        let mut missing: HashMap<Str, Unfit> = HashMap::new();
+        let mut missing: HashMap<Str, RowFault> = HashMap::new();
         let mut rendered = String::new();
         let mut last: Option<(Str, usize)> = None;
         let mut last_shape = 0;
@@ -173,13 +173,13 @@ impl TableWriter {
             let name = match self.settings.table.of(record, &mut rendered) {
                 Ok(name) => name,
                 Err(fault) => {
-                    self.shortfall.note_other();
+                    self.rejected.note_other();
                     refused.push((index, fault));
                     continue;
                 }
             };
-            if let Some(unfit) = missing.get(name) {
-                refused.push((index, self.refuse(&Str::from(name), None, record, unfit.clone())));
+            if let Some(row_fault) = missing.get(name) {
+                refused.push((index, self.refuse(&Str::from(name), None, record, row_fault.clone())));
                 continue;
             }
             let table = match &last {
@@ -193,11 +193,11 @@ impl TableWriter {
                                 looked_up.insert(name.clone());
                                 table
                             }
-                            Err(unfit) => {
-                                refused.push((index, self.refuse(&name, None, record, unfit.clone())));
+                            Err(row_fault) => {
+                                refused.push((index, self.refuse(&name, None, record, row_fault.clone())));
                                 // Other reasons concern only this record's fields.
-                                if matches!(unfit.fault.code(), codes::TABLE_MISSING | codes::TABLE_NAME) {
-                                    missing.insert(name, unfit);
+                                if matches!(row_fault.fault.code(), codes::TABLE_MISSING | codes::TABLE_NAME) {
+                                    missing.insert(name, row_fault);
                                 }
                                 continue;
                             }
@@ -209,14 +209,14 @@ impl TableWriter {
             };
             match self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape) {
                 Ok(()) => continue,
-                Err(Misfit::Final(unfit)) => {
+                Err(EncodeError::Final(row_fault)) => {
                     let name = last.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
-                    refused.push((index, self.refuse(&name, Some(table), record, unfit)));
+                    refused.push((index, self.refuse(&name, Some(table), record, row_fault)));
                 }
-                Err(Misfit::Unknown(unfit)) => {
+                Err(EncodeError::Unknown(row_fault)) => {
                     let name = last.take().map(|(name, _)| name).unwrap_or_default();
                     if !looked_up.insert(name.clone()) && !self.settings.add_columns {
-                        refused.push((index, self.refuse(&name, Some(table), record, unfit)));
+                        refused.push((index, self.refuse(&name, Some(table), record, row_fault)));
                         last = Some((name, table));
                         continue;
                     }
@@ -228,14 +228,14 @@ impl TableWriter {
                             last = Some((name.clone(), found));
                             let pushed = self.batch.push(index, record, &mut self.known.tables, found, &mut last_shape);
                             match (pushed, why) {
-                                (Err(Misfit::Unknown(_)), Some(why)) => Err(Misfit::Final(why.into())),
+                                (Err(EncodeError::Unknown(_)), Some(why)) => Err(EncodeError::Final(why.into())),
                                 (pushed, _) => pushed,
                             }
                         }
-                        Err(unfit) => Err(Misfit::Final(unfit)),
+                        Err(row_fault) => Err(EncodeError::Final(row_fault)),
                     };
-                    if let Err(Misfit::Final(unfit) | Misfit::Unknown(unfit)) = again {
-                        refused.push((index, self.refuse(&name, table, record, unfit)));
+                    if let Err(EncodeError::Final(row_fault) | EncodeError::Unknown(row_fault)) = again {
+                        refused.push((index, self.refuse(&name, table, record, row_fault)));
                     }
                 }
             }
@@ -248,28 +248,28 @@ impl TableWriter {
         for row in &self.batch.rows {
             let table = &mut self.known.tables[row.table];
             if !std::mem::replace(&mut table.shape_mut(row.shape).written, true) {
-                self.settings.past.note_written(table, table.shape(row.shape));
+                self.settings.history.note_written(table, table.shape(row.shape));
             }
         }
     }
 
     /// Returns the fault of a rejected row, and records whether its table is the reason. `table` is the table's index,
     /// if it exists.
-    fn refuse(&mut self, name: &Str, table: Option<usize>, record: &Record, mut unfit: Unfit) -> Fault {
-        let lost = unfit.lack.as_ref().is_some_and(|lack| {
-            let fixed = *lack == Lack::Table && matches!(self.settings.table, TableOf::Fixed(_));
+    fn refuse(&mut self, name: &Str, table: Option<usize>, record: &Record, mut row_fault: RowFault) -> Fault {
+        let lost = row_fault.missing.as_ref().is_some_and(|missing| {
+            let fixed = *missing == MissingPart::Table && matches!(self.settings.table, TableSelector::Fixed(_));
             let now = table.map(|table| &self.known.tables[table]);
-            fixed || TableName::parse(name).is_ok_and(|name| self.settings.past.had(&name.to_string(), lack, now))
+            fixed || TableName::parse(name).is_ok_and(|name| self.settings.history.had(&name.to_string(), missing, now))
         });
-        if let (Some(Lack::Column(field)), Some(table)) = (&unfit.lack, table)
+        if let (Some(MissingPart::Column(field)), Some(table)) = (&row_fault.missing, table)
             && !self.settings.add_columns
             && is_addable(field, &self.known.tables[table], record)
         {
-            let text = format!("{}; `addColumns: true` adds a column for such a field", unfit.fault.message());
-            unfit.fault = Fault::new(unfit.fault.class(), unfit.fault.code(), text);
+            let text = format!("{}; `addColumns: true` adds a column for such a field", row_fault.fault.message());
+            row_fault.fault = Fault::new(row_fault.fault.class(), row_fault.fault.code(), text);
         }
-        self.shortfall.note(name, &unfit, lost);
-        unfit.fault
+        self.rejected.note(name, &row_fault, lost);
+        row_fault.fault
     }
 
     /// Returns `true` if the tables of this call still have their known layouts.
@@ -342,11 +342,11 @@ impl TableWriter {
         match done {
             Ok(()) if keep => {
                 if let Some(fence) = &mut self.fence {
-                    fence.doubt(records, marks);
+                    fence.begin_commit(records, marks);
                 }
                 let committed = session.execute("COMMIT").await;
                 if let (Some(fence), false) = (&mut self.fence, matches!(committed, Err(Failure::Lost(_)))) {
-                    fence.settle(committed.is_ok());
+                    fence.end_commit(committed.is_ok());
                 }
                 if committed.is_ok() {
                     self.note_written();
@@ -369,7 +369,7 @@ impl TableWriter {
         session: &mut Session,
         records: &[Record],
         marks: &[(LaneId, Mark)],
-        mut refused: Refused,
+        mut refused: RefusedRows,
     ) -> Result<Verdicts, Failure> {
         session.begin().await?;
         let mut entered = Entered::Write;
@@ -399,17 +399,17 @@ impl TableWriter {
     }
 
     /// Bisects the rows in the order of the records, so that every row that PostgreSQL accepts row by row is accepted.
-    async fn bisect(&self, session: &mut Session, refused: &mut Refused) -> Result<(), Failure> {
+    async fn bisect(&self, session: &mut Session, refused: &mut RefusedRows) -> Result<(), Failure> {
         let mut stack: Vec<Range<usize>> = Vec::new();
-        let mut server = Shortfall::default();
+        let mut server = RejectedRows::default();
         stack.push(0..self.batch.rows.len());
         while let Some(range) = stack.pop().filter(|range| !range.is_empty()) {
             match self.try_rows(session, range.clone()).await? {
                 Ok(()) => {}
                 Err(refusal) if range.len() == 1 => {
-                    let fault = self.blame(range.start, &refusal.fault);
+                    let fault = self.fault_of_row(range.start, &refusal.fault);
                     if self.is_altered(range.start, &refusal.fault) {
-                        return Err(Failure::Retry(shortfall::of_table(&fault, shortfall::LOST)));
+                        return Err(Failure::Retry(rejected::of_table(&fault, rejected::LOST)));
                     }
                     server.note_refusal(&fault, refusal.is_of_table);
                     refused.push((self.batch.rows[range.start].record, fault));
@@ -433,11 +433,11 @@ impl TableWriter {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
         matches!(fault.code(), codes::VALUE_REJECTED | codes::NOT_NULL_VIOLATION | codes::ROW_REJECTED)
-            && self.settings.past.refuses_since(table, table.shape(row.shape))
+            && self.settings.history.refuses_since(table, table.shape(row.shape))
     }
 
     /// Writes some rows of the batch, or none of them.
-    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Refusal>, Failure> {
+    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Rejection>, Failure> {
         let tables = &self.known.tables;
         session.execute("SAVEPOINT anabranch").await?;
         let mut outcome = Ok(());
@@ -452,8 +452,8 @@ impl TableWriter {
                 session.execute("RELEASE anabranch").await?;
                 return Ok(Ok(()));
             }
-            Err(Failure::Row(fault)) => Refusal { fault, is_of_table: false },
-            Err(Failure::Stale(fault)) => Refusal { fault, is_of_table: true },
+            Err(Failure::Row(fault)) => Rejection { fault, is_of_table: false },
+            Err(Failure::Stale(fault)) => Rejection { fault, is_of_table: true },
             Err(other) => return Err(other),
         };
         session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
@@ -461,7 +461,7 @@ impl TableWriter {
     }
 
     /// Returns the fault of a row, with the columns that PostgreSQL may have meant.
-    fn blame(&self, row: usize, fault: &Fault) -> Fault {
+    fn fault_of_row(&self, row: usize, fault: &Fault) -> Fault {
         let row = &self.batch.rows[row];
         let table = &self.known.tables[row.table];
         let columns = match fault.code() {
@@ -504,7 +504,7 @@ impl Writer for TableWriter {
 }
 
 /// Reason why PostgreSQL does not write some rows.
-struct Refusal {
+struct Rejection {
     fault: Fault,
     /// True if the reason is not the rows' values: something that their table, its triggers or its functions need is
     /// missing.
@@ -522,7 +522,7 @@ fn changed() -> Failure {
     Failure::Stale(Fault::record(codes::ROW_REJECTED, "the table was changed while rows were written to it"))
 }
 
-fn verdicts(rows: usize, refused: Refused) -> Verdicts {
+fn verdicts(rows: usize, refused: RefusedRows) -> Verdicts {
     if refused.is_empty() {
         return Verdicts::All(Delivered::Durable);
     }

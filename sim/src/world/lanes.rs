@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{State, World};
 use crate::oracle::{Copy, Fate};
-use crate::scenario::mix;
+use crate::scenario::{Upstream, mix};
 
 /// Time after which a revoked partition gets no acknowledgements any more: five seconds, the duration of a commit, and
 /// the retries of its acknowledgement.
@@ -76,6 +76,13 @@ impl Lane {
 /// Returns the first row to check when a lane moves to a mark: row 0 if the lane goes back.
 fn lane_start(lane: &Lane, mark: &Mark) -> u32 {
     lane.rows_upto(mark).filter(|upto| *upto < lane.stored).map_or(lane.stored, |_| 0)
+}
+
+impl Upstream {
+    /// Returns the position of a row of a lane of this source.
+    pub fn position(&self, lane: usize, row: u32) -> Position {
+        position(lane, if self.twins { row & !1 } else { row }, b'r')
+    }
 }
 
 /// Returns the position of a row, or the one after it that comes without a record.
@@ -144,10 +151,14 @@ impl World {
         }
         for (id, mark) in moves {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
-                return self.broken(state, || format!("a mark of lane {id:?}, which there is not"));
+                return self.broken(state, || format!("a mark of lane {id:?}, which does not exist"));
             };
             let mut before = state.lanes[lane].stored;
-            if state.shelves.iter().any(|shelf| shelf.went_back && shelf.marks.get(id) == Some(mark)) {
+            if state
+                .destinations
+                .iter()
+                .any(|destination| destination.went_back && destination.marks.get(id) == Some(mark))
+            {
                 // The source resumes from the marks of such a destination; no other destination may have less.
                 before = before.min(lane_start(&state.lanes[lane], mark));
             }
@@ -171,16 +182,16 @@ impl World {
     }
 
     /// Resumes a returned partition after a mark.
-    pub fn goes_on(&self, lane: usize, mark: Option<&Mark>) {
+    pub fn resumes(&self, lane: usize, mark: Option<&Mark>) {
         let mut state = self.lock();
-        state.note(|| format!("lane {lane} goes on after {mark:?}"));
+        state.note(|| format!("lane {lane} resumes after {mark:?}"));
         let stored = state.marks.get(&state.lanes[lane].id).cloned();
         let at = &mut state.lanes[lane];
         let from = mark.map_or(Some(0), |mark| at.rows_upto(mark));
         if !at.returning || mark != stored.as_ref() || from != Some(at.acked) {
             let acked = at.acked;
             return self.broken(&mut state, || {
-                format!("lane {lane} goes on after {mark:?}, {stored:?} is stored, {acked} rows are acknowledged")
+                format!("lane {lane} resumes after {mark:?}, {stored:?} is stored, {acked} rows are acknowledged")
             });
         }
         at.again |= at.next > at.acked;
@@ -191,8 +202,8 @@ impl World {
     /// Acknowledges positions to a source.
     pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
         let mut state = self.lock();
-        if state.told_fenced {
-            return self.broken(&mut state, || "a run that is not the owner any more acknowledges".to_owned());
+        if state.fence_reported {
+            return self.broken(&mut state, || "a run that another run has fenced acknowledges".to_owned());
         }
         let lanes = &mut state.lanes;
         let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
@@ -223,7 +234,7 @@ impl World {
 
 impl State {
     /// Returns `true` if everything that was read is acknowledged, and no source has more.
-    pub fn all_told(&self) -> bool {
+    pub fn all_acknowledged(&self) -> bool {
         self.lanes.iter().all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
     }
 
@@ -233,16 +244,17 @@ impl State {
         rows.into_iter().find(|(lane, row)| !self.is_durable(&self.lanes[*lane].fates[*row as usize], &[]))
     }
 
-    /// Like [`State::all_told`], without revoked partitions.
+    /// Like [`State::all_acknowledged`], without revoked partitions.
     pub fn nothing_to_do(&self) -> bool {
         let mut ours = self.lanes.iter().filter(|lane| lane.revoked.is_none());
         ours.all(|lane| lane.stored as usize == lane.fates.len() && lane.unacked.is_empty())
     }
 
     /// Returns lanes with positions that were read and not acknowledged.
-    pub fn untold(&self) -> Vec<usize> {
-        let untold = |lane: &usize| !self.lanes[*lane].unacked.is_empty() && self.lanes[*lane].revoked.is_none();
-        (0..self.lanes.len()).filter(untold).collect()
+    pub fn unacknowledged(&self) -> Vec<usize> {
+        let unacknowledged =
+            |lane: &usize| !self.lanes[*lane].unacked.is_empty() && self.lanes[*lane].revoked.is_none();
+        (0..self.lanes.len()).filter(unacknowledged).collect()
     }
 
     /// Returns `true` if rows were read more than once in this run.

@@ -223,29 +223,29 @@ async fn switches_leave_data_alone() {
 #[tokio::test]
 async fn bytes_are_made_where_records_leave() {
     let registry = registry().await;
-    let mut desk = Desk::new(registry);
+    let mut cache = SchemaCache::new(registry);
     let mut record = named(Bytes::from_static(b"\x02"), "1");
     let before = record.clone();
-    assert!(decode(&mut desk, Part::Payload, &mut record).unwrap());
-    assert!(!decode(&mut desk, Part::Payload, &mut record).unwrap());
-    assert!(crate::record::encode(&mut desk, Part::Payload, &mut record).unwrap());
+    assert!(decode(&mut cache, SchemaPart::Payload, &mut record).unwrap());
+    assert!(!decode(&mut cache, SchemaPart::Payload, &mut record).unwrap());
+    assert!(crate::record::encode(&mut cache, SchemaPart::Payload, &mut record).unwrap());
     assert_eq!(record, before);
 }
 
-/// What is remembered of shapes decides nothing that depends on values.
+/// The cached result for a shape decides nothing that depends on values.
 #[test]
 fn a_written_schema_is_left_only_by_the_records_that_do_not_fit_it() {
     let registry = Arc::new(MemoryRegistry::default());
     let subject = Str::from_static("s");
     let written = r#"{"type":"record","name":"r","fields":[{"name":"a","type":"int"}]}"#;
     crate::testing::block_on(registry.create(&subject, SchemaKind::Avro, &Str::from(written))).unwrap();
-    let mut desk = Desk::new(registry);
+    let mut cache = SchemaCache::new(registry);
     let mut version = |json: &str, named: &str| {
         let mut record = after(fields(json));
-        let (subject_key, version_key) = Part::Payload.names();
+        let (subject_key, version_key) = SchemaPart::Payload.names();
         record.metadata.insert(subject_key, subject.clone());
         record.metadata.insert(version_key.clone(), named);
-        assert!(refresh(&mut desk, Part::Payload, &mut record).unwrap());
+        assert!(refresh(&mut cache, SchemaPart::Payload, &mut record).unwrap());
         record.metadata.get(&version_key).unwrap().to_string()
     };
     for _ in 0..2 {
@@ -261,29 +261,29 @@ fn a_written_schema_is_left_only_by_the_records_that_do_not_fit_it() {
 /// Records of one read share their metadata, which are then written once: what names another version keeps that.
 #[tokio::test]
 async fn records_that_share_metadata_share_those_that_name_what_fits() {
-    let mut desk = Desk::new(registry().await);
+    let mut cache = SchemaCache::new(registry().await);
     let came = named(Bytes::new(), "1").metadata;
-    let mut refreshed = |json: &str, part: Part| {
+    let mut refreshed = |json: &str, part: SchemaPart| {
         let mut record = Record::default();
         record.metadata = came.clone();
         match part {
-            Part::Key => record.key = fields(json),
-            Part::Payload => record.payload.after = fields(json),
+            SchemaPart::Key => record.key = fields(json),
+            SchemaPart::Payload => record.payload.after = fields(json),
         }
-        let found = refresh(&mut desk, part, &mut record).unwrap();
+        let found = refresh(&mut cache, part, &mut record).unwrap();
         (found, record.metadata)
     };
     let version = |metadata: &anabranch_record::metadata::Metadata| {
         metadata.get("recfmt.payload.schema.version").map(Str::to_string).unwrap()
     };
     for _ in 0..3 {
-        let fit = [(); 3].map(|()| refreshed(r#"{"id":1}"#, Part::Payload).1);
+        let fit = [(); 3].map(|()| refreshed(r#"{"id":1}"#, SchemaPart::Payload).1);
         assert!(fit.iter().all(|metadata| metadata.shares(&came)));
-        let more = [(); 3].map(|()| refreshed(r#"{"id":1,"more":2}"#, Part::Payload).1);
+        let more = [(); 3].map(|()| refreshed(r#"{"id":1,"more":2}"#, SchemaPart::Payload).1);
         assert_eq!(more.each_ref().map(version), ["3", "3", "3"]);
-        let other = [(); 3].map(|()| refreshed(r#"{"other":2}"#, Part::Payload).1);
+        let other = [(); 3].map(|()| refreshed(r#"{"other":2}"#, SchemaPart::Payload).1);
         assert_eq!(other.each_ref().map(version), ["4", "4", "4"]);
-        assert!(!refreshed(r#"{"id":1,"more":2}"#, Part::Key).0, "a key without a schema");
+        assert!(!refreshed(r#"{"id":1,"more":2}"#, SchemaPart::Key).0, "a key without a schema");
         assert!(more[1].shares(&more[2]) && other[1].shares(&other[2]));
         assert_eq!(version(&came), "1");
     }

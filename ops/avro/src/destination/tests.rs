@@ -12,9 +12,9 @@ use super::*;
 use crate::testing::{after, block_on, fields, host};
 
 #[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<Vec<Record>>>);
+struct Collector(Arc<Mutex<Vec<Record>>>);
 
-struct Keeps(Specification, Shelf);
+struct Keeps(Specification, Collector);
 
 impl DestinationKind for Keeps {
     fn specification(&self) -> &Specification {
@@ -26,7 +26,7 @@ impl DestinationKind for Keeps {
 }
 
 #[async_trait]
-impl Destination for Shelf {
+impl Destination for Collector {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(self.clone()))
     }
@@ -36,7 +36,7 @@ impl Destination for Shelf {
 }
 
 #[async_trait]
-impl Writer for Shelf {
+impl Writer for Collector {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(rows);
         Ok(Verdicts::All(Delivered::Durable))
@@ -49,7 +49,7 @@ impl Writer for Shelf {
 /// A record whose payload is Avro of `{"a": long}`.
 fn encoded(bytes: &'static [u8]) -> Record {
     let mut record = after(Data::Raw(bytes::Bytes::from_static(bytes)));
-    let (subject, version) = Part::Payload.names();
+    let (subject, version) = SchemaPart::Payload.names();
     record.metadata.insert(subject, "s");
     record.metadata.insert(version, "1");
     record
@@ -66,9 +66,9 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
     let registry = Arc::new(MemoryRegistry::new());
     let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
     block_on(registry.create(&"s".into(), SchemaKind::Avro, &text.into())).unwrap();
-    let shelf = Shelf::default();
+    let collector = Collector::default();
     let specification = Specification::builtin("keeps", "Keeps.").with_all(shared::destination());
-    let kind = wrap(Arc::new(Keeps(specification, shelf.clone())));
+    let kind = wrap(Arc::new(Keeps(specification, collector.clone())));
     let settings = Settings::from_pairs(settings.iter().copied());
     let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     let verdicts = block_on(async {
@@ -80,7 +80,7 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
         Verdicts::Refused(refused) => refused.into_iter().map(|(row, fault)| (row, fault.code().name())).collect(),
         Verdicts::Each(each) => panic!("{each:?}"),
     };
-    let kept = shelf.0.lock().unwrap().clone();
+    let kept = collector.0.lock().unwrap().clone();
     (kept, refused)
 }
 
@@ -96,7 +96,7 @@ fn data_with_a_schema_are_written_decoded() {
 #[test]
 fn what_cannot_be_decoded_is_refused_and_nothing_is_written() {
     let mut unknown = encoded(b"\x02");
-    unknown.metadata.insert(Part::Payload.names().1, "9");
+    unknown.metadata.insert(SchemaPart::Payload.names().1, "9");
     let (kept, refused) = written(&[], &[encoded(b"\x02"), encoded(b"\x02\x02"), unknown]);
     assert_eq!(refused, [(1, "avro_invalid"), (2, "schema_version_not_found")]);
     assert_eq!(kept, []);
@@ -138,7 +138,7 @@ fn who_decodes_by_himself_gets_fields_encoded() {
     assert_eq!(kept[..2], [encoded(b"\x02"), encoded(b"\x04")]);
     // What the version does not fit has another one, and what fits none stays as it is.
     assert_eq!(kept[2].payload.after, Data::Raw(bytes::Bytes::from_static(b"\x02x")));
-    assert_eq!(kept[2].metadata.get(&Part::Payload.names().1).map(Str::as_str), Some("2"));
+    assert_eq!(kept[2].metadata.get(&SchemaPart::Payload.names().1).map(Str::as_str), Some("2"));
     assert_eq!(kept[3..], [nameless, plain]);
     let (kept, _) = written_by(super::encoded, &[("sdk.schema.extract.payload.enabled", "false")], &rows[..1]);
     assert_eq!(kept, [one]);

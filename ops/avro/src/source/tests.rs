@@ -84,7 +84,7 @@ fn extracted(settings: &[(&str, &str)], records: Vec<Record>) -> Vec<Record> {
 }
 
 /// Subject and version of a part.
-fn named(part: Part, record: &Record) -> Option<String> {
+fn named(part: SchemaPart, record: &Record) -> Option<String> {
     let (subject, version) = part.names();
     let (subject, version) = (record.metadata.get(&subject), record.metadata.get(&version));
     assert_eq!(subject.is_some(), version.is_some());
@@ -92,7 +92,7 @@ fn named(part: Part, record: &Record) -> Option<String> {
 }
 
 fn payload(record: &Record) -> Option<String> {
-    named(Part::Payload, record)
+    named(SchemaPart::Payload, record)
 }
 
 fn of_collection(name: &'static str, json: &str) -> Record {
@@ -113,7 +113,7 @@ fn each_shape_is_a_version_and_data_stay_as_they_are() {
     assert_eq!(versions, [1, 1, 2, 3, 3, 2].map(|version| format!("p:p:n:payload v{version}")));
     for (record, before) in read.iter().zip(&records) {
         assert_eq!((&record.key, &record.payload), (&before.key, &before.payload));
-        assert_eq!(named(Part::Key, record), None, "there is no key");
+        assert_eq!(named(SchemaPart::Key, record), None, "there is no key");
     }
     let first = block_on(registry.get(&"p:p:n:payload".into(), SchemaVersion::FIRST)).unwrap();
     assert_eq!(
@@ -128,7 +128,7 @@ fn subjects_have_a_context_a_collection_and_a_name() {
         let mut record = of_collection("users", r#"{"a":1}"#);
         record.key = fields(r#"{"id":1}"#);
         let read = extracted(settings, vec![record, after(fields(r#"{"a":1}"#))]);
-        [named(Part::Key, &read[0]), payload(&read[0]), payload(&read[1])].map(Option::unwrap_or_default)
+        [named(SchemaPart::Key, &read[0]), payload(&read[0]), payload(&read[1])].map(Option::unwrap_or_default)
     };
     assert_eq!(read(&[]), ["p:p:n:users.key v1", "p:p:n:users.payload v1", "p:p:n:payload v1"]);
     let named = [("sdk.schema.context.name", "shop"), ("sdk.schema.extract.payload.subject", "row")];
@@ -154,7 +154,7 @@ fn a_source_of_raw_data_extracts_only_when_asked() {
 #[test]
 fn what_a_source_names_itself_stays() {
     let mut own = after(fields(r#"{"a":1}"#));
-    let (subject, version) = Part::Payload.names();
+    let (subject, version) = SchemaPart::Payload.names();
     own.metadata.insert(subject.clone(), "mine");
     own.metadata.insert(version.clone(), "7");
     let read = extracted(&[], vec![own.clone()]);

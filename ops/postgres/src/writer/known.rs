@@ -10,7 +10,7 @@ use crate::codes;
 use crate::fault::Failure;
 use crate::name::TableName;
 use crate::session::Session;
-use crate::table::{Lack, Table, Unfit};
+use crate::table::{MissingPart, RowFault, Table};
 
 /// Maximum number of cached tables.
 const MOST_TABLES: usize = 1024;
@@ -33,7 +33,7 @@ impl KnownTables {
     }
 
     /// Reads the layout of a table. The inner error is the record's fault.
-    pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, Unfit>, Failure> {
+    pub(super) async fn look_up(&mut self, session: &Session, text: &Str) -> Result<Result<usize, RowFault>, Failure> {
         let name = match TableName::parse(text) {
             Ok(name) => name,
             Err(why) => return Ok(Err(why.fault(text).into())),
@@ -47,7 +47,7 @@ impl KnownTables {
                 None => "create it, or set createTables; names are case-sensitive".to_owned(),
             };
             let fault = Fault::record(codes::TABLE_MISSING, format!("the table {name} does not exist; {hint}"));
-            return Ok(Err(Unfit { fault, lack: Some(Lack::Table) }));
+            return Ok(Err(RowFault { fault, missing: Some(MissingPart::Table) }));
         };
         // Rows of this call may be encoded for an earlier layout that still fits, for example before a column was
         // added.

@@ -5,13 +5,13 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
 use super::TableWriter;
-use super::encoded::parts;
 use crate::codes;
-use crate::create::Fields;
+use crate::create::NewColumns;
 use crate::fault::Failure;
 use crate::name::TableName;
+use crate::row::parts;
 use crate::session::Session;
-use crate::table::{Lack, Table, Unfit};
+use crate::table::{MissingPart, RowFault, Table};
 
 impl TableWriter {
     /// Returns the table of a record. If the settings allow it, creates a missing table for this record and the
@@ -21,7 +21,7 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<usize, Unfit>, Failure> {
+    ) -> Result<Result<usize, RowFault>, Failure> {
         // A record that cannot become a row does not define its table.
         if self.settings.create_tables
             && let Some(Err(fault)) = records.first().map(parts)
@@ -32,13 +32,13 @@ impl TableWriter {
         // A table without columns holds no data.
         let (missing, empty) = match &found {
             Ok(index) => (false, self.known.tables[*index].layout.columns.is_empty()),
-            Err(unfit) => (unfit.lack == Some(Lack::Table), false),
+            Err(row_fault) => (row_fault.missing == Some(MissingPart::Table), false),
         };
         if !(missing || empty) || !self.settings.create_tables {
             return Ok(found);
         }
         let Ok(table) = TableName::parse(name) else { return Ok(found) };
-        let sql = |fields: &Fields| match empty {
+        let sql = |fields: &NewColumns| match empty {
             true => fields.fill_table(&table).map(Some),
             false => fields.create_table(&table).map(Some),
         };
@@ -56,7 +56,7 @@ impl TableWriter {
         session: &mut Session,
         name: &Str,
         records: &[Record],
-    ) -> Result<Result<(usize, Option<Fault>), Unfit>, Failure> {
+    ) -> Result<Result<(usize, Option<Fault>), RowFault>, Failure> {
         let index = match self.known.look_up(session, name).await? {
             Ok(index) if self.settings.add_columns => index,
             found => return Ok(found.map(|index| (index, None))),
@@ -77,7 +77,7 @@ impl TableWriter {
         name: &Str,
         table: &TableName,
         records: &[Record],
-        sql: impl Fn(&Fields) -> Result<Option<String>, Fault>,
+        sql: impl Fn(&NewColumns) -> Result<Option<String>, Fault>,
     ) -> Result<Result<(), Fault>, Failure> {
         let mut most = if self.narrow.contains(name) { 1 } else { records.len() };
         loop {
@@ -107,14 +107,14 @@ impl TableWriter {
 
     /// Returns the fields of the records of a table. Leaves out records with a field that cannot be a column name; for
     /// the first record, that is an error.
-    fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<Fields, Fault> {
-        let mut fields = Fields::default();
+    fn fields_of(&self, name: &Str, table: &TableName, records: &[Record]) -> Result<NewColumns, Fault> {
+        let mut fields = NewColumns::default();
         let mut rendered = String::new();
         for (at, record) in records.iter().enumerate() {
             if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
                 && let Ok((_, key, payload)) = parts(record)
             {
-                match Fields::check(&key, payload, table) {
+                match NewColumns::check(&key, payload, table) {
                     Ok(()) => fields.add(&key, payload),
                     Err(fault) if at == 0 => return Err(fault),
                     Err(_) => {}

@@ -114,7 +114,7 @@ fn record(key: Data, before: Data, after: Data) -> Record {
     let mut record = crate::testing::after(after);
     (record.key, record.payload.before) = (key, before);
     record.metadata.insert("other", "x");
-    for (subject, version) in Part::ALL.map(Part::names) {
+    for (subject, version) in SchemaPart::ALL.map(SchemaPart::names) {
         record.metadata.insert(subject, "s");
         record.metadata.insert(version, "1");
     }
@@ -125,7 +125,7 @@ fn record(key: Data, before: Data, after: Data) -> Record {
 #[track_caller]
 fn versions(record: &Record) -> [Option<&str>; 2] {
     assert_eq!(record.metadata.get("other").map(Str::as_str), Some("x"));
-    Part::ALL.map(|part| {
+    SchemaPart::ALL.map(|part| {
         let (subject, version) = part.names();
         let version = record.metadata.get(&version).map(Str::as_str);
         assert_eq!(record.metadata.get(&subject).is_some(), version.is_some());
@@ -223,10 +223,10 @@ fn raw_data_that_the_processor_was_given_keep_their_schema() {
 
 #[test]
 fn fields_beside_raw_data_do_not_change_the_version_of_these() {
-    let mut desk = Desk::new(crate::testing::block_on(registry()));
+    let mut cache = SchemaCache::new(crate::testing::block_on(registry()));
     let mut mixed = record(a(1), Data::Raw(Bytes::from_static(b"\x02")), fields(r#"{"other":"x"}"#));
     for _ in 0..2 {
-        assert!(refresh(&mut desk, Part::Payload, &mut mixed).unwrap());
+        assert!(refresh(&mut cache, SchemaPart::Payload, &mut mixed).unwrap());
         assert_eq!(versions(&mixed), [Some("1"); 2]);
     }
 }
@@ -325,7 +325,7 @@ fn what_avro_encode_makes_is_read_by_avro_decode() {
 
 #[test]
 fn the_compiler_knows_that_raw_data_lost_their_schema() {
-    let (subject, version) = Part::Payload.names();
+    let (subject, version) = SchemaPart::Payload.names();
     let mut came = RecordShape::create(Shape::RAW, Shape::structured(Fields::any()));
     [&subject, &version].into_iter().for_each(|key| came.metadata.insert(key.clone()));
     let after = |kind: Arc<dyn OperatorKind>, settings: &[(&str, &str)]| {

@@ -25,28 +25,25 @@ async fn marks_are_stored_with_the_rows() {
     db.query("CREATE TABLE t (n int CHECK (n <> 13))");
     let mut writer = open(&db.url(), SETTINGS).await.unwrap();
     assert_eq!(writer.marks().await.unwrap(), []);
-    let verdicts = writer.write(&rows(0, 100), &[mark(100)]).await.unwrap_err_or_all();
+    let verdicts = writer.write(&rows(0, 100), &[mark(100)]).await.verdict_text();
     assert_eq!(verdicts, "refused 13 check_violation");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
     assert_eq!(writer.marks().await.unwrap(), []);
     let mut good = rows(0, 100);
     good.remove(13);
-    assert_eq!(writer.write(&good, &[mark(100)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(writer.write(&good, &[mark(100)]).await.verdict_text(), "all");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
     assert_eq!(writer.marks().await.unwrap(), [mark(100)]);
     // A value that cannot be encoded, beside one that the server refuses.
     let mut bad = vec![create("null", r#"{"n":"x"}"#)];
     bad.extend(rows(12, 15));
-    assert_eq!(
-        writer.write(&bad, &[mark(200)]).await.unwrap_err_or_all(),
-        "refused 0 value_mismatch, 2 check_violation"
-    );
+    assert_eq!(writer.write(&bad, &[mark(200)]).await.verdict_text(), "refused 0 value_mismatch, 2 check_violation");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
     writer.close().await.unwrap();
 
     let mut next = open(&db.url(), SETTINGS).await.unwrap();
     assert_eq!(next.marks().await.unwrap(), [mark(100)]);
-    assert_eq!(next.write(&rows(100, 101), &[mark(101)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(next.write(&rows(100, 101), &[mark(101)]).await.verdict_text(), "all");
     assert_eq!(next.marks().await.unwrap(), [mark(101)]);
 }
 
@@ -155,7 +152,7 @@ async fn a_commit_that_fails_is_repeated() {
     assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
     db.query("DROP TRIGGER die ON t");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
-    assert_eq!(writer.write(&rows(0, 10), &[mark(10)]).await.unwrap_err_or_all(), "all");
+    assert_eq!(writer.write(&rows(0, 10), &[mark(10)]).await.verdict_text(), "all");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["10"]);
 }
 
@@ -180,7 +177,7 @@ async fn a_commit_without_an_answer_is_not_repeated() {
         .await;
         drop(call);
         if given_up {
-            assert_eq!(writer.write(&batch, &marks).await.unwrap_err_or_all(), "all");
+            assert_eq!(writer.write(&batch, &marks).await.verdict_text(), "all");
         }
         assert_eq!(db.query("SELECT count(*) FROM t"), ["10"], "given up after {polls} polls");
         db.query("TRUNCATE t");
@@ -192,7 +189,7 @@ async fn a_commit_without_an_answer_is_not_repeated() {
     panic!("the call never ended");
 }
 
-/// Whatever became of a call that was given up, the marks tell, and other rows may come after them.
+/// After a call that was given up, the marks show its outcome, and other rows may follow them.
 #[tokio::test]
 async fn marks_end_the_doubt_about_a_commit() {
     let Some(db) = Database::create() else { return };
@@ -225,12 +222,12 @@ async fn marks_end_the_doubt_about_a_commit() {
     panic!("the call never ended");
 }
 
-trait Outcome {
-    fn unwrap_err_or_all(self) -> String;
+trait VerdictText {
+    fn verdict_text(self) -> String;
 }
 
-impl Outcome for Result<Verdicts, Fault> {
-    fn unwrap_err_or_all(self) -> String {
+impl VerdictText for Result<Verdicts, Fault> {
+    fn verdict_text(self) -> String {
         match self.unwrap() {
             Verdicts::All(Delivered::Durable) => "all".to_owned(),
             Verdicts::Refused(refused) => {

@@ -217,7 +217,7 @@ async fn a_recovery_waits_for_the_table() {
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "table_missing"), "{fault}");
 }
 
-/// Also where the pipeline never wrote a row: a call of which every row fails for the same want of the table.
+/// The same applies if the pipeline never wrote a row: every row of a call fails because of the same missing part.
 #[tokio::test]
 async fn rows_that_all_lack_the_same_are_not_at_fault() {
     let Some(db) = Database::create() else { return };
@@ -283,7 +283,7 @@ async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
     assert!(outcomes.iter().all(|outcome| outcome.starts_with("check_violation: ")), "{outcomes:?}");
 }
 
-/// The value of the key would replace that of the payload, and nobody would see it.
+/// The value of the key would replace the value of the payload silently.
 #[tokio::test]
 async fn a_column_with_two_values_is_refused() {
     let Some(db) = Database::create() else { return };

@@ -93,12 +93,12 @@ async fn batches_are_as_good_as_single_statements() {
     let oracle = address.connect(false).await.unwrap();
     let settings = Settings {
         address,
-        table: TableOf::Fixed("ours".into()),
+        table: TableSelector::Fixed("ours".into()),
         exactly_once: false,
         marks_schema: None,
         create_tables: false,
         add_columns: false,
-        past: Default::default(),
+        history: Default::default(),
     };
     let writer = TableWriter::open(Arc::new(settings), &host()).await.unwrap();
     let runtime = tokio::runtime::Handle::current();

@@ -12,12 +12,12 @@ async fn stored(db: &Database, sql_type: &str, values: &[Value]) -> Vec<String> 
     for copied in [false, true] {
         let settings = Settings {
             address: crate::address::Address::parse(&db.url()).unwrap(),
-            table: TableOf::Fixed(table.as_str().into()),
+            table: TableSelector::Fixed(table.as_str().into()),
             exactly_once: false,
             marks_schema: None,
             create_tables: false,
             add_columns: false,
-            past: Default::default(),
+            history: Default::default(),
         };
         let mut writer = TableWriter::open(Arc::new(settings), &host()).await.unwrap();
         let copy_from = if copied { 1 } else { usize::MAX };

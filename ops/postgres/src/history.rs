@@ -1,8 +1,8 @@
-//! Memory of the rows that a destination's tables have accepted.
+//! History of the rows that a destination's tables have accepted.
 //!
 //! If a table is dropped or altered during a run, every later record fails, which is not the fault of the records. The
-//! columns of accepted rows distinguish such a table from a record that never fitted. The memory ends with the plan, so
-//! that a pipeline that is applied or restarted accepts its tables as they are.
+//! columns of accepted rows distinguish such a table from a record that never fitted. The history ends with the plan,
+//! so that a pipeline that is applied or restarted accepts its tables as they are.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,21 +11,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anabranch_record::text::Str;
 
 use crate::column::Column;
-use crate::table::{Lack, Shape, Table};
+use crate::table::{MissingPart, RowShape, Table};
 
-/// Maximum number of remembered tables.
+/// Maximum number of tables in the history.
 const MOST_TABLES: usize = 1024;
 
-/// Memory shared by the writers of all runs of a plan.
+/// History shared by the writers of all runs of a plan.
 #[derive(Default)]
-pub(crate) struct Past {
+pub(crate) struct TableHistory {
     opened: AtomicBool,
-    tables: Mutex<HashMap<String, Taken>>,
+    tables: Mutex<HashMap<String, AcceptedRows>>,
 }
 
 /// Columns of the accepted rows of a table.
 #[derive(Default)]
-struct Taken {
+struct AcceptedRows {
     /// Columns by name, with their last type.
     columns: HashMap<String, (u32, i32)>,
     /// Key columns by which rows were found, in order.
@@ -34,7 +34,7 @@ struct Taken {
     required: HashSet<String>,
 }
 
-impl Past {
+impl TableHistory {
     /// Records that the destination was opened.
     pub(crate) fn note_opened(&self) {
         self.opened.store(true, Ordering::Relaxed);
@@ -45,55 +45,59 @@ impl Past {
         self.opened.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Taken>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, AcceptedRows>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that rows of a shape were written to a table.
-    pub(crate) fn note_written(&self, table: &Table, shape: &Shape) {
+    pub(crate) fn note_written(&self, table: &Table, shape: &RowShape) {
         let mut known = self.lock();
         let name = table.name.to_string();
         if known.len() >= MOST_TABLES && !known.contains_key(&name) {
             known.clear();
         }
-        let taken = known.entry(name).or_default();
+        let accepted = known.entry(name).or_default();
         for column in shape.columns.iter().map(|column| table.column(*column)) {
-            taken.columns.insert(column.name.clone(), column.type_of);
+            accepted.columns.insert(column.name.clone(), column.type_of);
         }
         let required = table.layout.columns.iter().filter(|column| column.required);
-        taken.required.extend(required.map(|column| column.name.clone()));
+        accepted.required.extend(required.map(|column| column.name.clone()));
         let key: Vec<String> = shape.key_columns().iter().map(|column| table.column(*column).name.clone()).collect();
-        if !key.is_empty() && !taken.keys.contains(&key) {
-            taken.keys.push(key);
+        if !key.is_empty() && !accepted.keys.contains(&key) {
+            accepted.keys.push(key);
         }
     }
 
     /// Returns `true` if a table had the part that rows lack. `now` is the current table.
-    pub(crate) fn had(&self, name: &str, lack: &Lack, now: Option<&Table>) -> bool {
+    pub(crate) fn had(&self, name: &str, missing: &MissingPart, now: Option<&Table>) -> bool {
         let known = self.lock();
-        let Some(past) = known.get(name) else { return false };
+        let Some(accepted) = known.get(name) else { return false };
         let is_now = |column: &Str| {
             let columns = now.map(|table| table.layout.columns.as_slice()).unwrap_or_default();
             columns.iter().find(|now| *now.name == **column).map(|now| now.type_of)
         };
-        match lack {
-            Lack::Table => true,
-            Lack::Column(column) => past.columns.contains_key(column.as_str()),
-            Lack::Type(column) => past.columns.get(column.as_str()).is_some_and(|was| Some(*was) != is_now(column)),
-            Lack::Key(key) => past.keys.iter().any(|of| of.iter().map(String::as_str).eq(key.iter().map(Str::as_str))),
+        match missing {
+            MissingPart::Table => true,
+            MissingPart::Column(column) => accepted.columns.contains_key(column.as_str()),
+            MissingPart::Type(column) => {
+                accepted.columns.get(column.as_str()).is_some_and(|was| Some(*was) != is_now(column))
+            }
+            MissingPart::Key(key) => {
+                accepted.keys.iter().any(|of| of.iter().map(String::as_str).eq(key.iter().map(Str::as_str)))
+            }
         }
     }
 
     /// Returns `true` if a table accepted rows with the columns of a shape and was altered since so that it may reject
     /// all of them: a column has another type, or a required column was added.
-    pub(crate) fn refuses_since(&self, table: &Table, shape: &Shape) -> bool {
+    pub(crate) fn refuses_since(&self, table: &Table, shape: &RowShape) -> bool {
         let known = self.lock();
-        let Some(past) = known.get(&table.name.to_string()) else { return false };
+        let Some(accepted) = known.get(&table.name.to_string()) else { return false };
         let mut used = shape.columns.iter().map(|column| table.column(*column));
         let missing = |(at, column): (usize, &Column)| {
-            column.required && !shape.columns.contains(&at) && !past.required.contains(&column.name)
+            column.required && !shape.columns.contains(&at) && !accepted.required.contains(&column.name)
         };
-        used.any(|now| past.columns.get(&now.name).is_some_and(|was| *was != now.type_of))
+        used.any(|now| accepted.columns.get(&now.name).is_some_and(|was| *was != now.type_of))
             || table.layout.columns.iter().enumerate().any(missing)
     }
 }

@@ -3,7 +3,7 @@
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 
-use crate::table::{Lack, Unfit};
+use crate::table::{MissingPart, RowFault};
 
 /// Number of rows from which a call fails as a whole if every row lacks the same part of its table. With fewer rows, it
 /// could be a few odd records that came together.
@@ -11,44 +11,44 @@ const UNIFORM: usize = 8;
 
 /// The missing part for which a row fails.
 #[derive(PartialEq, Eq)]
-enum Want {
+enum Cause {
     /// A part of a table.
-    Part(Str, Lack),
+    Part(Str, MissingPart),
     /// A missing object in PostgreSQL's message, for example a table that a trigger writes to.
     Message(Str),
 }
 
 /// Parts of the tables that the rejected rows of one call need.
 #[derive(Default)]
-pub(super) struct Shortfall {
+pub(super) struct RejectedRows {
     rows: usize,
-    first: Option<(Want, Fault)>,
+    first: Option<(Cause, Fault)>,
     /// True if the rows so far do not all lack the same part.
     mixed: bool,
     /// The fault of a part that the table had before, or that every row needs.
     lost: Option<Fault>,
 }
 
-impl Shortfall {
+impl RejectedRows {
     /// Adds a rejected row. `lost` is true if the table had the missing part before, or every row needs it.
-    pub(super) fn note(&mut self, table: &Str, unfit: &Unfit, lost: bool) {
+    pub(super) fn note(&mut self, table: &Str, row_fault: &RowFault, lost: bool) {
         self.rows += 1;
-        self.compare(unfit.lack.clone().map(|lack| Want::Part(table.clone(), lack)), &unfit.fault);
+        self.compare(row_fault.missing.clone().map(|missing| Cause::Part(table.clone(), missing)), &row_fault.fault);
         if lost {
-            self.lost.get_or_insert_with(|| unfit.fault.clone());
+            self.lost.get_or_insert_with(|| row_fault.fault.clone());
         }
     }
 
     /// Adds a row that PostgreSQL rejects. `is_of_table` is true if its values are not the reason.
     pub(super) fn note_refusal(&mut self, fault: &Fault, is_of_table: bool) {
         self.rows += 1;
-        self.compare(is_of_table.then(|| Want::Message(fault.message().into())), fault);
+        self.compare(is_of_table.then(|| Cause::Message(fault.message().into())), fault);
     }
 
-    fn compare(&mut self, want: Option<Want>, fault: &Fault) {
-        match (&self.first, want) {
-            (None, Some(want)) if self.rows == 1 => self.first = Some((want, fault.clone())),
-            (Some((first, _)), Some(want)) if *first == want => {}
+    fn compare(&mut self, cause: Option<Cause>, fault: &Fault) {
+        match (&self.first, cause) {
+            (None, Some(cause)) if self.rows == 1 => self.first = Some((cause, fault.clone())),
+            (Some((first, _)), Some(cause)) if *first == cause => {}
             _ => self.mixed = true,
         }
     }

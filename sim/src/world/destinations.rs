@@ -11,7 +11,7 @@ use crate::scenario::mix;
 
 /// The contents of a destination.
 #[derive(Default)]
-pub struct Contents {
+pub struct DestinationContents {
     /// The origin of each copy that may arrive: lane, row, and index in the order of the lane.
     arrivals: HashMap<u64, (usize, u32, usize)>,
     /// Number of durable instances of each copy.
@@ -41,11 +41,11 @@ fn letter_id(node: &str, id: u64) -> u64 {
     node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
 }
 
-pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Contents]) {
-    let letters = shelves.len() - 1;
-    let mut arrives = |shelf: usize, id: u64| {
-        let place = shelves[shelf].arrivals.len();
-        shelves[shelf].arrivals.entry(id).or_insert((lane, row, place));
+pub(super) fn expect(fate: &Fate, lane: usize, row: u32, destinations: &mut [DestinationContents]) {
+    let letters = destinations.len() - 1;
+    let mut arrives = |destination: usize, id: u64| {
+        let order = destinations[destination].arrivals.len();
+        destinations[destination].arrivals.entry(id).or_insert((lane, row, order));
     };
     match fate {
         Fate::Delivered(sink, id) => arrives(*sink, *id),
@@ -56,12 +56,12 @@ pub(super) fn expect(fate: &Fate, lane: usize, row: u32, shelves: &mut [Contents
             arrives(letters, letter_id(node, *id));
         }
         Fate::Filtered => {}
-        Fate::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
-        Fate::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, shelves)),
+        Fate::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
+        Fate::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
     }
 }
 
-impl Contents {
+impl DestinationContents {
     /// Ends the process. Each row that was only accepted is lost or not.
     pub(super) fn end_run(&mut self, salt: u64) {
         for id in std::mem::take(&mut self.unsynced) {
@@ -83,25 +83,26 @@ impl Contents {
 }
 
 impl World {
-    /// Checks the rows that a destination receives, before it handles them. `shelf` is the index of the destination.
-    pub fn presented<'a>(&self, shelf: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
+    /// Checks the rows that a destination receives, before it handles them. `destination` is its index.
+    pub fn check_rows<'a>(&self, destination: usize, ids: &[u64], positions: impl Iterator<Item = &'a Position>) {
         let mut state = self.lock();
         for (id, at_position) in ids.iter().zip(positions) {
-            let Some((lane, row, place)) = state.shelves[shelf].arrivals.get(id).copied() else {
-                return self.broken(&mut state, || format!("d{shelf} is given record {id:x}, which must not exist"));
+            let Some((lane, row, order)) = state.destinations[destination].arrivals.get(id).copied() else {
+                return self
+                    .broken(&mut state, || format!("d{destination} is given record {id:x}, which must not exist"));
             };
             let source = state.lanes[lane].source;
             if *at_position != state.scenario.sources[source].position(lane, row) {
                 return self.broken(&mut state, || format!("record {id:x} arrives with position {at_position:?}"));
             }
-            let at = &mut state.shelves[shelf];
+            let at = &mut state.destinations[destination];
             if !at.put.contains_key(id) {
                 at.put.insert(*id, (0, 0));
-                let latest = at.latest.insert(lane, place);
-                if latest.is_some_and(|latest| latest >= place) && !state.lanes[lane].again {
+                let latest = at.latest.insert(lane, order);
+                if latest.is_some_and(|latest| latest >= order) && !state.lanes[lane].again {
                     return self.broken(&mut state, || {
                         format!(
-                            "d{shelf} is given row {row} of lane {lane} after a later one ({place} after {latest:?})"
+                            "d{destination} is given row {row} of lane {lane} after a later one ({order} after {latest:?})"
                         )
                     });
                 }
@@ -117,39 +118,40 @@ impl World {
     }
 
     /// Writes a copy to a destination: durable, or only accepted. `uncertain`: the caller does not learn the outcome.
-    pub fn put(&self, shelf: usize, id: u64, durable: bool, uncertain: bool) {
+    pub fn put(&self, destination: usize, id: u64, durable: bool, uncertain: bool) {
         let mut state = self.lock();
-        let at = &mut state.shelves[shelf];
+        let at = &mut state.destinations[destination];
         let (times, uncertainly) = at.put.entry(id).or_default();
         let first = *times == 0;
         *times += 1;
         *uncertainly += u32::from(uncertain);
         let twice = *times > *uncertainly + 1;
         // Only a call that fails for some of its rows may write them after later rows.
-        let known = state.shelves[shelf].arrivals.get(&id).copied();
+        let known = state.destinations[destination].arrivals.get(&id).copied();
         let again = known.is_some_and(|(lane, ..)| state.lanes[lane].again);
-        let ordered = state.scenario.sinks[shelf].partial == 0 && !again;
-        let at = &mut state.shelves[shelf];
-        if let Some((lane, row, place)) = known.filter(|_| first && ordered) {
-            let latest = at.latest_put.insert(lane, place);
-            if latest.is_some_and(|latest| latest >= place) {
-                return self.broken(&mut state, || format!("d{shelf} gets row {row} of lane {lane} after a later one"));
+        let ordered = state.scenario.sinks[destination].partial == 0 && !again;
+        let at = &mut state.destinations[destination];
+        if let Some((lane, row, order)) = known.filter(|_| first && ordered) {
+            let latest = at.latest_put.insert(lane, order);
+            if latest.is_some_and(|latest| latest >= order) {
+                return self
+                    .broken(&mut state, || format!("d{destination} gets row {row} of lane {lane} after a later one"));
             }
         }
-        let at = &mut state.shelves[shelf];
+        let at = &mut state.destinations[destination];
         match durable {
             true => *at.durable.entry(id).or_default() += 1,
             false => at.unsynced.push(id),
         }
         if twice && !again {
-            self.broken(&mut state, || format!("d{shelf} is given record {id:x} twice in a run"));
+            self.broken(&mut state, || format!("d{destination} is given record {id:x} twice in a run"));
         }
     }
 
     /// Makes a transactional destination lose at most `most` of its latest transactions. Each lane keeps a mark.
-    pub fn goes_back(&self, shelf: usize, most: u64) {
+    pub fn goes_back(&self, destination: usize, most: u64) {
         let mut state = self.lock();
-        let at = &mut state.shelves[shelf];
+        let at = &mut state.destinations[destination];
         let mut lost = 0;
         while lost < most && at.transactions.last().is_some_and(|(_, before)| before.len() == at.marks.len()) {
             let Some((ids, before)) = at.transactions.pop() else { break };
@@ -162,13 +164,13 @@ impl World {
         }
         if lost > 0 {
             (at.went_back, at.went_back_now) = (true, true);
-            state.note(|| format!("d{shelf} loses {lost} transactions"));
+            state.note(|| format!("d{destination} loses {lost} transactions"));
         }
     }
 
     /// Flushes a destination.
-    pub fn flushed(&self, shelf: usize) {
-        self.lock().shelves[shelf].sync();
+    pub fn flushed(&self, destination: usize) {
+        self.lock().destinations[destination].sync();
     }
 
     /// Writes a dead letter.
@@ -176,40 +178,42 @@ impl World {
         let mut state = self.lock();
         let letters = state.scenario.sinks.len();
         let id_of_letter = letter_id(node, id);
-        let Some((lane, row, _)) = state.shelves[letters].arrivals.get(&id_of_letter).copied() else {
-            return self.broken(&mut state, || format!("a letter from {node} on record {id:x}, which must not fail"));
+        let Some((lane, row, _)) = state.destinations[letters].arrivals.get(&id_of_letter).copied() else {
+            return self
+                .broken(&mut state, || format!("a dead letter from {node} for record {id:x}, which must not fail"));
         };
         if durable {
-            *state.shelves[letters].durable.entry(id_of_letter).or_default() += 1;
+            *state.destinations[letters].durable.entry(id_of_letter).or_default() += 1;
         } else {
-            state.shelves[letters].unsynced.push(id_of_letter);
+            state.destinations[letters].unsynced.push(id_of_letter);
         }
         state.letters_in_run.push((lane, row));
         let panics = state.scenario.panics();
         let other = state.names.insert(key.to_vec(), id_of_letter);
         if other.is_some_and(|other| other != id_of_letter) && !panics {
             let key = String::from_utf8_lossy(key).to_string();
-            self.broken(&mut state, || format!("two letters are named {key}"));
+            self.broken(&mut state, || format!("two dead letters are named {key}"));
         }
         let named = state.letters.entry(id_of_letter).or_default();
         let before = named.get_or_insert_with(|| key.to_vec()).clone();
         if before != key && !panics {
             let [before, now] = [&before[..], key].map(String::from_utf8_lossy).map(|text| text.to_string());
-            self.broken(&mut state, || format!("a letter is named {now}, and was named {before} before"));
+            self.broken(&mut state, || format!("a dead letter is named {now}, and was named {before} before"));
         }
     }
 
     /// Checks the marks that a transactional destination receives together with rows.
-    pub fn told(&self, shelf: usize, ids: &[u64], marks: &[(LaneId, Mark)]) {
+    pub fn check_marks(&self, destination: usize, ids: &[u64], marks: &[(LaneId, Mark)]) {
         let mut state = self.lock();
         let state = &mut *state;
-        let given: Vec<(usize, u64)> = ids.iter().map(|id| (shelf, *id)).collect();
+        let given: Vec<(usize, u64)> = ids.iter().map(|id| (destination, *id)).collect();
         for (id, mark) in marks {
             let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
             let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
             let rows = (lane.stored as usize).min(upto)..upto;
-            if rows.clone().any(|row| !state.is_complete_at(shelf, &lane.fates[row], &given)) {
-                return self.broken(state, || format!("d{shelf} receives {mark:?}, and rows before are not safe"));
+            if rows.clone().any(|row| !state.is_complete_at(destination, &lane.fates[row], &given)) {
+                return self
+                    .broken(state, || format!("d{destination} receives {mark:?}, and rows before are not safe"));
             }
         }
     }
@@ -218,18 +222,22 @@ impl World {
 impl State {
     /// Returns what destinations confirmed and lost. Until a run notices the loss, it counts as present.
     pub(super) fn confirmed(&self) -> Vec<(usize, u64)> {
-        let lost = |(at, shelf): (usize, &Contents)| shelf.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>();
-        self.shelves.iter().enumerate().flat_map(lost).collect()
+        let lost = |(at, destination): (usize, &DestinationContents)| {
+            destination.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>()
+        };
+        self.destinations.iter().enumerate().flat_map(lost).collect()
     }
 
     /// Returns `true` if an outcome has come true; `given` counts as delivered.
     pub(super) fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {
-            Fate::Delivered(sink, id) => self.shelves[*sink].durable.contains_key(id) || given.contains(&(*sink, *id)),
+            Fate::Delivered(sink, id) => {
+                self.destinations[*sink].durable.contains_key(id) || given.contains(&(*sink, *id))
+            }
             // The destination refuses this row, and the marks are valid for the rows that it accepts.
             Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
             Fate::Letter(node, id, _) => {
-                self.shelves.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
+                self.destinations.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
             }
             Fate::Filtered => true,
             Fate::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
@@ -239,11 +247,11 @@ impl State {
 
     /// Like [`State::is_durable`], but only for one destination and for what reaches no destination: with several
     /// destinations, the marks of one say nothing about the others.
-    fn is_complete_at(&self, shelf: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
+    fn is_complete_at(&self, destination: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
         match fate {
-            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != shelf => true,
-            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(shelf, fate, given)),
-            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(shelf, fate, given)),
+            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != destination => true,
+            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(destination, fate, given)),
+            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(destination, fate, given)),
             fate => self.is_durable(fate, given),
         }
     }
@@ -276,14 +284,14 @@ fn most_letters(fate: &Fate) -> u64 {
 }
 
 /// Returns the numbers of copies that end delivered, dead-lettered, and filtered; `None` if they are not certain.
-pub fn leaves(fate: &Fate) -> Option<[u64; 3]> {
+pub fn result_counts(fate: &Fate) -> Option<[u64; 3]> {
     match fate {
         Fate::Delivered(..) => Some([1, 0, 0]),
         Fate::Letter(..) => Some([0, 1, 0]),
         Fate::Filtered => Some([0, 0, 1]),
         Fate::All(fates) if fates.is_empty() => Some([0, 0, 1]),
         Fate::All(fates) => fates.iter().try_fold([0; 3], |sum, fate| {
-            let one = leaves(fate)?;
+            let one = result_counts(fate)?;
             Some([0, 1, 2].map(|i| sum[i] + one[i]))
         }),
         Fate::Either(_) => None,

@@ -9,7 +9,7 @@ use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
 use anabranch_template::condition::CompiledCondition;
 
-use crate::ends::MARK;
+use crate::record::MARK;
 use crate::scenario::mix;
 
 /// Maximum number of concurrent inspections.
@@ -17,7 +17,7 @@ const MOST: usize = 5;
 
 /// The inspections of a scenario's pipeline.
 #[derive(Default)]
-pub struct Watching {
+pub struct Inspections {
     /// The taps of the pipeline, which every run has.
     pub taps: Arc<Taps>,
     places: Vec<TapPoint>,
@@ -44,17 +44,17 @@ struct SpanTree {
 
 impl SpanSink for Spans {
     fn take(&self, span: Span) {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tree = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let trace = span.context.trace;
         if span.kind == SpanKind::Record {
-            told.waiting.retain(|parent, _| *parent != span.context.span);
-            if !told.roots.insert(span.context) {
-                told.broken = Some(format!("a trace has two roots: {span:?}"));
+            tree.waiting.retain(|parent, _| *parent != span.context.span);
+            if !tree.roots.insert(span.context) {
+                tree.broken = Some(format!("a trace has two roots: {span:?}"));
             }
         } else if let Some(parent) = span.parent {
-            told.waiting.insert(parent, span.context);
-            if told.roots.contains(&SpanContext { trace, span: parent }) {
-                told.broken = Some(format!("a span comes after its root: {span:?}"));
+            tree.waiting.insert(parent, span.context);
+            if tree.roots.contains(&SpanContext { trace, span: parent }) {
+                tree.broken = Some(format!("a span comes after its root: {span:?}"));
             }
         }
     }
@@ -63,14 +63,14 @@ impl SpanSink for Spans {
 impl Spans {
     /// Checks the spans of a run that has read `read` rows; `whole` = it has delivered them all.
     pub fn check(&self, share: Share, read: u64, whole: bool) -> Result<(), String> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(broken) = &told.broken {
+        let tree = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(broken) = &tree.broken {
             return Err(broken.clone());
         }
-        if let Some(span) = told.waiting.values().next() {
-            return Err(format!("{} traces have no root, one is that of {span:?}", told.waiting.len()));
+        if let Some(span) = tree.waiting.values().next() {
+            return Err(format!("{} traces have no root, one is that of {span:?}", tree.waiting.len()));
         }
-        let roots = told.roots.len() as u64;
+        let roots = tree.roots.len() as u64;
         if roots > read || share == Share::ALL && whole && roots < read {
             return Err(format!("{roots} traces of {read} rows"));
         }
@@ -78,10 +78,10 @@ impl Spans {
     }
 }
 
-impl Watching {
+impl Inspections {
     /// Creates the state without inspections; from then on they start and end.
     pub fn at(plan: &StagePlan, seed: u64) -> Self {
-        Watching { places: places(plan), salt: mix(seed, 77), ..Watching::default() }
+        Inspections { places: places(plan), salt: mix(seed, 77), ..Inspections::default() }
     }
 
     /// Returns the tracing of the next run; `None` if the scenario has no inspections.

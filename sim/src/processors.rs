@@ -12,9 +12,10 @@ use anabranch_record::fault::Fault;
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
-use crate::ends::{MARK, copy, payload};
-use crate::oracle::{Copy, Outcome};
-use crate::scenario::{Action, Place, Step, hits, mix};
+use crate::codes;
+use crate::oracle::{Copy, ProcessorOutput};
+use crate::record::{MARK, copy, payload};
+use crate::scenario::{Execution, Processor, ProcessorAction, hits, mix};
 use crate::world::World;
 
 /// How long a processor waits before it fails with a timeout.
@@ -22,30 +23,30 @@ const LATE: Duration = Duration::from_secs(30);
 
 /// A processor of the scenario.
 #[derive(Clone)]
-pub struct SimStep {
+pub struct SimProcessor {
     /// The world.
     pub world: Arc<World>,
     /// Its behaviour.
-    pub step: Step,
+    pub processor: Processor,
 }
 
-impl ConfiguredOperator for SimStep {
+impl ConfiguredOperator for SimProcessor {
     fn signature(&self) -> Signature {
         let part = |path: &[&'static str]| path.iter().map(|part| (*part).into()).collect::<Vec<_>>();
         let (payload, mark, index) =
             (part(&["Payload", "After"]), part(&["Metadata", MARK]), part(&["Metadata", "split.index"]));
-        let (class, one_in) = match self.step.place {
-            Place::Inline => (Class::Inline, self.step.one_in),
-            Place::Async { .. } => (Class::Async, self.step.one_in),
-            Place::Isolate => (Class::Isolate, self.step.one_in),
+        let (class, one_in) = match self.processor.execution {
+            Execution::Inline => (Class::Inline, self.processor.one_in),
+            Execution::Async { .. } => (Class::Async, self.processor.one_in),
+            Execution::Isolate => (Class::Isolate, self.processor.one_in),
         };
-        let (fan, writes) = match self.step.action {
-            Action::Tag | Action::Fail | Action::Panic => (Fan::One, vec![payload]),
-            Action::Set(_) => (Fan::One, vec![payload, mark]),
-            Action::Filter if one_in == 1 => (Fan::Never, vec![]),
-            Action::Filter => (Fan::AtMostOne, vec![payload]),
-            Action::Split { .. } => (Fan::Many, vec![payload, index]),
-            Action::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
+        let (fan, writes) = match self.processor.action {
+            ProcessorAction::Tag | ProcessorAction::Fail | ProcessorAction::Panic => (Fan::One, vec![payload]),
+            ProcessorAction::Set(_) => (Fan::One, vec![payload, mark]),
+            ProcessorAction::Filter if one_in == 1 => (Fan::Never, vec![]),
+            ProcessorAction::Filter => (Fan::AtMostOne, vec![payload]),
+            ProcessorAction::Split { .. } => (Fan::Many, vec![payload, index]),
+            ProcessorAction::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
         };
         let needs_arch_v2 = fan.multiplies();
         Signature { class, fan, writes: Access::These(writes), needs_arch_v2, ..Signature::inline() }
@@ -53,22 +54,22 @@ impl ConfiguredOperator for SimStep {
 
     fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
         self.world.opens()?;
-        Ok(match self.step.place {
-            Place::Inline => BuiltOperator::Inline(Box::new(self.clone())),
-            Place::Isolate => BuiltOperator::Isolate(Box::new(self.clone())),
-            Place::Async { .. } => BuiltOperator::Async(Arc::new(self.clone())),
+        Ok(match self.processor.execution {
+            Execution::Inline => BuiltOperator::Inline(Box::new(self.clone())),
+            Execution::Isolate => BuiltOperator::Isolate(Box::new(self.clone())),
+            Execution::Async { .. } => BuiltOperator::Async(Arc::new(self.clone())),
         })
     }
 }
 
-impl SimStep {
+impl SimProcessor {
     fn pieces(&self, record: &Record, pieces: &[Copy]) -> Vec<Record> {
         let piece = |(i, piece): (usize, &Copy)| {
             let mut new = record.clone();
             write(&mut new, *piece);
-            match self.step.action {
-                Action::Split { astray: true, .. } => new = new.with_position(Position::default()),
-                Action::Split { numbered: true, .. } => {
+            match self.processor.action {
+                ProcessorAction::Split { astray: true, .. } => new = new.with_position(Position::default()),
+                ProcessorAction::Split { numbered: true, .. } => {
                     new.metadata.insert("split.index", i.to_string());
                 }
                 _ => {}
@@ -80,27 +81,27 @@ impl SimStep {
 
     fn decide(&self, record: &mut Record) -> Decision {
         let before = copy(record);
-        match self.step.apply(before) {
-            Outcome::Keep(after) => write(record, after),
+        match self.processor.apply(before) {
+            ProcessorOutput::Keep(after) => write(record, after),
             // For every other row, the engine creates the pieces lazily, as it does for rows with very many pieces.
-            Outcome::Pieces(pieces) => {
+            ProcessorOutput::Pieces(pieces) => {
                 let pieces = self.pieces(record, &pieces);
-                return match hits(self.step.salt ^ 3, before.id, 2) {
+                return match hits(self.processor.salt ^ 3, before.id, 2) {
                     true => Decision::Pieces(Pieces::new(pieces.len(), move |i| pieces[i].clone())),
                     false => Decision::Split(pieces),
                 };
             }
-            Outcome::Filter => return Decision::Filter,
-            Outcome::Fail => {
+            ProcessorOutput::Filter => return Decision::Filter,
+            ProcessorOutput::Fail => {
                 return Decision::Fail(Fault::record(
                     anabranch_plugin::testing::codes::FAILED,
                     "the processor refuses it",
                 ));
             }
-            Outcome::Panic => {
-                let panics = self.world.lock().panics(self.step.salt, before.id);
+            ProcessorOutput::Panic => {
+                let panics = self.world.lock().panics(self.processor.salt, before.id);
                 assert!(!panics, "simulated");
-                write(record, self.step.unharmed(before));
+                write(record, self.processor.unharmed(before));
             }
         }
         Decision::Keep
@@ -113,7 +114,7 @@ fn write(record: &mut Record, after: Copy) {
     record.metadata.insert(MARK, mark);
 }
 
-impl Operator for SimStep {
+impl Operator for SimProcessor {
     fn process(&mut self, rows: &mut Rows<'_>) {
         self.world.lives();
         rows.for_each(|record| Ok(self.decide(record)));
@@ -121,25 +122,27 @@ impl Operator for SimStep {
 }
 
 #[async_trait]
-impl AsyncOperator for SimStep {
+impl AsyncOperator for SimProcessor {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let Place::Async { delay, partial, hangs, late, mute } = self.step.place else { return Vec::new() };
+        let Execution::Async { delay, partial, hangs, late, mute } = self.processor.execution else {
+            return Vec::new();
+        };
         let (call, troubled, repaired) = {
             let mut state = self.world.lock();
             (state.next_call(), state.is_troubled(), state.repaired)
         };
         if delay > 0 {
-            tokio::time::sleep(Duration::from_millis(mix(call, self.step.salt) % (delay + 1))).await;
+            tokio::time::sleep(Duration::from_millis(mix(call, self.processor.salt) % (delay + 1))).await;
         }
         self.world.tick().await;
-        if troubled && hits(self.step.salt, call, hangs) {
+        if troubled && hits(self.processor.salt, call, hangs) {
             self.world.hang().await;
         }
-        if troubled && hits(self.step.salt ^ 1, call, late) {
+        if troubled && hits(self.processor.salt ^ 1, call, late) {
             tokio::time::sleep(LATE).await;
             let fault = || match repaired || call % 4 > 0 {
-                true => Fault::transient(crate::codes::SIM_PASSING, "there is no answer"),
-                false => Fault::fatal(crate::codes::SIM_BROKEN, "there is no answer, and never will be"),
+                true => Fault::transient(codes::SIM_PASSING, "there is no answer"),
+                false => Fault::fatal(codes::SIM_BROKEN, "the processor never answers"),
             };
             return rows.iter().map(|_| Verdict::Fail(fault())).collect();
         }
@@ -150,7 +153,7 @@ impl AsyncOperator for SimStep {
             Decision::Filter => Verdict::Filter,
             Decision::Fail(fault) => Verdict::Fail(fault),
         };
-        let answered = |record: &Record| repaired || !hits(self.step.salt ^ 2, copy(record).id, mute);
+        let answered = |record: &Record| repaired || !hits(self.processor.salt ^ 2, copy(record).id, mute);
         let verdicts: Vec<Verdict> = rows.into_iter().take(most).take_while(answered).map(verdict).collect();
         if verdicts.is_empty() {
             self.world.silent();

@@ -26,7 +26,7 @@ impl RegistryClient {
 
 /// A request to the schema registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum RegistryRequest {
     /// Returns the text of a version.
     Version(Str, SchemaVersion),
     /// Returns the version of a subject with this text; registers it if it does not exist.
@@ -36,12 +36,12 @@ pub(crate) enum Question {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RegistryAnswer {
     Schema(Arc<Schema>),
     Definition(Arc<Definition>),
 }
 
-pub(crate) type Answered = Result<Answer, Fault>;
+pub(crate) type RegistryResult = Result<RegistryAnswer, Fault>;
 
 fn unavailable(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
     Fault::transient(codes::SCHEMA_REGISTRY_UNAVAILABLE, why)
@@ -51,57 +51,61 @@ fn contradiction() -> Fault {
     unavailable("the answer of the schema registry does not match the request")
 }
 
-impl Answer {
+impl RegistryAnswer {
     pub(super) fn schema(self) -> Result<Arc<Schema>, Fault> {
         match self {
-            Answer::Schema(schema) => Ok(schema),
-            Answer::Definition(_) => Err(contradiction()),
+            RegistryAnswer::Schema(schema) => Ok(schema),
+            RegistryAnswer::Definition(_) => Err(contradiction()),
         }
     }
 
     pub(super) fn definition(self) -> Result<Arc<Definition>, Fault> {
         match self {
-            Answer::Definition(definition) => Ok(definition),
-            Answer::Schema(_) => Err(contradiction()),
+            RegistryAnswer::Definition(definition) => Ok(definition),
+            RegistryAnswer::Schema(_) => Err(contradiction()),
         }
     }
 }
 
-impl Question {
-    async fn put(self, registry: &dyn SchemaRegistry) -> Answered {
+impl RegistryRequest {
+    async fn call(self, registry: &dyn SchemaRegistry) -> RegistryResult {
         Ok(match self {
-            Question::Version(subject, version) => Answer::Schema(registry.get(&subject, version).await?),
-            Question::Text(subject, text) => Answer::Schema(registry.create(&subject, SchemaKind::Avro, &text).await?),
-            Question::Id(id) => Answer::Definition(registry.by_id(id).await?),
+            RegistryRequest::Version(subject, version) => {
+                RegistryAnswer::Schema(registry.get(&subject, version).await?)
+            }
+            RegistryRequest::Text(subject, text) => {
+                RegistryAnswer::Schema(registry.create(&subject, SchemaKind::Avro, &text).await?)
+            }
+            RegistryRequest::Id(id) => RegistryAnswer::Definition(registry.by_id(id).await?),
         })
     }
 
-    /// Sends the request and passes the answer to `tell`; drops `tell` if the registry panics.
-    fn ask(self, client: &RegistryClient, tell: impl FnOnce(Answered) + Send + 'static) {
+    /// Sends the request and passes the answer to `done`; drops `done` if the registry panics.
+    fn send(self, client: &RegistryClient, done: impl FnOnce(RegistryResult) + Send + 'static) {
         let runtime = match runtime() {
             Ok(runtime) => runtime,
-            Err(error) => return tell(Err(unavailable(error))),
+            Err(error) => return done(Err(unavailable(error))),
         };
         let RegistryClient { registry, patience } = client.clone();
         runtime.spawn(async move {
             let late = || unavailable(format!("the schema registry did not answer within {patience:?}"));
-            let answer = tokio::time::timeout(patience, self.put(&*registry)).await;
-            tell(answer.unwrap_or_else(|_| Err(late())));
+            let answer = tokio::time::timeout(patience, self.call(&*registry)).await;
+            done(answer.unwrap_or_else(|_| Err(late())));
         });
     }
 
     /// Waits for the answer without blocking a thread.
-    pub(super) async fn answer(self, client: &RegistryClient) -> Answered {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        self.ask(client, |answer| drop(tell.send(answer)));
-        told.await.unwrap_or_else(|_| Err(unavailable("the schema registry panicked")))
+    pub(super) async fn answer(self, client: &RegistryClient) -> RegistryResult {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        self.send(client, |answer| drop(sender.send(answer)));
+        receiver.await.unwrap_or_else(|_| Err(unavailable("the schema registry panicked")))
     }
 
     /// Waits for the answer on this thread. A thread of an executor hands its tasks to another thread meanwhile.
-    pub(super) fn wait(self, client: &RegistryClient) -> Answered {
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
-        self.ask(client, move |answer| drop(tell.send(answer)));
-        let wait = || told.recv().unwrap_or_else(|_| Err(unavailable("the schema registry panicked")));
+    pub(super) fn wait(self, client: &RegistryClient) -> RegistryResult {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.send(client, move |answer| drop(sender.send(answer)));
+        let wait = || receiver.recv().unwrap_or_else(|_| Err(unavailable("the schema registry panicked")));
         match Handle::try_current().map(|handle| handle.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
             _ => wait(),

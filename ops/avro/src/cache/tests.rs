@@ -15,10 +15,10 @@ use crate::around::tests::{Adding, ID, named};
 use crate::source::tests::reader_of;
 use crate::testing::{configured, fields, host};
 
-/// Answers for subject `s`, and for others when it is let go.
+/// Answers requests for subject `s` at once, and for other subjects after [`Hangs::release`].
 struct Hangs {
     others: MemoryRegistry,
-    asked: Sender<Str>,
+    sender: Sender<Str>,
     answers: Semaphore,
 }
 
@@ -42,24 +42,24 @@ impl SchemaRegistry for Hangs {
 
 impl Hangs {
     fn new() -> (Arc<Hangs>, mpsc::Receiver<Str>) {
-        let (asked, questions) = mpsc::channel();
+        let (sender, requests) = mpsc::channel();
         let others = MemoryRegistry::new();
         let create = |subject: &str| {
             crate::testing::block_on(others.create(&subject.into(), SchemaKind::Avro, &ID.into())).unwrap()
         };
         create("s");
         create("hangs");
-        (Arc::new(Hangs { others, asked, answers: Semaphore::new(0) }), questions)
+        (Arc::new(Hangs { others, sender, answers: Semaphore::new(0) }), requests)
     }
 
     async fn wait(&self, subject: &Str) {
         if subject != "s" {
-            let _ = self.asked.send(subject.clone());
+            let _ = self.sender.send(subject.clone());
             let _ = self.answers.acquire().await;
         }
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         self.answers.close();
     }
 }
@@ -75,23 +75,23 @@ fn of_subject(subject: &str) -> Record {
 
 #[test]
 fn other_strips_go_on_while_one_waits_for_the_registry() {
-    let (registry, questions) = Hangs::new();
+    let (registry, requests) = Hangs::new();
     let kind = configured(&Adding::kind(Class::Async), &[]).unwrap();
     let BuiltOperator::Async(operator) = kind.build(0, &host(registry.clone())).unwrap() else { panic!() };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let call = |subject: &'static str| {
-        let (operator, (tell, told)) = (operator.clone(), mpsc::channel());
-        runtime.spawn(async move { tell.send(operator.call(vec![of_subject(subject)]).await) });
-        told
+        let (operator, (sender, receiver)) = (operator.clone(), mpsc::channel());
+        runtime.spawn(async move { sender.send(operator.call(vec![of_subject(subject)]).await) });
+        receiver
     };
     let held_up = call("hangs");
-    assert_eq!(questions.recv_timeout(LONG).unwrap(), "hangs");
+    assert_eq!(requests.recv_timeout(LONG).unwrap(), "hangs");
     for _ in 0..3 {
         let verdicts = call("s").recv_timeout(LONG).expect("the other strip goes on");
         assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
     }
-    assert!(held_up.try_recv().is_err(), "nobody has answered");
-    registry.let_go();
+    assert!(held_up.try_recv().is_err(), "the registry has not answered");
+    registry.release();
     let verdicts = held_up.recv_timeout(LONG).unwrap();
     assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
 }
@@ -99,9 +99,9 @@ fn other_strips_go_on_while_one_waits_for_the_registry() {
 /// A read that is dropped while it waits for a schema is there at the next call.
 #[test]
 fn a_source_that_waits_for_the_registry_holds_no_thread_and_loses_nothing() {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let (registry, questions) = Hangs::new();
+        let (registry, requests) = Hangs::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let record = crate::testing::after(fields(r#"{"id":1}"#));
@@ -110,54 +110,55 @@ fn a_source_that_waits_for_the_registry_holds_no_thread_and_loses_nothing() {
             tokio::select! {
                 biased;
                 read = reader.read(room()) => panic!("{read:?}"),
-                () = async { while questions.try_recv().is_err() { tokio::time::sleep(Duration::from_millis(1)).await } } => {}
+                () = async { while requests.try_recv().is_err() { tokio::time::sleep(Duration::from_millis(1)).await } } => {}
             }
-            registry.let_go();
+            registry.release();
             let read = reader.read(room()).await.unwrap();
             let anabranch_plugin::source::Read::Rows { records, .. } = read else { panic!("{read:?}") };
             let version = records[0].metadata.get("recfmt.payload.schema.version").cloned();
-            tell.send((records.len(), version)).unwrap();
+            sender.send((records.len(), version)).unwrap();
         });
     });
-    assert_eq!(told.recv_timeout(LONG).expect("the thread is not held"), (1, Some("1".into())));
+    assert_eq!(receiver.recv_timeout(LONG).expect("the thread is not held"), (1, Some("1".into())));
 }
 
 #[test]
-fn a_question_has_an_end() {
-    let (registry, _questions) = Hangs::new();
-    let mut desk = Desk::new(registry);
-    desk.client.patience = Duration::from_millis(20);
-    let code =
-        |answer: Result<Arc<Known>, Fault>| answer.map(drop).map_err(|fault| (fault.code().name(), fault.class()));
+fn a_request_has_a_time_limit() {
+    let (registry, _requests) = Hangs::new();
+    let mut cache = SchemaCache::new(registry);
+    cache.client.patience = Duration::from_millis(20);
+    let code = |answer: Result<Arc<CompiledSchema>, Fault>| {
+        answer.map(drop).map_err(|fault| (fault.code().name(), fault.class()))
+    };
     let late = Err(("schema_registry_unavailable", FaultClass::Transient));
-    assert_eq!(code(desk.version(&"hangs".into(), SchemaVersion::FIRST)), late);
-    assert_eq!(code(crate::testing::block_on(desk.attend(|desk| desk.register(&"other".into(), ID)))), late);
-    assert_eq!(code(desk.version(&"s".into(), SchemaVersion::FIRST)), Ok(()));
+    assert_eq!(code(cache.version(&"hangs".into(), SchemaVersion::FIRST)), late);
+    assert_eq!(code(crate::testing::block_on(cache.run(|cache| cache.register(&"other".into(), ID)))), late);
+    assert_eq!(code(cache.version(&"s".into(), SchemaVersion::FIRST)), Ok(()));
 }
 
-/// Each question is asked once, whatever the answer; one that says that the registry is away is that to all others.
+/// Each request is sent once, whatever the answer. If the registry is unavailable, no further request is sent.
 #[test]
-fn a_work_asks_each_question_once() {
-    let (registry, questions) = Hangs::new();
-    let mut desk = Desk::new(registry.clone());
-    registry.let_go();
-    let attend = |desk: &mut Desk, subjects: &[&'static str]| {
+fn work_sends_each_request_once() {
+    let (registry, requests) = Hangs::new();
+    let mut cache = SchemaCache::new(registry.clone());
+    registry.release();
+    let run = |cache: &mut SchemaCache, subjects: &[&'static str]| {
         let subjects = subjects.to_vec();
-        crate::testing::block_on(desk.attend(move |desk| {
+        crate::testing::block_on(cache.run(move |cache| {
             let code = |subject: &&str| {
-                desk.version(&(*subject).into(), SchemaVersion::FIRST).map_or_else(|f| f.code().name(), |_| "")
+                cache.version(&(*subject).into(), SchemaVersion::FIRST).map_or_else(|f| f.code().name(), |_| "")
             };
             subjects.iter().map(code).collect::<Vec<&str>>()
         }))
     };
     let missing = "schema_subject_not_found";
-    assert_eq!(attend(&mut desk, &["a", "s", "b", "a", "hangs", "b"]), [missing, "", missing, missing, "", missing]);
-    assert_eq!(questions.try_iter().collect::<Vec<Str>>(), ["a", "b", "hangs"]);
+    assert_eq!(run(&mut cache, &["a", "s", "b", "a", "hangs", "b"]), [missing, "", missing, missing, "", missing]);
+    assert_eq!(requests.try_iter().collect::<Vec<Str>>(), ["a", "b", "hangs"]);
 
-    let (registry, questions) = Hangs::new();
-    let mut desk = Desk::new(registry);
-    desk.client.patience = Duration::from_millis(20);
+    let (registry, requests) = Hangs::new();
+    let mut cache = SchemaCache::new(registry);
+    cache.client.patience = Duration::from_millis(20);
     let away = "schema_registry_unavailable";
-    assert_eq!(attend(&mut desk, &["s", "a", "b", "c"]), ["", away, away, away]);
-    assert_eq!(questions.try_iter().collect::<Vec<Str>>(), ["a"]);
+    assert_eq!(run(&mut cache, &["s", "a", "b", "c"]), ["", away, away, away]);
+    assert_eq!(requests.try_iter().collect::<Vec<Str>>(), ["a"]);
 }
