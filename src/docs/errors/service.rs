@@ -554,6 +554,12 @@ pub(super) const CODES: &[Entry] = &[
     entry("plan.no_pipelines", "There are no pipelines.", "Create one with `pipelines init`."),
     entry("plan.no_source", "The pipeline has no source.", "Add a source."),
     entry(
+        "plan.not_exactly_once",
+        "A destination with exactlyOnce may write rows twice after a crash: they have no key, and their source has \
+         another destination.",
+        "Give the records a key, or move one of the destinations to a pipeline of its own.",
+    ),
+    entry(
         "plan.not_opened",
         "The pipeline cannot be analyzed because it cannot be opened.",
         "The message has the reason.",
