@@ -219,6 +219,11 @@ anabranch_record::codes! {
     /// `run --once` waits until a source has nothing more to read, but this source never reports that.
     PLAN_NEVER_CATCHES_UP: "plan.never_catches_up", "Use another source, or run without --once.";
 
+    /// A destination with exactlyOnce may write rows twice after a crash: they have no key, and their source has
+    /// another destination.
+    PLAN_NOT_EXACTLY_ONCE: "plan.not_exactly_once",
+        "Give the records a key, or move one of the destinations to a pipeline of its own.";
+
     /// The pipeline has no destination.
     PLAN_NO_DESTINATION: "plan.no_destination", "Add a destination.";
 

@@ -4,6 +4,7 @@ mod extraction;
 mod operations;
 mod overwritten;
 mod pieces;
+mod repeated;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub fn check(plan: &PlanGraph) -> Diagnostics {
     let mut inference = Inference::of(plan);
     let overwritten = overwritten::find(plan, &inference);
     inference.findings.extend(overwritten);
+    let repeated = repeated::find(plan, &inference);
+    inference.findings.extend(repeated);
     inference.findings
 }
 

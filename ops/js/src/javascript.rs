@@ -42,7 +42,11 @@ pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
              `Key`, `Metadata`, `Operation`, `Position`, `Payload.Before` and `Payload.After`; raw data is a \
              `Uint8Array`, structured data an object. A string assigned to a key or payload becomes raw data. \
              Integers beyond 2^53 are `BigInt`. Only fields that the script accesses are converted.\n\n\
-             A script that returns a list needs `--preview.pipeline-arch-v2`.\n\n\
+             A script that returns a list needs `--preview.pipeline-arch-v2`. A script can return a new object, such \
+             as `{ Payload: { After: data } }`: without `Position` or `Operation` it has those of the record, without \
+             `Key`, `Metadata` or `Payload` it has none. `Position` cannot be changed. A number or a boolean that is \
+             assigned to an entry of `Metadata` becomes text. `async function process` works too: the result is the \
+             value of its promise.\n\n\
              A time is a `Date`, which has milliseconds. A `Date` of a record that the script does not change \
              keeps its micro- and nanoseconds wherever the script stores it, for example with \
              `{...rec.Payload.After}`. A date that the script changes or creates, for example with `new \
@@ -71,7 +75,8 @@ struct Settings {
     /// such file, against the working directory. It is read with the pipeline file.
     #[parameter(name = PATH)]
     path: Argument<Option<PathBuf>>,
-    /// Maximum CPU time per record.
+    /// Maximum CPU time per record. Callbacks of built-in functions (such as `forEach`), code after an `await` and regular
+    /// expressions are stopped 1 s later, because only the end of the process stops them.
     #[parameter(default = "5s", greater_than = 0)]
     timeout: Duration,
 }

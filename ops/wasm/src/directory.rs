@@ -1,7 +1,8 @@
 //! The directory of guests and their specifications.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,11 @@ use crate::operator::Kind;
 
 /// Time limit for the specification of a compiled guest.
 const SPECIFY: Duration = Duration::from_secs(5);
+
+/// The first bytes of every module.
+const MAGIC: [u8; 4] = *b"\0asm";
+/// Maximum size of a module in bytes. Compiling takes several times this memory.
+const MAX_MODULE: u64 = 256 << 20;
 
 /// Settings for loading and running guests.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +123,7 @@ pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(&Path, usiz
 }
 
 fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) + Sync)) -> Result<Loaded, String> {
-    let wasm = fs::read(path).map_err(|error| error.to_string())?;
+    let wasm = read(path)?;
     let module = module::compile(&wasm, options.cache.as_deref(), || compiling(path, wasm.len()))?;
     let mut specification = specify(&module, options.limits)?;
     if specification.parameters.is_empty() {
@@ -128,6 +134,29 @@ fn load_file(path: &Path, options: &Options, compiling: &(dyn Fn(&Path, usize) +
         specification.parameters.extend(declared::<egress::Settings>());
     }
     Ok(Loaded { path: path.to_owned(), specification, module })
+}
+
+/// Returns the content of a module. Reads only the first bytes of other files, and of a file above [`MAX_MODULE`].
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let system = |error: io::Error| error.to_string();
+    let mut file = File::open(path).map_err(system)?;
+    let mut wasm = vec![0; MAGIC.len()];
+    let started = file.read_exact(&mut wasm);
+    if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) || wasm != MAGIC {
+        return Err("it is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d".to_owned());
+    }
+    started.map_err(system)?;
+    let too_large = |bytes: u64| format!("it is too large: {bytes} bytes, the limit is {MAX_MODULE} bytes");
+    let bytes = file.metadata().map_err(system)?.len();
+    if bytes > MAX_MODULE {
+        return Err(too_large(bytes));
+    }
+    // The file may grow meanwhile.
+    file.take(MAX_MODULE + 1 - MAGIC.len() as u64).read_to_end(&mut wasm).map_err(system)?;
+    match wasm.len() as u64 {
+        bytes if bytes > MAX_MODULE => Err(too_large(bytes)),
+        _ => Ok(wasm),
+    }
 }
 
 /// Requests the specification of a guest.

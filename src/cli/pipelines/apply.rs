@@ -26,8 +26,9 @@ use crate::codes;
 /// changes it and resumes it; if the new pipeline cannot be opened, the service restores the old one. With --plan-hash,
 /// the command applies only the plan with this hash: if a file or a pipeline has changed since, nothing is done.
 ///
-/// Exit code 0: the service matches the files; 2: a file is not valid, or its pipeline cannot be opened; 4: there are
-/// differences and nothing was changed, because of --check or because there is no terminal for the confirmation.
+/// Exit code 0: the service matches the files; 2: a file is not valid, its pipeline cannot be opened, or another change of
+/// the pipelines came first, so that the plan is outdated; 4: there are differences and nothing was changed, because of
+/// --check or because there is no terminal for the confirmation.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Pipeline files, or directories of them. The service resolves their `${NAME}` from its own environment.

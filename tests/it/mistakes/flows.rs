@@ -66,6 +66,26 @@ fn pieces_of_one_key_are_told_before_they_overwrite_each_other() {
 }
 
 #[test]
+fn a_table_that_another_destination_makes_repeat_rows_is_told() {
+    let keyless = "plugin: field.exclude, settings: { fields: .Key }";
+    let once = "plugin: postgres, settings: { url: 'postgres://u@h/d', table: t, exactlyOnce: true }";
+    let beside = |first: &str, second: &str| format!("{first} }}\n      - {{ id: other, type: destination, {second}");
+    let words = [
+        "warning plan.not_exactly_once: \"out\" may write rows twice after a crash",
+        "the records have no key",
+        "\"in\" also delivers to \"other\"",
+        "exactlyOnce",
+    ];
+    one(FILE, &[DECODE, keyless], &beside(once, DROP), &words);
+    none(FILE, &[DECODE, keyless], once);
+    none(FILE, &[DECODE, keyless], &beside(TABLE, DROP));
+    // Rows with a key overwrite themselves, and records that may have one are not judged.
+    none(FILE, &[DECODE, KEY], &beside(once, DROP));
+    let some = format!("{keyless}, condition: '{{{{ eq .Payload.After.id 1 }}}}'");
+    none(FILE, &[DECODE, KEY, &some], &beside(once, DROP));
+}
+
+#[test]
 fn a_key_that_is_the_same_for_all_records_is_told() {
     let words = ["warning flow.key_constant: every record has the same key", "only the last remains"];
     let key = |value: &str| format!("plugin: field.set, settings: {{ field: .Key, value: '{value}' }}");

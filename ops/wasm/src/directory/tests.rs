@@ -53,3 +53,32 @@ fn no_directory_holds_nothing() {
     let found = load(Path::new("/nowhere/at/all"), &Options::default(), &|_, _| ());
     assert!(found.operators.is_empty() && found.refused.is_empty());
 }
+
+#[test]
+fn a_file_that_is_not_a_module_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, first: &[u8], size: u64| {
+        let path = folder.path().join(name);
+        fs::write(&path, first).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+    };
+    // Larger than what a test can read.
+    put("huge.wasm", b"", 1 << 40);
+    put("huge-module.wasm", &MAGIC, 1 << 40);
+    put("script.wasm", b"#!/bin/sh", 9);
+    put("short.wasm", &MAGIC[..3], 3);
+    put("empty.wasm", b"", 0);
+    let found = load(folder.path(), &Options::default(), &|path, _| panic!("{} is compiled", path.display()));
+    let reason = |name: &str| {
+        let refused = found.refused.iter().find(|(path, _)| path.ends_with(name));
+        refused.unwrap_or_else(|| panic!("{name} is not refused")).1.as_str()
+    };
+    for name in ["huge.wasm", "script.wasm", "short.wasm", "empty.wasm"] {
+        assert_eq!(
+            reason(name),
+            "it is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d",
+            "{name}"
+        );
+    }
+    assert_eq!(reason("huge-module.wasm"), "it is too large: 1099511627776 bytes, the limit is 268435456 bytes");
+}

@@ -1,9 +1,12 @@
 //! Writing a file that a user names: it replaces only what the same command wrote before.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::{parent_directory, read_text, system};
 use crate::terminal::{self, Stream};
@@ -160,15 +163,40 @@ fn draft(path: &Path, text: &str, mode: Permissions) -> io::Result<tempfile::Nam
 }
 
 fn append(path: &Path, text: &str) -> io::Result<()> {
-    if !is_standard_output(path) {
-        return OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes());
+    if is_standard_output(path) {
+        return terminal::print(Stream::Out, text);
     }
-    terminal::print(Stream::Out, text)
+    let mut file = match is_pipe(path) {
+        true => open_pipe(path, |note| drop(terminal::print(Stream::Err, note)))?,
+        false => OpenOptions::new().append(true).open(path)?,
+    };
+    file.write_all(text.as_bytes())
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Opens a named pipe for writing. If nothing reads it yet, passes a note to `say` and waits for a reader.
+fn open_pipe(path: &Path, say: impl FnOnce(&str)) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+        Ok(file) => {
+            let flags = rustix::fs::fcntl_getfl(&file)?;
+            rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+            Ok(file)
+        }
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            say(&format!("{} is a named pipe: waiting for a program that reads it\n", path.display()));
+            OpenOptions::new().write(true).open(path)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -206,11 +234,48 @@ mod tests {
         assert!(matches!(write(&path("dangling"), KIND, "list"), Err(Unwritable::System { .. })));
     }
 
+    fn pipe(directory: &Path) -> PathBuf {
+        let path = directory.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_waited_for_with_a_note() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = pipe(directory.path());
+        let (said, note) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            // Reads only when the note has come.
+            move || note.recv().map(|note: String| (note, fs::read(path).unwrap().len())).unwrap()
+        });
+        let mut file = open_pipe(&path, |note| said.send(note.to_owned()).unwrap()).unwrap();
+        // More than a pipe holds.
+        file.write_all(&[b'x'; 1 << 20]).unwrap();
+        drop(file);
+        let note = format!("{} is a named pipe: waiting for a program that reads it\n", path.display());
+        assert_eq!(reader.join().unwrap(), (note, 1 << 20));
+    }
+
+    #[test]
+    fn a_pipe_with_a_reader_is_written_as_fast_as_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = pipe(directory.path());
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).unwrap();
+        let mut file = open_pipe(&path, |note| panic!("{note}")).unwrap();
+        rustix::fs::fcntl_setfl(&reader, OFlags::empty()).unwrap();
+        let reader = std::thread::spawn(move || io::read_to_string(reader).unwrap().len());
+        file.write_all(&[b'x'; 1 << 20]).unwrap();
+        drop(file);
+        assert_eq!(reader.join().unwrap(), 1 << 20);
+    }
+
     #[test]
     fn devices_and_pipes_are_written_to() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let path = pipe(directory.path());
         let reader = std::thread::spawn({
             let path = path.clone();
             move || fs::read_to_string(path).unwrap()

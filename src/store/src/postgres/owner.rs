@@ -212,7 +212,9 @@ impl Claim {
                 if self.beat.elapsed() < SAFE {
                     return Ok(Holding::Held);
                 }
-                Ok(Holding::Paused("another session holds the lock of the state store".to_owned()))
+                let what = "another session holds the lock of the state store: an earlier session of this service that the \
+                            server has not ended yet, or a session of another service";
+                Ok(Holding::Paused(what.to_owned()))
             }
         }
     }
