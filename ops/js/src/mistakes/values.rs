@@ -9,6 +9,25 @@ use super::fields::named;
 use crate::acts::Act;
 use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
 
+/// Methods of dates, which no JSON value has.
+const OF_DATES: [&str; 16] = [
+    "getDate",
+    "getDay",
+    "getFullYear",
+    "getHours",
+    "getMilliseconds",
+    "getMinutes",
+    "getMonth",
+    "getSeconds",
+    "getTime",
+    "getUTCDate",
+    "getUTCFullYear",
+    "getUTCHours",
+    "getUTCMonth",
+    "toDateString",
+    "toISOString",
+    "toUTCString",
+];
 /// Properties commonly written for the number of elements.
 const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
 
@@ -18,6 +37,13 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let fields = shape.structured.as_ref().filter(|_| !shape.raw && !shape.absent)?;
         fields.get(&act.name).filter(|field| !field.optional).map(|field| field.ty)
+    }
+
+    /// Returns `true` for a field of JSON data.
+    fn is_of_json(&self, act: &Act, side: Side) -> bool {
+        let shape = self.flow.record.side(side);
+        let fields = shape.structured.as_ref().filter(|_| !shape.absent);
+        fields.and_then(|fields| fields.get(&act.name)).is_some_and(|field| field.ty.kinds == Type::json().kinds)
     }
 
     /// Checks a field that is used as text.
@@ -63,8 +89,13 @@ impl Said<'_> {
         if !act.certain || OF_OBJECTS.contains(&inner) || self.program.text.contains("prototype") {
             return;
         }
-        let Some(value) = self.value(act, side) else { return };
         let name = named(side.as_str(), &act.name);
+        if OF_DATES.contains(&inner) && self.is_of_json(act, side) {
+            let message = format!("JSON has no times: {name} has no method {inner}");
+            let hint = format!("convert the text or number first: new Date(rec{name}).{inner}()");
+            return self.finding(act, false, &message, hint);
+        }
+        let Some(value) = self.value(act, side) else { return };
         let (what, known): (_, &[&str]) = match value.kinds {
             Kinds::LIST => ("a list", &OF_ARRAYS),
             Kinds::TEXT => ("a text", &OF_STRINGS),

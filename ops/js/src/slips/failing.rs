@@ -393,7 +393,7 @@ impl CallOf<'_, '_> {
         };
         let target = step(&spot(access.target(), self), access.field(), self);
         let hint = "assign a value that a record can hold, or check the value before";
-        self.unfit = match (target.object(), target) {
+        let unfit = match (target.object(), target) {
             (Some(place), _) if place.is_data() => {
                 let is_literal = matches!(unparenthesized(assign.rhs()), Expression::ObjectLiteral(_));
                 let found = constants::unfit(assign.rhs(), self.kinds, &self.values).filter(|_| is_literal);
@@ -408,8 +408,9 @@ impl CallOf<'_, '_> {
                 let slip = Self::slip(assign.rhs(), &message, hint);
                 Unfit { place: Place::Metadata, entry: Some(entry), slip }
             }),
-            _ => return,
+            _ => None,
         };
+        self.unfit = self.unfit.take().or(unfit);
     }
 
     /// Returns `true` if the statement may change the part of the record again.

@@ -1,5 +1,7 @@
 //! What is said of statements that fail in every call, and of values that no record can hold.
 
+use anabranch_plugin::flow::{Fields, Shape};
+
 use super::{body, check, of, structured};
 
 /// Scripts in which `d` is the data after a change, and what is said of them.
@@ -92,4 +94,20 @@ fn a_script_that_changes_built_in_values_is_not_judged() {
     const SCRIPT: &str = "Array.prototype.add = function (x) { this.push(x) };\n\
                           function process(rec) { const out = []; out.add(1); return rec }";
     check(&[(SCRIPT, structured(), "")], of);
+}
+
+#[test]
+fn fields_of_json_have_no_methods_of_dates() {
+    let json = || Shape::structured(Fields::json());
+    const SAID: &str = "JSON has no times: .Payload.After.at has no method toISOString";
+    check(
+        &[
+            ("const d = rec.Payload.After; d.at = d.at.toISOString();", json(), SAID),
+            ("rec.Payload.After.day = rec.Payload.After.at.toISOString().slice(0, 10);", json(), SAID),
+            ("const d = rec.Payload.After; d.at = new Date(d.at); d.t = d.at.toISOString();", json(), ""),
+            ("const d = rec.Payload.After; if (d.at.toISOString) d.at = d.at.toISOString();", json(), ""),
+            ("const d = rec.Payload.After; d.at = d.at.toISOString();", structured(), ""),
+        ],
+        body,
+    );
 }
