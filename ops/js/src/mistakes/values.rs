@@ -7,27 +7,8 @@ use anabranch_record::reference::Side;
 use super::Said;
 use super::fields::named;
 use crate::acts::Act;
-use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
+use crate::properties::{OF_ARRAYS, OF_BYTES, OF_NUMBERS, OF_OBJECTS, OF_STRINGS};
 
-/// Methods of dates, which no JSON value has.
-const OF_DATES: [&str; 16] = [
-    "getDate",
-    "getDay",
-    "getFullYear",
-    "getHours",
-    "getMilliseconds",
-    "getMinutes",
-    "getMonth",
-    "getSeconds",
-    "getTime",
-    "getUTCDate",
-    "getUTCFullYear",
-    "getUTCHours",
-    "getUTCMonth",
-    "toDateString",
-    "toISOString",
-    "toUTCString",
-];
 /// Properties commonly written for the number of elements.
 const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
 
@@ -37,13 +18,6 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let fields = shape.structured.as_ref().filter(|_| !shape.raw && !shape.absent)?;
         fields.get(&act.name).filter(|field| !field.optional).map(|field| field.ty)
-    }
-
-    /// Returns `true` for a field of JSON data.
-    fn is_of_json(&self, act: &Act, side: Side) -> bool {
-        let shape = self.flow.record.side(side);
-        let fields = shape.structured.as_ref().filter(|_| !shape.absent);
-        fields.and_then(|fields| fields.get(&act.name)).is_some_and(|field| field.ty.kinds == Type::json().kinds)
     }
 
     /// Checks a field that is used as text.
@@ -89,13 +63,8 @@ impl Said<'_> {
         if !act.certain || OF_OBJECTS.contains(&inner) || self.program.text.contains("prototype") {
             return;
         }
-        let name = named(side.as_str(), &act.name);
-        if OF_DATES.contains(&inner) && self.is_of_json(act, side) {
-            let message = format!("JSON has no times: {name} has no method {inner}");
-            let hint = format!("convert the text or number first: new Date(rec{name}).{inner}()");
-            return self.finding(act, false, &message, hint);
-        }
         let Some(value) = self.value(act, side) else { return };
+        let name = named(side.as_str(), &act.name);
         let (what, known): (_, &[&str]) = match value.kinds {
             Kinds::LIST => ("a list", &OF_ARRAYS),
             Kinds::TEXT => ("a text", &OF_STRINGS),
@@ -115,6 +84,29 @@ impl Said<'_> {
             None => "use a field of the data, not of the text".to_owned(),
         };
         self.finding(act, false, &message, hint);
+    }
+
+    /// Checks the call of a method of a field's value, which no value of JSON has.
+    pub(super) fn method_of_json(&mut self, act: &Act, side: Side, method: &str) {
+        let shape = self.flow.record.side(side);
+        let is_of_bytes = shape.raw && OF_BYTES.contains(&act.name.as_str());
+        let fields = shape.structured.as_ref().filter(|_| !shape.absent && !is_of_bytes);
+        let is_json =
+            fields.and_then(|fields| fields.get(&act.name)).is_some_and(|field| field.ty.kinds == Type::json().kinds);
+        if !act.certain || !is_json || self.program.text.contains("prototype") {
+            return;
+        }
+        let name = named(side.as_str(), &act.name);
+        let message = format!("the script fails here: {name} is a value of JSON, which has no method {method}");
+        let known = [&OF_ARRAYS[..], &OF_STRINGS, &OF_NUMBERS].concat();
+        let hint = match did_you_mean(method, known) {
+            Some(near) => format!("did you mean {near}?"),
+            None if method.starts_with("get") || method.ends_with("String") => {
+                format!("JSON has no times: convert the text first, as in new Date(rec{name}).{method}()")
+            }
+            None => "use a method of texts, numbers or lists".to_owned(),
+        };
+        self.finding(act, true, &message, hint);
     }
 
     fn inside_map(&mut self, act: &Act, name: &str, inner: &str, value: &Type) {

@@ -27,29 +27,11 @@ use super::kinds::Kinds;
 use super::{Slip, end, start};
 use crate::ending;
 use crate::process::Process;
-use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
+use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS, OLD_OF_STRINGS};
 use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
 
 /// Words of scripts that may change how built-in values behave.
 const CHANGES: [&str; 6] = ["__proto__", "Symbol", "globalThis", "Prototype", "defineProp", "Proxy"];
-/// Methods of texts that exist besides the recommended ones.
-const OLD_OF_STRINGS: [&str; 13] = [
-    "anchor",
-    "big",
-    "blink",
-    "bold",
-    "fixed",
-    "fontcolor",
-    "fontsize",
-    "italics",
-    "link",
-    "small",
-    "strike",
-    "sub",
-    "sup",
-];
-const OF_NUMBERS: [&str; 4] = ["toExponential", "toFixed", "toPrecision", "toString"];
-
 /// Finds the first expression that fails in every call of `process`, or a value that no record can hold.
 pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> Option<Slip> {
     if process.generates || CHANGES.iter().any(|word| kinds.text.text.contains(word)) {
@@ -119,9 +101,13 @@ impl CallOf<'_, '_> {
         constants::value(expression, self.kinds, &self.values)
     }
 
-    fn shown(&self, expression: &Expression) -> String {
-        let shown = self.kinds.text.slice(start(expression), end(expression));
-        shown.filter(|shown| shown.len() <= 40).map_or_else(|| "this value".to_owned(), |shown| format!("`{shown}`"))
+    /// Says what an expression is: `out` is undefined.
+    fn is(&self, expression: &Expression, what: &str) -> String {
+        match self.kinds.text.slice(start(expression), end(expression)).filter(|shown| shown.len() <= 40) {
+            Some(shown) if shown == what => format!("this is {what}"),
+            Some(shown) => format!("`{shown}` is {what}"),
+            None => format!("this value is {what}"),
+        }
     }
 
     fn slip(at: &Expression, message: &str, hint: &str) -> Slip {
@@ -249,7 +235,7 @@ impl CallOf<'_, '_> {
         let PropertyAccess::Simple(access) = access else { return Continue(()) };
         self.reach(access.target())?;
         if let Some(nothing) = self.value(access.target()).nothing() {
-            let message = format!("{} is {nothing}, which has no fields", self.shown(access.target()));
+            let message = format!("{}, which has no fields", self.is(access.target(), nothing));
             return Self::fail(access.target(), &message, "assign a value first, or write `?.` if it may be missing");
         }
         match access.field() {
@@ -275,7 +261,7 @@ impl CallOf<'_, '_> {
         };
         let is_known = methods.contains(&name)
             || OF_OBJECTS.contains(&name)
-            || (value == Value::Text && (OLD_OF_STRINGS.contains(&name) || name == "trimRight"));
+            || (value == Value::Text && OLD_OF_STRINGS.contains(&name));
         if !methods.is_empty() && !is_known {
             let near = did_you_mean(name, methods.iter().copied());
             let hint = near.map_or_else(|| format!("{} has others", value.named()), |near| format!("write {near}"));
@@ -365,7 +351,7 @@ impl CallOf<'_, '_> {
         if value.is_iterable() {
             return Continue(());
         }
-        let message = format!("{} is {}, which has no elements to iterate over", self.shown(list), value.named());
+        let message = format!("{}, which has no elements to iterate over", self.is(list, value.named()));
         let hint = match value {
             Value::Object => "write Object.entries(…), Object.keys(…) or Object.values(…)",
             _ => "write a list",
@@ -378,7 +364,7 @@ impl CallOf<'_, '_> {
         match (pattern, self.value(value).nothing()) {
             (Pattern::Array(_), _) => self.iterate(value),
             (Pattern::Object(_), Some(nothing)) => {
-                let message = format!("{} is {nothing}, which has no fields", self.shown(value));
+                let message = format!("{}, which has no fields", self.is(value, nothing));
                 Self::fail(value, &message, "assign an object")
             }
             (Pattern::Object(_), None) => Continue(()),
@@ -398,7 +384,7 @@ impl CallOf<'_, '_> {
                 let is_literal = matches!(unparenthesized(assign.rhs()), Expression::ObjectLiteral(_));
                 let found = constants::unfit(assign.rhs(), self.kinds, &self.values).filter(|_| is_literal);
                 found.map(|(at, what)| {
-                    let message = format!("{} is {what}, which a record cannot hold", self.shown(at));
+                    let message = format!("{}, which a record cannot hold", self.is(at, what));
                     Unfit { place, entry: None, slip: Self::slip(at, &message, hint) }
                 })
             }

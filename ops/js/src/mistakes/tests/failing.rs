@@ -16,8 +16,8 @@ fn check_all(cases: &[(&str, &str)]) {
 fn statements_that_always_fail_are_errors() {
     check_all(&[
         ("let out; out.push(d.id);", "fails; the script fails here: `out` is undefined, which has no fields"),
-        ("const [a] = undefined;", "fails; the script fails here: `undefined` is undefined, which has no elements"),
-        ("const { a } = null;", "fails; the script fails here: `null` is null, which has no fields"),
+        ("const [a] = undefined;", "fails; the script fails here: this is undefined, which has no elements"),
+        ("const { a } = null;", "fails; the script fails here: this is null, which has no fields"),
         ("const n = 1n + 1;", "fails; the script fails here: a BigInt does not calculate with other values"),
         ("d.n = 1n * 2.5;", "fails; the script fails here: a BigInt does not calculate"),
         ("d.n = BigInt(d.id) + 1;", "fails; the script fails here: a BigInt does not calculate"),
@@ -46,7 +46,7 @@ fn values_that_no_record_can_hold_are_errors() {
     check_all(&[
         ("rec.Metadata.n = null;", "fails; the script fails here: a metadata entry is text, not null"),
         ("rec.Metadata['file.path'] = undefined; rec.Metadata.b = '1';", "fails; the script fails here: a metadata"),
-        ("rec.Payload.After = { x: NaN };", "fails; the script fails here: `NaN` is NaN, which a record cannot hold"),
+        ("rec.Payload.After = { x: NaN };", "fails; the script fails here: this is NaN, which a record cannot hold"),
         ("rec.Payload.After = { ...d, x: Number('1,5') };", "fails; the script fails here: `Number('1,5')` is NaN"),
         ("rec.Payload.After = { x: parseInt('abc') };", "fails; the script fails here: `parseInt('abc')` is NaN"),
         ("rec.Payload.After = { x: undefined + 1 };", "fails; the script fails here: `undefined + 1` is NaN"),
@@ -97,15 +97,28 @@ fn a_script_that_changes_built_in_values_is_not_judged() {
 }
 
 #[test]
-fn fields_of_json_have_no_methods_of_dates() {
+fn methods_that_no_value_of_json_has_fail() {
     let json = || Shape::structured(Fields::json());
-    const SAID: &str = "JSON has no times: .Payload.After.at has no method toISOString";
+    const SAID: &str =
+        "fails; the script fails here: .Payload.After.at is a value of JSON, which has no method toISOString";
     check(
         &[
             ("const d = rec.Payload.After; d.at = d.at.toISOString();", json(), SAID),
             ("rec.Payload.After.day = rec.Payload.After.at.toISOString().slice(0, 10);", json(), SAID),
+            ("const { at } = rec.Payload.After; rec.Metadata.at = at.toISOString();", json(), SAID),
+            (
+                "const d = rec.Payload.After; d.items.foreach(item => { item.a = 1 });",
+                json(),
+                "fails; the script fails here: .Payload.After.items is a value of JSON, which has no method foreach",
+            ),
             ("const d = rec.Payload.After; d.at = new Date(d.at); d.t = d.at.toISOString();", json(), ""),
             ("const d = rec.Payload.After; if (d.at.toISOString) d.at = d.at.toISOString();", json(), ""),
+            ("const d = rec.Payload.After; d.at = d.at?.toISOString?.();", json(), ""),
+            (
+                "const d = rec.Payload.After; d.n = d.n.toFixed(2); d.t = d.t.trim(); d.s = d.l.some(x => x);",
+                json(),
+                "",
+            ),
             ("const d = rec.Payload.After; d.at = d.at.toISOString();", structured(), ""),
         ],
         body,
