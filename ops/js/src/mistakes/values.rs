@@ -90,7 +90,8 @@ impl Said<'_> {
     pub(super) fn method_of_json(&mut self, act: &Act, side: Side, method: &str) {
         let shape = self.flow.record.side(side);
         let is_of_bytes = shape.raw && OF_BYTES.contains(&act.name.as_str());
-        let fields = shape.structured.as_ref().filter(|_| !shape.absent && !is_of_bytes);
+        // Absent data have no fields to call methods of either.
+        let fields = shape.structured.as_ref().filter(|_| !is_of_bytes);
         let is_json =
             fields.and_then(|fields| fields.get(&act.name)).is_some_and(|field| field.ty.kinds == Type::json().kinds);
         if !act.certain || !is_json || self.program.text.contains("prototype") {

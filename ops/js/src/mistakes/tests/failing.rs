@@ -32,6 +32,8 @@ fn statements_that_always_fail_are_errors() {
         ("d.n = Math.max(...7);", "fails; the script fails here: `7` is a number"),
         ("d.n = 0; [1, 2].foreach(x => { d.n += x; });", "fails; the script fails here: a list has no method foreach"),
         ("const out = []; out.add(d.id); d.ids = out;", "fails; the script fails here: a list has no method add"),
+        ("d.n = [1, 2].sum();", "fails; the script fails here: a list has no method sum"),
+        ("d.t = Date.now().toISOString();", "fails; the script fails here: a number has no method toISOString"),
         ("d.t = d.name.trim().toUppercase();", "fails; the script fails here: a text has no method toUppercase"),
         ("d.total = d.amount.toFixed(101);", "fails; the script fails here: toFixed accepts 0 to 100 digits, not 101"),
         ("const c = 'abc' in 'abcdef';", "fails; the script fails here: `in` searches for a field of an object"),
@@ -105,6 +107,8 @@ fn methods_that_no_value_of_json_has_fail() {
         &[
             ("const d = rec.Payload.After; d.at = d.at.toISOString();", json(), SAID),
             ("rec.Payload.After.day = rec.Payload.After.at.toISOString().slice(0, 10);", json(), SAID),
+            ("rec.Payload.After.t = rec.Payload.After.at.toISOString();", Shape::decoded_json(), SAID),
+            ("rec.Payload.After.t = rec.Payload.After.buffer.transfer();", Shape::decoded_json(), ""),
             ("const { at } = rec.Payload.After; rec.Metadata.at = at.toISOString();", json(), SAID),
             (
                 "const d = rec.Payload.After; d.items.foreach(item => { item.a = 1 });",
