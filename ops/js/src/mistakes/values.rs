@@ -7,8 +7,10 @@ use anabranch_record::reference::Side;
 use super::Said;
 use super::fields::named;
 use crate::acts::Act;
-use crate::properties::{OF_ARRAYS, OF_BYTES, OF_NUMBERS, OF_OBJECTS, OF_STRINGS};
+use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS};
 
+/// Methods of every function.
+const OF_FUNCTIONS: [&str; 3] = ["apply", "bind", "call"];
 /// Properties commonly written for the number of elements.
 const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
 
@@ -89,7 +91,8 @@ impl Said<'_> {
     /// Checks the call of a method of a field's value, which no value of JSON has.
     pub(super) fn method_of_json(&mut self, act: &Act, side: Side, method: &str) {
         let shape = self.flow.record.side(side);
-        let is_of_bytes = shape.raw && OF_BYTES.contains(&act.name.as_str());
+        // Raw data have bytes in `buffer`, and methods, which have methods of their own.
+        let is_of_bytes = shape.raw && (act.name == "buffer" || OF_FUNCTIONS.contains(&method));
         // Absent data have no fields to call methods of either.
         let fields = shape.structured.as_ref().filter(|_| !is_of_bytes);
         let is_json =

@@ -108,6 +108,7 @@ fn methods_that_no_value_of_json_has_fail() {
             ("const d = rec.Payload.After; d.at = d.at.toISOString();", json(), SAID),
             ("rec.Payload.After.day = rec.Payload.After.at.toISOString().slice(0, 10);", json(), SAID),
             ("rec.Payload.After.t = rec.Payload.After.at.toISOString();", Shape::decoded_json(), SAID),
+            ("rec.Payload.After.t = rec.Payload.After.at.call([1], 0);", Shape::decoded_json(), ""),
             ("rec.Payload.After.t = rec.Payload.After.buffer.transfer();", Shape::decoded_json(), ""),
             ("const { at } = rec.Payload.After; rec.Metadata.at = at.toISOString();", json(), SAID),
             (
