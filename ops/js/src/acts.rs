@@ -79,6 +79,8 @@ pub(crate) enum Doing {
     ToMetadata,
     /// Reads or assigns the field of this name of its value.
     Inside(String, Inside),
+    /// Calls a method of the field's value that no text, number, list or object has.
+    Method(String),
     /// Assigns a value of an unsupported kind, which the text names.
     Unfit(&'static str),
 }

@@ -145,6 +145,7 @@ impl Said<'_> {
         let data = side.as_str();
         match &act.doing {
             Doing::Inside(inner, _) => return self.inside(act, side, inner),
+            Doing::Method(method) => return self.method_of_json(act, side, method),
             Doing::Name => return self.as_name(act, side),
             Doing::Has => return self.has(act, side),
             Doing::Text if !name.is_empty() => return self.printed(act, side),

@@ -134,3 +134,22 @@ pub(crate) const OF_STRINGS: [&str; 35] = [
     "trimStart",
     "trimLeft",
 ];
+/// Properties of texts that only old scripts use.
+pub(crate) const OLD_OF_STRINGS: [&str; 14] = [
+    "anchor",
+    "big",
+    "blink",
+    "bold",
+    "fixed",
+    "fontcolor",
+    "fontsize",
+    "italics",
+    "link",
+    "small",
+    "strike",
+    "sub",
+    "sup",
+    "trimRight",
+];
+/// Properties of numbers, in addition to those of every object.
+pub(crate) const OF_NUMBERS: [&str; 3] = ["toExponential", "toFixed", "toPrecision"];

@@ -2,8 +2,10 @@
 //! without effect.
 
 mod conditions;
+mod constants;
 mod copies;
 mod equal;
+mod failing;
 mod fresh;
 mod idle;
 mod kinds;
@@ -57,6 +59,7 @@ pub(crate) fn of(
         slips.extend(equal::of(script, &kinds));
         slips.extend(conditions::of(script, &kinds));
         slips.extend(lost::of(script, process, &kinds));
+        slips.extend(process.and_then(|process| failing::of(script, process, &kinds)));
     }
     slips.sort_by_key(|slip| (slip.start.line, slip.start.column));
     // If several checks report the same place, keep the first.

@@ -285,6 +285,35 @@ pub(super) const RIGHT: &[Right] = &[
 "#,
     },
     Right {
+        of: "values that a script sets later, or sets anew",
+        lines: "{\"at\":\"2024-05-06\",\"big\":\"17\",\"tags\":[\"b\",\"a\"]}\n",
+        processors: r#"
+- { id: j, plugin: json.decode, settings: { field: .Payload.After } }
+- id: js
+  plugin: custom.javascript
+  settings:
+    script: |
+      let cache = null;
+      function load() { cache ??= { rate: 2n }; return cache; }
+      function process(rec) {
+        const d = rec.Payload.After;
+        let out;
+        let last = null;
+        for (last of d.tags) { out = out ?? []; out.push(last); }
+        load();
+        d.sum = String(BigInt(d.big) * cache.rate + 1n) + 1n;
+        d.first = out.toSorted().at(0) + last.length;
+        d.at = new Date(d.at);
+        d.day = d.at.toISOString();
+        rec.Metadata.note = null;
+        delete rec.Metadata.note;
+        rec.Metadata.empty = undefined;
+        rec.Metadata.empty = "";
+        return [rec].map(one => one);
+      }
+"#,
+    },
+    Right {
         of: "captures of a regular expression",
         lines: "{\"line\":\"[2024-05-06] E1234: disk full\"}\n",
         processors: r#"

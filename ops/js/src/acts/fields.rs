@@ -9,6 +9,7 @@ use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::Sym;
 
 use super::{Act, Doing, Inside, Reader};
+use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS, OLD_OF_STRINGS};
 use crate::spot::{Place, Spot, step, unparenthesized};
 
 impl Reader<'_> {
@@ -83,6 +84,19 @@ impl Reader<'_> {
         let Some(inner) = self.text(inner).filter(is_name) else { return };
         if let Some(field) = self.field(simple.target()).filter(|(place, _)| place.is_data()) {
             self.of_value(field, Doing::Inside(inner.to_owned(), Inside::Taken), access.span());
+        }
+    }
+
+    /// Notes the call of a method of a field's value that no text, number, list or object has.
+    pub(super) fn method_of_value(&mut self, function: &Expression) {
+        let known = [&OF_ARRAYS[..], &OF_STRINGS, &OLD_OF_STRINGS, &OF_NUMBERS, &OF_OBJECTS];
+        if let Expression::PropertyAccess(PropertyAccess::Simple(access)) = unparenthesized(function)
+            && let PropertyAccessField::Const(method) = access.field()
+            && let Some(method) = self.text(method.sym())
+            && !known.iter().any(|known| known.contains(&method))
+            && let Some(field) = self.field(access.target()).filter(|(place, _)| place.is_data())
+        {
+            self.of_value(field, Doing::Method(method.to_owned()), function.span());
         }
     }
 

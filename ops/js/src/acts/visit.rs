@@ -132,6 +132,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         {
             self.printed(only);
         }
+        self.method_of_value(call.function());
         if let Some(rest) = self.call_as_text(call)? {
             return rest.iter().try_for_each(|argument| self.visit_expression(argument));
         }

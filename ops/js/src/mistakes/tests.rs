@@ -5,6 +5,7 @@ use anabranch_plugin::flow::{Field, Fields, Flow, RecordShape, Shape, Type};
 use crate::testing::configure;
 
 mod always;
+mod failing;
 mod values;
 
 /// The findings of a whole script, each after its severity.

@@ -7,8 +7,10 @@ use anabranch_record::reference::Side;
 use super::Said;
 use super::fields::named;
 use crate::acts::Act;
-use crate::properties::{OF_ARRAYS, OF_OBJECTS, OF_STRINGS};
+use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS};
 
+/// Methods of every function.
+const OF_FUNCTIONS: [&str; 3] = ["apply", "bind", "call"];
 /// Properties commonly written for the number of elements.
 const COUNTS: [&str; 5] = ["length", "len", "size", "count", "Length"];
 
@@ -84,6 +86,31 @@ impl Said<'_> {
             None => "use a field of the data, not of the text".to_owned(),
         };
         self.finding(act, false, &message, hint);
+    }
+
+    /// Checks the call of a method of a field's value, which no value of JSON has.
+    pub(super) fn method_of_json(&mut self, act: &Act, side: Side, method: &str) {
+        let shape = self.flow.record.side(side);
+        // Raw data have bytes in `buffer`, and methods, which have methods of their own.
+        let is_of_bytes = shape.raw && (act.name == "buffer" || OF_FUNCTIONS.contains(&method));
+        // Absent data have no fields to call methods of either.
+        let fields = shape.structured.as_ref().filter(|_| !is_of_bytes);
+        let is_json =
+            fields.and_then(|fields| fields.get(&act.name)).is_some_and(|field| field.ty.kinds == Type::json().kinds);
+        if !act.certain || !is_json || self.program.text.contains("prototype") {
+            return;
+        }
+        let name = named(side.as_str(), &act.name);
+        let message = format!("the script fails here: {name} is a value of JSON, which has no method {method}");
+        let known = [&OF_ARRAYS[..], &OF_STRINGS, &OF_NUMBERS].concat();
+        let hint = match did_you_mean(method, known) {
+            Some(near) => format!("did you mean {near}?"),
+            None if method.starts_with("get") || method.ends_with("String") => {
+                format!("JSON has no times: convert the text first, as in new Date(rec{name}).{method}()")
+            }
+            None => "use a method of texts, numbers or lists".to_owned(),
+        };
+        self.finding(act, true, &message, hint);
     }
 
     fn inside_map(&mut self, act: &Act, name: &str, inner: &str, value: &Type) {

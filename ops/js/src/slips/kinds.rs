@@ -131,6 +131,11 @@ impl<'a> Kinds<'a> {
         }
     }
 
+    /// Returns `true` if the variable is declared once and never assigned.
+    pub(super) fn is_constant(&self, name: Sym) -> bool {
+        self.bindings.is_constant(name)
+    }
+
     /// Returns the object, the method and the arguments of a call of a built-in method.
     pub(super) fn method<'e>(&self, expression: &'e Expression) -> Option<(&'e Expression, &'a str, &'e [Expression])> {
         let Expression::Call(call) = unparenthesized(expression) else { return None };

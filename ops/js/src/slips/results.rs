@@ -158,6 +158,11 @@ impl<'a> Returns<'a> {
             | Expression::AsyncArrowFunction(_)
             | Expression::AsyncFunctionExpression(_)
             | Expression::ClassExpression(_) => wrong("a function", "call it and return its result"),
+            Expression::ArrayLiteral(list) if follow => {
+                let mut elements = list.as_ref().iter().flatten();
+                let Wrong { what, hint } = elements.find_map(|element| self.wrong(element, true))?;
+                Some(Wrong { what: format!("a list with {what}"), hint: hint.replace("return rec", "return [rec]") })
+            }
             Expression::ObjectLiteral(object) if follow => {
                 let mut names = Vec::new();
                 for property in object.properties() {

@@ -88,10 +88,17 @@ pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
                 _ => return Effect::Any,
             },
             None if !is_of_record(statement) || (statement.starts_with("return") && words(statement).count() == 2) => {}
+            None if is_read(statement) => {}
             None => return Effect::Any,
         }
     }
     effect
+}
+
+/// Whether a statement only gives a name to a part of the record. What is done with that name is another statement.
+fn is_read(statement: &str) -> bool {
+    let value = statement.strip_prefix("const ").and_then(|declared| declared.split_once('='));
+    value.is_some_and(|(_, value)| value.chars().all(|c| is_of_word(c) || c == '.' || c.is_whitespace()))
 }
 
 /// Whether the script itself throws this.
@@ -325,6 +332,11 @@ mod tests {
             ("rec.Payload.After = { name: 'x' };", Effect::Fixed),
             ("delete rec.Payload.After.a;", Effect::Fixed),
             ("rec.Payload.After.a = 'A' + 1;", Effect::Fixed),
+            ("const d = rec.Payload.After; rec.Payload.After = 'x;y';", Effect::Fixed),
+            ("const { b } = rec.Payload.After; rec.Payload.After = { a: 1 };", Effect::Fixed),
+            ("const d = rec.Payload.After; d.a = 'A';", Effect::Any),
+            ("const d = rec.Payload.After; rec.Payload.After = { a: d.a };", Effect::Any),
+            ("const d = rec.Payload.After = read(rec);", Effect::Any),
             ("rec.Payload.After.a = 'A' + rec.Payload.After.id;", Effect::Any),
             ("if (rec.Key) { rec.Payload.After.a = 1; }", Effect::Any),
             ("rec.Payload.After.a += 1;", Effect::Any),

@@ -1,0 +1,131 @@
+//! What is said of statements that fail in every call, and of values that no record can hold.
+
+use anabranch_plugin::flow::{Fields, Shape};
+
+use super::{body, check, of, structured};
+
+/// Scripts in which `d` is the data after a change, and what is said of them.
+fn check_all(cases: &[(&str, &str)]) {
+    let scripts: Vec<String> = cases.iter().map(|(text, _)| format!("const d = rec.Payload.After; {text}")).collect();
+    let cases: Vec<_> =
+        scripts.iter().zip(cases).map(|(text, (_, said))| (text.as_str(), structured(), *said)).collect();
+    check(&cases, body);
+}
+
+#[test]
+fn statements_that_always_fail_are_errors() {
+    check_all(&[
+        ("let out; out.push(d.id);", "fails; the script fails here: `out` is undefined, which has no fields"),
+        ("const [a] = undefined;", "fails; the script fails here: this is undefined, which has no elements"),
+        ("const { a } = null;", "fails; the script fails here: this is null, which has no fields"),
+        ("const n = 1n + 1;", "fails; the script fails here: a BigInt does not calculate with other values"),
+        ("d.n = 1n * 2.5;", "fails; the script fails here: a BigInt does not calculate"),
+        ("d.n = BigInt(d.id) + 1;", "fails; the script fails here: a BigInt does not calculate"),
+        ("d.n = +1n;", "fails; the script fails here: `+` does not convert a BigInt"),
+        ("let m = null; m.a = 1;", "fails; the script fails here: `m` is null, which has no fields"),
+        ("for (const x of 5) { d.n = x }", "fails; the script fails here: `5` is a number, which has no elements"),
+        (
+            "for (const x of { a: 1 }) { d.n = x }",
+            "fails; the script fails here: `{ a: 1 }` is an object, which has no",
+        ),
+        ("const [a, b] = 7;", "fails; the script fails here: `7` is a number, which has no elements"),
+        ("d.n = Math.max(...7);", "fails; the script fails here: `7` is a number"),
+        ("d.n = 0; [1, 2].foreach(x => { d.n += x; });", "fails; the script fails here: a list has no method foreach"),
+        ("const out = []; out.add(d.id); d.ids = out;", "fails; the script fails here: a list has no method add"),
+        ("d.n = [1, 2].sum();", "fails; the script fails here: a list has no method sum"),
+        ("d.t = Date.now().toISOString();", "fails; the script fails here: a number has no method toISOString"),
+        ("d.t = d.name.trim().toUppercase();", "fails; the script fails here: a text has no method toUppercase"),
+        ("d.total = d.amount.toFixed(101);", "fails; the script fails here: toFixed accepts 0 to 100 digits, not 101"),
+        ("const c = 'abc' in 'abcdef';", "fails; the script fails here: `in` searches for a field of an object"),
+        ("const c = d instanceof 'object';", "fails; the script fails here: `instanceof` needs a class"),
+        ("return [d];", "fails; process returns a list with a part of the record, which is not a record"),
+        ("return [rec, rec.Payload.After];", "fails; process returns a list with a part of the record"),
+    ]);
+}
+
+#[test]
+fn values_that_no_record_can_hold_are_errors() {
+    check_all(&[
+        ("rec.Metadata.n = null;", "fails; the script fails here: a metadata entry is text, not null"),
+        ("rec.Metadata['file.path'] = undefined; rec.Metadata.b = '1';", "fails; the script fails here: a metadata"),
+        ("rec.Payload.After = { x: NaN };", "fails; the script fails here: this is NaN, which a record cannot hold"),
+        ("rec.Payload.After = { ...d, x: Number('1,5') };", "fails; the script fails here: `Number('1,5')` is NaN"),
+        ("rec.Payload.After = { x: parseInt('abc') };", "fails; the script fails here: `parseInt('abc')` is NaN"),
+        ("rec.Payload.After = { x: undefined + 1 };", "fails; the script fails here: `undefined + 1` is NaN"),
+        ("rec.Payload.After = { x: 1/0 };", "fails; the script fails here: `1/0` is infinite"),
+        ("rec.Payload.After = { x: [Math.max()] };", "fails; the script fails here: `Math.max()` is infinite"),
+        ("rec.Key = { d: new Date('13/13/2020') };", "fails; the script fails here: `new Date('13/13/2020')` is an"),
+    ]);
+}
+
+#[test]
+fn statements_that_some_records_pass_are_no_errors() {
+    check_all(&[
+        ("let out; if (d.a) out = []; if (out) out.push(1);", ""),
+        ("let out = null; d.list.forEach(x => { out = x }); d.n = out.n;", ""),
+        ("let last = null; for (last of d.list) { d.n = 1 } d.last = last.sku;", ""),
+        ("let out; if (d.a) { out.push(1) }", ""),
+        ("const m = undefined; d.a = m?.a; d.b = m && m.a;", ""),
+        ("if (d.a) return null; rec.Metadata.n = null;", ""),
+        ("try { null.a } catch { d.n = 1 }", ""),
+        ("const f = () => null.a; d.f = typeof f;", ""),
+        ("d.n = '' + 1n; d.m = 1n + d.t; d.c = 1n < 2;", ""),
+        ("const out = []; out.Size = () => 1; d.n = out.Size();", ""),
+        ("const out = []; out['size'] = () => 1; d.n = out.size();", ""),
+        ("d.n = [...new Set(d.tags)].length; d.u = [...'abc'].at(0);", ""),
+        ("const [a, b] = d.pair; const [c] = [a, b].values(); d.c = c;", ""),
+        ("d.n = d.amount.toFixed(100); d.t = d.amount.toPrecision(1);", ""),
+        ("rec.Metadata.n = null; delete rec.Metadata.n;", ""),
+        ("rec.Metadata.n = null; rec.Metadata.n = '1';", ""),
+        ("rec.Metadata.n = null; rec.Metadata = { a: '1' };", ""),
+        ("rec.Metadata.n = null; clean(rec); function clean(r) { delete r.Metadata.n }", ""),
+        ("rec.Metadata.n = null; if (d.a) return null;", ""),
+        ("rec.Metadata.n = null; return Record();", ""),
+        ("rec.Payload.After = { x: NaN }; rec.Payload.After.x = 1;", ""),
+        ("rec.Payload.After = { x: NaN, ...d };", ""),
+        (
+            "rec.Payload.After = { x: parseInt('abc', 16), y: Number(''), z: Number('0x1f'), d: new Date('2024-05-06') };",
+            "",
+        ),
+        ("rec.Payload.After = null;", ""),
+    ]);
+}
+
+#[test]
+fn a_script_that_changes_built_in_values_is_not_judged() {
+    const SCRIPT: &str = "Array.prototype.add = function (x) { this.push(x) };\n\
+                          function process(rec) { const out = []; out.add(1); return rec }";
+    check(&[(SCRIPT, structured(), "")], of);
+}
+
+#[test]
+fn methods_that_no_value_of_json_has_fail() {
+    let json = || Shape::structured(Fields::json());
+    const SAID: &str =
+        "fails; the script fails here: .Payload.After.at is a value of JSON, which has no method toISOString";
+    check(
+        &[
+            ("const d = rec.Payload.After; d.at = d.at.toISOString();", json(), SAID),
+            ("rec.Payload.After.day = rec.Payload.After.at.toISOString().slice(0, 10);", json(), SAID),
+            ("rec.Payload.After.t = rec.Payload.After.at.toISOString();", Shape::decoded_json(), SAID),
+            ("rec.Payload.After.t = rec.Payload.After.at.call([1], 0);", Shape::decoded_json(), ""),
+            ("rec.Payload.After.t = rec.Payload.After.buffer.transfer();", Shape::decoded_json(), ""),
+            ("const { at } = rec.Payload.After; rec.Metadata.at = at.toISOString();", json(), SAID),
+            (
+                "const d = rec.Payload.After; d.items.foreach(item => { item.a = 1 });",
+                json(),
+                "fails; the script fails here: .Payload.After.items is a value of JSON, which has no method foreach",
+            ),
+            ("const d = rec.Payload.After; d.at = new Date(d.at); d.t = d.at.toISOString();", json(), ""),
+            ("const d = rec.Payload.After; if (d.at.toISOString) d.at = d.at.toISOString();", json(), ""),
+            ("const d = rec.Payload.After; d.at = d.at?.toISOString?.();", json(), ""),
+            (
+                "const d = rec.Payload.After; d.n = d.n.toFixed(2); d.t = d.t.trim(); d.s = d.l.some(x => x);",
+                json(),
+                "",
+            ),
+            ("const d = rec.Payload.After; d.at = d.at.toISOString();", structured(), ""),
+        ],
+        body,
+    );
+}
