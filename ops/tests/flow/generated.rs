@@ -13,7 +13,7 @@ use anabranch_graph::plan::lower::lower;
 use anabranch_graph::plan::rewrite::rewrite;
 use anabranch_graph::testing::services;
 use anabranch_plugin::diagnostic::Severity;
-use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type};
+use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type, Uses};
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
 use anabranch_plugin::schema::MemoryRegistry;
@@ -100,6 +100,7 @@ fn shape_of(records: &[Record]) -> RecordShape {
         before: shape_of_data(&record.payload.before),
         after: shape_of_data(&record.payload.after),
         pieces: None,
+        uses: Uses::default(),
     };
     records.iter().map(one).reduce(|a, b| a.join(&b)).unwrap()
 }

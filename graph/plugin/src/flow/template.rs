@@ -23,6 +23,7 @@ mod reading;
 mod results;
 mod suspect;
 mod unaccepted;
+mod used;
 mod verdict;
 
 use std::collections::BTreeSet;

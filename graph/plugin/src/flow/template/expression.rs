@@ -211,6 +211,7 @@ impl Walk<'_> {
         }
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
             self.comparison(function.name, args, &values, &at, scope.certain);
+            self.used_in_comparison(function.name, args, &values, &at, scope.certain);
             self.piped_order(function.name, args, &values, &at);
         }
         if !self.reversed(function.name, args, &values, &at, scope.certain) {
@@ -307,6 +308,8 @@ impl Walk<'_> {
         if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
             self.numbered(item, number, &known, scope.certain);
             self.no_elements(&known, bytes(item), scope.certain);
+            let listed = Kinds::LIST | Kinds::TEXT | Kinds::BYTES;
+            self.used("flow.wrong_argument", &known, listed, bytes(item), scope.certain);
             let at = item.at.start as usize..end;
             let written = match end == item.at.end as usize {
                 true => self.text(&at).to_owned(),

@@ -133,6 +133,7 @@ impl Walk<'_> {
                 {
                     self.correct_name(&at, &from, &to);
                 }
+                self.used_way(&way, &at, certain);
                 if outcome.always_fails() { Known::Anything } else { Known::Way(way) }
             }
             known => known,
