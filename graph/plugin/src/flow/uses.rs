@@ -46,6 +46,13 @@ impl Uses {
         }
     }
 
+    /// Returns the kinds that a field has in every record that passes.
+    #[cfg(test)]
+    pub(super) fn kinds(&self, path: &[&'static str]) -> Kinds {
+        let path: Vec<Str> = path.iter().map(|name| Str::from_static(name)).collect();
+        self.0.get(&path).map_or(Kinds::ANY, |used| used.kinds)
+    }
+
     /// Returns the uses that apply to both.
     pub(super) fn join(&self, other: &Uses) -> Uses {
         if Arc::ptr_eq(&self.0, &other.0) {
@@ -88,7 +95,7 @@ impl Flow {
         names.iter().for_each(|name| push_part(name, &mut field));
         let which = if only_missing { format!("every record that has {field}") } else { "every record".to_owned() };
         let (here, there) = (words(kinds), words(before.kinds));
-        let message = format!("{which} fails here: {field} must be {here} here and {there} in an earlier use");
+        let message = format!("{which} fails here: {field} must be {here} here, and {there} in an earlier use");
         let since = Some((before.since, format!("must be {there} here")));
         let hint = "check both uses; to accept both types, test with `kindIs` first".to_owned();
         match only_missing {
@@ -110,5 +117,10 @@ fn words(kinds: Kinds) -> String {
     let kinds = kinds.without(Kinds::NULL);
     // A time has methods, which are read like fields.
     let kinds = if kinds == Kinds::MAP | Kinds::TIME { Kinds::MAP } else { kinds };
-    kinds.names().collect::<Vec<_>>().join(" or ")
+    let name = |name: &str| match name {
+        "bytes" => name.to_owned(),
+        "int" => format!("an {name}"),
+        name => format!("a {name}"),
+    };
+    kinds.names().map(name).collect::<Vec<_>>().join(" or ")
 }

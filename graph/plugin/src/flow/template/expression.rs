@@ -98,6 +98,7 @@ impl Walk<'_> {
             return self.operand(head, scope);
         }
         let plain = self.operand(head, scope);
+        self.used_with_arguments(head, &plain, scope.certain);
         let always = match (&head.term, &plain) {
             (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
             (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
@@ -134,6 +135,7 @@ impl Walk<'_> {
             Term::Dot => scope.dot.clone(),
             Term::Nil => Known::Nil,
             Term::Literal(literal) => Known::Literal(literal.clone()),
+            Term::Field(fields) if scope.is_inside() && self.of_record(&fields.names, operand) => Known::Anything,
             Term::Field(fields) => self.extend(scope.dot.clone(), &fields.names, operand, scope.certain),
             Term::Variable { slot, fields } => {
                 let base = self.slots.get(*slot).cloned().unwrap_or(Known::Anything);
@@ -212,8 +214,9 @@ impl Walk<'_> {
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
             self.comparison(function.name, args, &values, &at, scope.certain);
             self.used_in_comparison(function.name, args, &values, &at, scope.certain);
-            self.piped_order(function.name, args, &values, &at);
+            self.durations_as_texts(function.name, &values, &at);
         }
+        self.piped_order(function.name, args, &values, &at);
         if !self.reversed(function.name, args, &values, &at, scope.certain) {
             self.suspect(function.name, args, &values, &at, scope.certain);
             self.never(function.name, args, &values, &at);
