@@ -401,12 +401,6 @@ fn fields_of_several_types() {
         &[upper.clone(), set(".Payload.After.c", "{\"country\": \"DE\"}"), with(".Payload.After.d", &upper)],
         &[upper.clone(), "plugin: json.decode, settings: { field: .Payload.After.c }".to_owned(), country.clone()],
         &[upper.clone(), "plugin: custom.javascript".to_owned(), country.clone()],
-        &[
-            upper.clone(),
-            "plugin: field.rename, settings: { mapping: '.Payload.After.c:d' }".to_owned(),
-            country.clone(),
-        ],
-        &[upper.clone(), "plugin: field.exclude, settings: { fields: .Payload.After.c }".to_owned(), country.clone()],
         &[set(".Metadata.a", "{{ .Payload.After.c | default \"x\" | toString | upper }}"), country.clone()],
         &[set(".Metadata.a", "{{ toString .Payload.After.c }}{{ printf \"%s\" .Payload.After.c }}"), country.clone()],
         &[
