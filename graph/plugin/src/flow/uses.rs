@@ -122,5 +122,9 @@ fn words(kinds: Kinds) -> String {
         "int" => format!("an {name}"),
         name => format!("a {name}"),
     };
-    kinds.names().map(name).collect::<Vec<_>>().join(" or ")
+    let names: Vec<String> = kinds.names().map(name).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
