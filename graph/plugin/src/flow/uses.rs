@@ -77,8 +77,9 @@ impl Flow {
     /// Fails every record if an earlier use excludes all of them. Has no effect in a node with a condition, which may
     /// test the type.
     pub(super) fn use_as(&mut self, code: &'static str, place: &Place, side: Side, names: &[Str], kinds: Kinds) {
-        let known = Kinds::ANY.within(kinds);
-        if self.guarded || self.fails || known || names.is_empty() || self.is_remarked(place) {
+        // A use that accepts all kinds says nothing, and one that accepts none is reported elsewhere.
+        let says = !Kinds::ANY.within(kinds) && kinds.without(Kinds::NULL) != Kinds::NONE;
+        if self.guarded || self.fails || !says || names.is_empty() || self.is_remarked(place) {
             return;
         }
         let path: Vec<Str> = side.parts().iter().chain(names).cloned().collect();
@@ -86,7 +87,7 @@ impl Flow {
             return self.record.uses.insert(path, Use { kinds, since: Since::default() });
         };
         let both = before.kinds.without(Kinds::ANY.without(kinds));
-        let only_missing = both == Kinds::NULL && before.kinds != Kinds::NULL && kinds != Kinds::NULL;
+        let only_missing = both == Kinds::NULL;
         if both != Kinds::NONE && !only_missing {
             let since = if both == before.kinds { before.since } else { Since::default() };
             return self.record.uses.insert(path, Use { kinds: both, since });

@@ -13,6 +13,9 @@ use super::reading::Way;
 use crate::flow::Kinds;
 use crate::flow::walk::Access;
 
+/// Methods of times that take arguments.
+const METHODS: [&str; 5] = ["Format", "Sub", "Before", "After", "Equal"];
+
 impl Walk<'_> {
     /// Declares that a value is of one of these kinds in every record that passes.
     pub(super) fn used(&mut self, code: &'static str, value: &Known, kinds: Kinds, at: Range<usize>, certain: bool) {
@@ -38,11 +41,10 @@ impl Walk<'_> {
 
     /// Declares that a nested name with arguments is a method, which only times have: `.at.Format "2006"`.
     pub(super) fn used_with_arguments(&mut self, head: &Operand, value: &Known, certain: bool) {
-        let Known::Way(Way { names, .. }) = value else { return };
-        let Some((method, parent @ [.., _])) = names.split_last() else { return };
         let Known::Way(way) = value else { return };
+        let Some((method, parent @ [.., _])) = way.names.split_last() else { return };
         let part = Known::Way(Way { names: parent.to_vec(), ..way.clone() });
-        if self.is_of_json(&part) {
+        if METHODS.contains(&method.as_str()) && self.is_of_json(&part) {
             let mut path = way.side.as_str().to_owned();
             parent.iter().for_each(|name| push_part(name, &mut path));
             let message = format!(
