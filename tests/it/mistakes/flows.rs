@@ -230,7 +230,7 @@ fn folders_that_no_object_may_have_are_told() {
 #[test]
 fn fields_that_are_needed_as_two_types_are_told() {
     let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Metadata.x, value: '{value}' }}");
-    let upper = set("{{ upper .Payload.After.customer }}");
+    let upper = set("{{ upper .Payload.After.customer }}").replacen(".Metadata.x", ".Metadata.y", 1);
     let country = set("{{ .Payload.After.customer.country }}");
     let words = ["error flow.not_a_map", "must be a map here, and a text in an earlier use"];
     one(
