@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until};
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape};
+use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Uses};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
@@ -84,6 +84,7 @@ impl Source for ConfiguredGenerator {
                 before: if has_before(*operation) { data.clone() } else { Shape::ABSENT },
                 after: if has_after(*operation) { data.clone() } else { Shape::ABSENT },
                 pieces: None,
+                uses: Uses::default(),
             })
         });
         shapes.reduce(|a, b| a.join(&b)).unwrap_or_else(RecordShape::unknown)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Keys, Operations, RecordShape, Shape, Type};
+use anabranch_plugin::flow::{Flow, Keys, Operations, RecordShape, Shape, Type, Uses};
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Signature};
 use anabranch_plugin::schema::MemoryRegistry;
@@ -157,6 +157,7 @@ fn shape(record: &Record) -> RecordShape {
         before: data(&record.payload.before),
         after: data(&record.payload.after),
         pieces: None,
+        uses: Uses::default(),
     }
 }
 

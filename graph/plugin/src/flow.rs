@@ -17,10 +17,12 @@ mod record;
 mod shape;
 mod template;
 mod texts;
+mod uses;
 mod walk;
 
 use std::ops::Range;
 
+use anabranch_record::access::Access as Writes;
 use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::{Reference, Side, Target};
@@ -35,6 +37,7 @@ pub use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
+pub use uses::Uses;
 use walk::{Access, Resolution, walk};
 
 /// Code of findings about fields that no record has.
@@ -58,6 +61,8 @@ pub struct Flow {
     observed: bool,
     /// True if a part of the node's configuration contains values of variables: it may differ in another environment.
     pub substituted: bool,
+    /// True if the node is not applied to every record: it has a condition, or stands in a branch.
+    pub guarded: bool,
 }
 
 /// The place of a remark in a node's configuration.
@@ -169,6 +174,7 @@ impl Flow {
             looks: None,
             observed: false,
             substituted: false,
+            guarded: false,
         }
     }
 
@@ -307,6 +313,7 @@ impl Flow {
                 let outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
                 self.judge(&place, &outcome, true);
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
+                self.use_parents(&place, *side, path.parents());
                 Found { ty: outcome.ty, missing: outcome.missing }
             }
             Target::Entry(key) => {
@@ -375,6 +382,9 @@ impl Flow {
                 let message = format!("nearly every record fails here: {reference} is {what}, not {name}");
                 self.warn(code, place, message, Some((found.ty.since, format!("{what} since here"))), None);
             }
+        } else if let Target::Field(side, path) = reference.target() {
+            let names: Vec<Str> = path.parents().iter().chain([path.last()]).cloned().collect();
+            self.use_as(code, &place, *side, &names, kinds);
         }
         found
     }
@@ -480,6 +490,11 @@ impl Flow {
 
     /// Applies [`Reference::set`].
     pub fn set(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
+        let place = place.into();
+        if let Target::Field(side, path) = reference.target() {
+            self.use_parents(&place, *side, path.parents());
+        }
+        self.record.uses.forget(&reference.access());
         match reference.target() {
             Target::Record | Target::Position | Target::Payload => self.may_fail = true,
             Target::Operation => self.record.operations = Operations::ALL,
@@ -511,7 +526,6 @@ impl Flow {
                 };
             }
             Target::Field(side, path) => {
-                let place = place.into();
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
                 let mut outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
                 // Setting a new field is the purpose of such a processor.
@@ -542,6 +556,7 @@ impl Flow {
 
     /// Applies [`Reference::set_data`] to the key or a side of the payload.
     pub fn set_side(&mut self, side: Side, shape: Shape) {
+        self.record.uses.forget(&Writes::These(vec![side.parts().to_vec()]));
         *self.record.side_mut(side) = shape;
     }
 
@@ -549,6 +564,7 @@ impl Flow {
     pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
         let place = place.into();
         self.look_for(&place, reference);
+        self.record.uses.forget(&reference.access());
         match reference.target() {
             Target::Record | Target::Position | Target::Operation => self.may_fail = true,
             Target::Metadata => self.record.metadata = Keys::none(),
@@ -592,6 +608,7 @@ impl Flow {
             }
             Target::Field(side, path) if path.last() != name => {
                 let found = self.get(place, reference);
+                self.record.uses.forget(&reference.access());
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
                 let renamed: Vec<&Str> = path.parents().iter().chain([name]).collect();
                 let new = walk(self.record.side(*side), *side, &renamed, &[Access::Reference]);
@@ -620,6 +637,7 @@ impl Flow {
     pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
         let place = place.into();
         self.look_for(&place, reference);
+        self.record.uses.forget(&reference.access());
         match reference.target() {
             Target::Data(side) => {
                 let shape = self.record.side_mut(*side);

@@ -91,7 +91,7 @@ impl<'a> Inference<'a> {
         let into = self.entering(index)?;
         match &node.kind {
             NodeKind::Operator(step) | NodeKind::Split(step) => self.step(index, node, step, &into),
-            NodeKind::Branch(guard) => self.holds(node, guard, &into).then_some(into),
+            NodeKind::Branch(guard) => self.holds(node, guard, &into),
             NodeKind::Destination(write) => {
                 let mut flow = seen_by(node, &into);
                 write.destination.flow(&mut flow);
@@ -135,14 +135,15 @@ impl<'a> Inference<'a> {
         // Not every record takes a branch. A rewritten plan has no branches.
         let branched =
             predecessors(self.plan, index).iter().any(|(_, from)| matches!(self.plan[*from].kind, NodeKind::Branch(_)));
-        if let Some(guard) = &step.guard
-            && !guard.as_before
-            && !self.holds(node, guard, into)
-        {
-            return None;
-        }
+        let decided = match &step.guard {
+            Some(guard) if !guard.as_before => Some(self.holds(node, guard, into)?),
+            _ => None,
+        };
+        let into = decided.as_ref().unwrap_or(into);
         let mut flow = seen_by(node, into);
+        flow.guarded = step.guard.is_some() || branched;
         step.operator.flow(&mut flow);
+        flow.record.uses.forget(&step.signature.writes);
         flow.record.forget_texts(into, &step.signature.writes);
         if flow.is_safe() {
             self.safe.push(index);
@@ -164,18 +165,23 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Checks a condition. Returns `false` if it fails for every record.
-    fn holds(&mut self, node: &Node, guard: &Guard, into: &RecordShape) -> bool {
+    /// Checks a condition. Returns the shape of the records for which it has a result; `None` if it fails for every
+    /// record.
+    fn holds(&mut self, node: &Node, guard: &Guard, into: &Arc<RecordShape>) -> Option<Arc<RecordShape>> {
         if guard.condition.constant().is_some() {
-            return true;
+            return Some(into.clone());
         }
         let mut flow = seen(into);
         flow.substituted = !guard.written.is_verbatim();
         flow.condition(&guard.condition);
         let decides = !flow.fails();
         operations::judge(&mut flow, node, guard);
-        self.remarks(node, Some(guard), flow, true);
-        decides
+        let mut uses = self.remarks(node, Some(guard), flow, true).uses;
+        uses.stamp(guard.written.span());
+        decides.then(|| match uses == into.uses {
+            true => into.clone(),
+            false => Arc::new(RecordShape { uses, ..RecordShape::clone(into) }),
+        })
     }
 
     /// Converts the remarks of a flow into findings.

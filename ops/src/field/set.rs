@@ -109,6 +109,9 @@ impl InlineOperator for SetField {
     fn flow(&self, flow: &mut Flow) {
         if let Content::Rendered(template) = &self.value {
             flow.template("value", template);
+            if *self.field.target() == Target::Operation {
+                flow.operation_template("value", template);
+            }
         }
         if let Content::Same(Value::Text(text)) = &self.value {
             flow.literal("value", text);

@@ -13,7 +13,7 @@ use anabranch_graph::plan::lower::lower;
 use anabranch_graph::plan::rewrite::rewrite;
 use anabranch_graph::testing::services;
 use anabranch_plugin::diagnostic::Severity;
-use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type};
+use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type, Uses};
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
 use anabranch_plugin::schema::MemoryRegistry;
@@ -100,6 +100,7 @@ fn shape_of(records: &[Record]) -> RecordShape {
         before: shape_of_data(&record.payload.before),
         after: shape_of_data(&record.payload.after),
         pieces: None,
+        uses: Uses::default(),
     };
     records.iter().map(one).reduce(|a, b| a.join(&b)).unwrap()
 }
@@ -145,7 +146,7 @@ const PLACES: [&str; 9] = [
     ".Key.b.a",
 ];
 
-const CONDITIONS: [&str; 44] = [
+const CONDITIONS: [&str; 48] = [
     "{{ eq .Key \"x\" }}",
     "{{ eq .Payload.After \"x\" }}",
     "{{ gt .Payload.After.c 1 }}",
@@ -189,10 +190,14 @@ const CONDITIONS: [&str; 44] = [
     "{{ and (eq .Metadata.a \"1\") (eq .Payload.After.a 1) }}",
     "{{ with .Payload.After.a }}{{ eq $.Payload.After.b 1 }}{{ else }}true{{ end }}",
     "{{ not .Payload.After.a }}",
+    "{{ lt .Payload.After.a 2.0 }}",
+    "{{ hasKey .Payload.After.a \"b\" }}",
+    "{{ gt (index .Payload.After.b 0) 1 }}",
+    "{{ ne .Payload.After.a.b true }}",
     "{{ true }}",
 ];
 
-const TEMPLATES: [&str; 11] = [
+const TEMPLATES: [&str; 16] = [
     "{{ upper .Payload.After.a }}",
     "{{ with .Payload.After.a }}{{ .b }}{{ end }}",
     "{{ eq .Payload.After.a \"x\" }}",
@@ -204,6 +209,11 @@ const TEMPLATES: [&str; 11] = [
     "{{ index .Payload.After \"b\" }}",
     "{{ if .Payload.Before }}{{ .Payload.Before.a }}{{ end }}",
     "{{ toJson .Payload.After }}",
+    "{{ len .Payload.After.a }}{{ lower .Payload.After.b }}",
+    "{{ .Payload.After.a.b.c }}{{ addf .Payload.After.c 1 }}",
+    "{{ range .Payload.After.b }}{{ . }}{{ end }}{{ le .Payload.After.c 1 }}",
+    "{{ append .Payload.After.c 1 | toJson }}",
+    "{{ $a := .Payload.After.a }}{{ with .Payload.After.b }}x{{ end }}{{ get $a \"b\" | toString }}",
 ];
 
 fn quoted(text: &str) -> String {

@@ -381,3 +381,77 @@ fn encodings_in_order() {
         steps_are_silent(&["lines"], &[DECODE, &set, convert], TO_FILE);
     }
 }
+
+/// One field of several types: each step tests the type, or another field takes its place.
+#[test]
+fn fields_of_several_types() {
+    let set = |field: &str, value: &str| format!("plugin: field.set, settings: {{ field: {field}, value: '{value}' }}");
+    let upper = set(".Metadata.a", "{{ upper .Payload.After.c }}");
+    let country = set(".Metadata.b", "{{ .Payload.After.c.country }}");
+    let with = |condition: &str, step: &str| step.replacen(", ", &format!(", condition: '{{{{ {condition} }}}}', "), 1);
+    let is_text = |step: &str| with("kindIs \"string\" .Payload.After.c", step);
+    let pairs: &[&[String]] = &[
+        &[is_text(&upper), country.clone()],
+        &[country.clone(), is_text(&upper)],
+        &[upper.clone(), with("kindIs \"map\" .Payload.After.c", &country)],
+        &[set(
+            ".Metadata.a",
+            "{{ if kindIs \"string\" .Payload.After.c }}{{ upper .Payload.After.c }}{{ else }}{{ .Payload.After.c.country }}{{ end }}",
+        )],
+        &[upper.clone(), set(".Payload.After.c", "{\"country\": \"DE\"}"), with(".Payload.After.d", &upper)],
+        &[upper.clone(), "plugin: json.decode, settings: { field: .Payload.After.c }".to_owned(), country.clone()],
+        &[upper.clone(), "plugin: custom.javascript".to_owned(), country.clone()],
+        &[set(".Metadata.a", "{{ .Payload.After.c | default \"x\" | toString | upper }}"), country.clone()],
+        &[set(".Metadata.a", "{{ toString .Payload.After.c }}{{ printf \"%s\" .Payload.After.c }}"), country.clone()],
+        &[
+            "plugin: filter, condition: '{{ and (kindIs \"float64\" .Payload.After.c) (lt .Payload.After.c 2.0) }}'"
+                .to_owned(),
+            upper.clone(),
+        ],
+        &[
+            "plugin: filter, condition: '{{ lt .Payload.After.c 2.0 }}'".to_owned(),
+            "plugin: filter, condition: '{{ gt .Payload.After.c 10 }}'".to_owned(),
+            "plugin: field.convert, settings: { field: .Payload.After.c, type: string }".to_owned(),
+            upper.clone(),
+        ],
+        &[
+            "plugin: filter, condition: '{{ eq .Payload.After.c \"x\" }}'".to_owned(),
+            upper.clone(),
+            set(".Metadata.x", "{{ len .Payload.After.c }}{{ index .Payload.After.c 0 }}"),
+        ],
+        &[
+            set(".Metadata.x", "{{ len .Payload.After.c }}{{ range .Payload.After.c }}x{{ end }}"),
+            "plugin: split, settings: { field: .Payload.After.c }".to_owned(),
+            country.clone(),
+        ],
+    ];
+    for steps in pairs {
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        steps_are_silent(&["anything"], &steps, TO_FILE);
+    }
+}
+
+/// Arithmetic in pipes, and lists, that mean what they say.
+#[test]
+fn arguments_in_their_order() {
+    for value in [
+        "{{ 100 | sub .Payload.After.c }}",
+        "{{ .Payload.After.c | sub 100 }}",
+        "{{ .Payload.After.c | divf 1.0 }}",
+        "{{ .Payload.After.c | add 1 }}",
+        "{{ .Payload.After.c | mul 100 }}",
+        "{{ has .Payload.After.c (list \"DE\" \"FR\") }}",
+        "{{ has \"DE\" .Payload.After.c }}",
+        "{{ with .Payload.After.c }}{{ $.Payload.After.d }}{{ .Payload }}{{ end }}",
+        "{{ range .Payload.After.c }}{{ .Key }}={{ .Value }}{{ end }}",
+        "{{ with . }}{{ .Payload.After.c }}{{ end }}",
+        "{{ gt (unixEpoch now) (unixEpoch (toDate \"2006-01-02\" .Payload.After.c)) }}",
+        "{{ eq (duration .Payload.After.c) \"1h0m0s\" }}",
+        "{{ .Payload.After.c.Format \"2006\" }}",
+    ] {
+        let step = format!("plugin: field.set, settings: {{ field: .Metadata.x, value: '{value}' }}");
+        steps_are_silent(&["anything"], &[&step], TO_FILE);
+    }
+    let step = "plugin: field.set, settings: { field: .Operation, value: '{{ if .Payload.After.c }}delete{{ else if .Payload.After.d }} update {{ else }}{{ .Payload.After.op }}{{ end }}' }";
+    steps_are_silent(&["anything"], &[step], TO_FILE);
+}

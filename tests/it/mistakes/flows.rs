@@ -246,3 +246,29 @@ fn folders_that_no_object_may_have_are_told() {
     none(FILE, &[], &bucket("{{ .Operation.String }}/x"));
     none(FILE, &[], &bucket("a..b/.c"));
 }
+
+#[test]
+fn fields_that_are_needed_as_two_types_are_told() {
+    let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Metadata.x, value: '{value}' }}");
+    let upper = set("{{ upper .Payload.After.customer }}").replacen(".Metadata.x", ".Metadata.y", 1);
+    let country = set("{{ .Payload.After.customer.country }}");
+    let words = ["error flow.not_a_map", "must be a map here, and a text in an earlier use"];
+    one(
+        FILE,
+        &[DECODE, &set("{{ urlParse .Payload.After.customer }}{{ .Payload.After.customer.country }}")],
+        DROP,
+        &words,
+    );
+    one(FILE, &[DECODE, &upper, &country], DROP, &words);
+    let cheap = "plugin: filter, condition: '{{ lt .Payload.After.tags 2.0 }}'";
+    one(FILE, &[DECODE, cheap, SPLIT], DROP, &["error flow.not_a_list", "a list here, and an int or a float"]);
+    let encode = "plugin: base64.encode, settings: { field: .Payload.After.customer }";
+    let words = ["warning flow.not_a_text", "every record that has .Payload.After.customer fails"];
+    one(FILE, &[DECODE, &country, encode], DROP, &words);
+    let text = "plugin: field.set, settings: { field: .Payload.After.customer, value: '{\"country\": \"DE\"}' }";
+    let decode = "plugin: json.decode, settings: { field: .Payload.After.customer }";
+    none(FILE, &[DECODE, &upper, text, decode, &country], DROP);
+    let if_text = upper.replacen(", ", ", condition: '{{ kindIs \"string\" .Payload.After.customer }}', ", 1);
+    none(FILE, &[DECODE, &if_text, &country], DROP);
+    none(FILE, &[DECODE, &country, &if_text], DROP);
+}

@@ -6,6 +6,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
+use super::Uses;
 use super::record::{Keys, Operations, RecordShape};
 use super::shape::{Field, Fields, Kinds, MOST_NAMED, Shape, Type};
 
@@ -20,6 +21,7 @@ impl RecordShape {
             before: Shape::of(&record.payload.before),
             after: Shape::of(&record.payload.after),
             pieces: None,
+            uses: Uses::default(),
         }
     }
 

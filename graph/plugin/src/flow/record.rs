@@ -11,6 +11,7 @@ use anabranch_record::text::Str;
 
 use super::shape::{Form, MOST_NAMED, Shape, Since};
 use super::texts::Texts;
+use super::uses::Uses;
 use crate::diagnostic::Span;
 
 /// The known properties of the records on an edge of a plan, which apply to every one of them. Cloning is O(1)
@@ -29,6 +30,8 @@ pub struct RecordShape {
     pub after: Shape,
     /// Set if several records were split from one.
     pub pieces: Option<Pieces>,
+    /// Kinds of fields that earlier nodes require.
+    pub uses: Uses,
 }
 
 /// Records that were split or copied from one. Each has a copy of the parts that are not its own.
@@ -74,6 +77,7 @@ impl RecordShape {
             before: Shape::unknown(),
             after: Shape::unknown(),
             pieces: None,
+            uses: Uses::default(),
         }
     }
 
@@ -86,6 +90,7 @@ impl RecordShape {
             before: Shape::ABSENT,
             after,
             pieces: None,
+            uses: Uses::default(),
         }
     }
 
@@ -120,6 +125,7 @@ impl RecordShape {
                 Some(pieces) => Some(pieces.clone().join(other.pieces.as_ref())),
                 None => other.pieces.clone(),
             },
+            uses: self.uses.join(&other.uses),
         }
     }
 
@@ -131,6 +137,7 @@ impl RecordShape {
     /// Sets the place of all parts that do not have one yet.
     pub fn stamp(&mut self, span: Span) {
         [&mut self.key, &mut self.before, &mut self.after].into_iter().for_each(|shape| shape.stamp(span));
+        self.uses.stamp(span);
     }
 
     /// Declares that raw data with a schema in the metadata may be decoded before the node receives it.

@@ -23,6 +23,7 @@ mod reading;
 mod results;
 mod suspect;
 mod unaccepted;
+mod used;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -123,11 +124,18 @@ struct Scope {
     dot: Known,
     /// True if every rendering reaches the place.
     certain: bool,
+    /// True if `.` is certainly not the record: the value of a `with` or `range`.
+    inner: bool,
 }
 
 impl Scope {
+    /// Returns `true` if `.` is a field of the record, or an element of one.
+    fn is_inside(&self) -> bool {
+        self.inner && matches!(self.dot, Known::Way(_) | Known::Anything)
+    }
+
     fn uncertain(&self) -> Scope {
-        Scope { dot: self.dot.clone(), certain: false }
+        Scope { certain: false, ..self.clone() }
     }
 }
 
@@ -144,7 +152,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self, certain: bool) {
         let tree = self.tree;
         if let Some(main) = tree.templates.first() {
-            self.body(&main.body, &Scope { dot: Known::Record, certain });
+            self.body(&main.body, &Scope { dot: Known::Record, certain, inner: false });
         }
     }
 
@@ -175,7 +183,8 @@ impl<'a> Walk<'a> {
                     let listed = matches!(&*range.pipeline.commands, [command]
                         if matches!(command.head.term, Term::Function(function) if function.name == "list"));
                     let certain = scope.certain && listed && !matches!(element, Known::Anything);
-                    self.body(&range.body, &Scope { dot: element, certain });
+                    let inner = matches!(value, Known::Way(_));
+                    self.body(&range.body, &Scope { dot: element, certain, inner });
                     self.body(&range.otherwise, &scope.uncertain());
                     self.forget(assigned(&range.body).into_iter().chain(assigned(&range.otherwise)).collect());
                 }
@@ -209,8 +218,12 @@ impl<'a> Walk<'a> {
             self.field_as_truth(pipeline, &value);
             let truth = self.truth(&value);
             if truth != Some(false) {
-                let dot = if with { value } else { scope.dot.clone() };
-                self.body(body, &Scope { dot, certain: scope.certain && truth == Some(true) });
+                let certain = scope.certain && truth == Some(true);
+                let within = match with {
+                    true => Scope { inner: !matches!(value, Known::Anything | Known::Record), dot: value, certain },
+                    false => Scope { certain, ..scope.clone() },
+                };
+                self.body(body, &within);
                 self.forget(assigned(body));
             }
             match truth {

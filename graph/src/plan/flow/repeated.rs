@@ -5,8 +5,8 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{Dfs, Walker as _};
 
-use crate::codes;
 use super::Inference;
+use crate::codes;
 use crate::plan::check::place_of;
 use crate::plan::graph::{NodeKind, PlanGraph};
 

@@ -81,6 +81,25 @@ impl Walk<'_> {
         }
     }
 
+    /// Reports a comparison of the order of durations, which functions return as texts: "9h0m0s" is above "24h0m0s".
+    pub(super) fn durations_as_texts(&mut self, name: &str, values: &[Known], at: &Range<usize>) {
+        let duration = values.iter().find_map(|value| match value {
+            Known::Made(function @ ("ago" | "duration" | "durationRound")) => Some(*function),
+            _ => None,
+        });
+        let (Some(function), "lt" | "le" | "gt" | "ge") = (duration, name) else { return };
+        if values.iter().any(|value| self.classes(value) != Some(Classes::TEXT)) {
+            return;
+        }
+        let message = format!(
+            "{function} returns a text, and {name} compares texts letter by letter: \"9h0m0s\" is greater than \"24h0m0s\""
+        );
+        let hint =
+            "compare times: (toDate \"2006-01-02T15:04:05Z07:00\" …).Before (dateModify \"-24h\" now)".to_owned();
+        let place = self.at(at.clone());
+        self.flow.warn(codes::FLOW_SUSPECT, place, message, None, Some(hint));
+    }
+
     /// Reports `eq` with a value that may be missing and otherwise has another kind: it succeeds only for records
     /// without the value.
     fn comparable_if_missing(&mut self, name: &str, of: [&Known; 2], args: [Option<&Operand>; 2], at: &Range<usize>) {

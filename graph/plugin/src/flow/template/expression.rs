@@ -100,6 +100,7 @@ impl Walk<'_> {
             return self.operand(head, scope);
         }
         let plain = self.operand(head, scope);
+        self.used_with_arguments(head, &plain, scope.certain);
         let always = match (&head.term, &plain) {
             (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
             (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
@@ -136,6 +137,7 @@ impl Walk<'_> {
             Term::Dot => scope.dot.clone(),
             Term::Nil => Known::Nil,
             Term::Literal(literal) => Known::Literal(literal.clone()),
+            Term::Field(fields) if scope.is_inside() && self.of_record(&fields.names, operand) => Known::Anything,
             Term::Field(fields) => self.extend(scope.dot.clone(), &fields.names, operand, scope.certain),
             Term::Variable { slot, fields } => {
                 let base = self.slots.get(*slot).cloned().unwrap_or(Known::Anything);
@@ -213,8 +215,10 @@ impl Walk<'_> {
         }
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
             self.comparison(function.name, args, &values, &at, scope.certain);
-            self.piped_order(function.name, args, &values, &at);
+            self.used_in_comparison(function.name, args, &values, &at, scope.certain);
+            self.durations_as_texts(function.name, &values, &at);
         }
+        self.piped_order(function.name, args, &values, &at);
         if !self.reversed(function.name, args, &values, &at, scope.certain) {
             self.suspect(function.name, args, &values, &at, scope.certain);
             self.never(function.name, args, &values, &at);
@@ -309,6 +313,8 @@ impl Walk<'_> {
         if let Some(number) = keys.peek().filter(|key| matches!(&key.term, Term::Literal(Literal::Number(_)))) {
             self.numbered(item, number, &known, scope.certain);
             self.no_elements(&known, bytes(item), scope.certain);
+            let listed = Kinds::LIST | Kinds::TEXT | Kinds::BYTES;
+            self.used(codes::FLOW_WRONG_ARGUMENT, &known, listed, bytes(item), scope.certain);
             let at = item.at.start as usize..end;
             let written = match end == item.at.end as usize {
                 true => self.text(&at).to_owned(),

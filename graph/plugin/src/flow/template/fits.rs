@@ -35,7 +35,10 @@ impl Walk<'_> {
             let place = arg.map_or_else(|| at.clone(), bytes);
             return self.no_map(function.name, place, at, scope);
         }
-        let Some(classes) = self.classes(value) else { return };
+        let place = arg.map_or_else(|| at.clone(), bytes);
+        let Some(classes) = self.classes(value) else {
+            return self.used_as_parameter(param, value, place, scope.certain);
+        };
         // A literal number has the requested type, if that is possible.
         let literal = match (param, value) {
             (Param::Float, Known::Literal(Literal::Number(_))) => true,
@@ -43,9 +46,8 @@ impl Walk<'_> {
             _ => false,
         };
         if classes.is_empty() || literal || classes.overlaps(takes | Classes::OTHER) {
-            return;
+            return self.used_as_parameter(param, value, place, scope.certain);
         }
-        let place = arg.map_or_else(|| at.clone(), bytes);
         let shown = arg.map(|arg| self.text(&bytes(arg)).to_owned());
         let plain = arg.is_some_and(|arg| matches!(arg.term, Term::Field(_) | Term::Variable { .. }));
         let convert = |how: &str| match &shown {

@@ -4,12 +4,52 @@ use std::ops::Range;
 
 use anabranch_record::Operation;
 use anabranch_record::near::did_you_mean;
-use anabranch_template::tree::{Literal, Operand};
+use anabranch_template::Template;
+use anabranch_template::tree::{Body, Literal, Node, Operand};
 
 use super::Walk;
 use super::expression::{Known, bytes};
 use crate::codes;
 use crate::diagnostic::Severity;
+use crate::flow::{Flow, Place};
+
+impl Flow {
+    /// Checks a template that renders an operation: reports branches with a constant text that is not an operation.
+    pub fn operation_template(&mut self, place: impl Into<Place>, template: &Template) {
+        let place = place.into();
+        let source = &template.tree().source;
+        let mut texts = Vec::new();
+        if let Some(main) = template.tree().templates.first() {
+            constant_texts(&main.body, source, &mut texts);
+        }
+        for at in texts {
+            let text = source[at.clone()].trim();
+            if text.parse::<Operation>().is_err() {
+                let names = Operation::ALL.map(Operation::as_str);
+                let near = Operation::meant_by(text).map(Operation::as_str).or_else(|| did_you_mean(text, names));
+                let hint = near
+                    .map_or_else(|| format!("the operations are {}", names.join(", ")), |near| format!("write {near}"));
+                let message = format!("every record that reaches this branch fails: {text:?} is not an operation");
+                self.warn(codes::FLOW_NO_OPERATION, place.at(at), message, None, Some(hint));
+            }
+        }
+    }
+}
+
+/// Collects the places of texts that are the whole output of a branch.
+fn constant_texts(body: &Body, source: &str, texts: &mut Vec<Range<usize>>) {
+    let is_blank =
+        |node: &&Node| matches!(node, Node::Text(at) if source[at.start as usize..at.end as usize].trim().is_empty());
+    let solid: Vec<&Node> = body.iter().filter(|node| !is_blank(node)).collect();
+    if let [Node::If(branches) | Node::With(branches)] = solid[..] {
+        for inner in branches.arms.iter().map(|(_, body)| body).chain([&branches.otherwise]) {
+            match &**inner {
+                [Node::Text(at)] => texts.push(at.start as usize..at.end as usize),
+                _ => constant_texts(inner, source, texts),
+            }
+        }
+    }
+}
 
 impl Walk<'_> {
     /// Reports texts that are not an operation, or not one of the operations that occur here: the comparison is

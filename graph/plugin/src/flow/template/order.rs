@@ -46,6 +46,9 @@ impl Walk<'_> {
         at: &Range<usize>,
         certain: bool,
     ) -> bool {
+        if name == "has" && self.has_of_list(args, values, at) {
+            return true;
+        }
         let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
         let is_text = |value: &Known| matches!(value, Known::Literal(Literal::Text(_)));
         let Some(Known::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
@@ -111,16 +114,50 @@ impl Walk<'_> {
         true
     }
 
-    /// Reports `.Payload.After.amount | gt 10.0`, which tests whether 10 is greater.
+    /// Reports `has (list "DE" "FR") .Payload.After.country`: a list of constants in the place of the value.
+    fn has_of_list(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) -> bool {
+        let [listed, others @ ..] = args else { return false };
+        let Term::Pipeline(pipeline) = &listed.term else { return false };
+        let [command] = &*pipeline.commands else { return false };
+        let is_list =
+            matches!(&command.head.term, Term::Function(function) if matches!(function.name, "list" | "tuple"));
+        let is_constant = command.args.iter().all(|arg| matches!(arg.term, Term::Literal(_)));
+        let [_, Known::Way(_) | Known::Entry { .. }] = values else { return false };
+        if !is_list || !is_constant {
+            return false;
+        }
+        let list = self.text(&bytes(listed)).to_owned();
+        let value = others.first().map_or("VALUE", |other| self.text(&bytes(other))).to_owned();
+        let message = format!("has looks for the list {list} in {value}: the list must be the last argument");
+        let place = self.at(at.clone());
+        self.flow.warn(
+            CODE,
+            place,
+            message,
+            None,
+            Some(format!("write has {value} {list}: the order is has VALUE LIST")),
+        );
+        if let Some(last) = others.last() {
+            self.correct(bytes(listed).start..bytes(last).end, format!("{value} {list}"));
+        }
+        true
+    }
+
+    /// Reports `.Payload.After.amount | gt 10.0`, which tests whether 10 is greater, and `.Payload.After.amount | divf
+    /// 100.0`, which computes 100 divided by the amount.
     pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
-        let asks = match name {
-            "gt" => "greater than",
-            "ge" => "greater than, or equal to,",
-            "lt" => "less than",
-            "le" => "less than, or equal to,",
+        let ([literal], [Known::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
+        let says = match name {
+            "gt" => "tests whether {} is greater than",
+            "ge" => "tests whether {} is greater than, or equal to,",
+            "lt" => "tests whether {} is less than",
+            "le" => "tests whether {} is less than, or equal to,",
+            "mod" => "computes the remainder of {} divided by",
+            // 1 divided by a value may be intended, as may 100 minus a value.
+            "div" | "divf" if number.float != 1.0 => "computes {} divided by",
+            "sub" | "subf" if number.float == 1.0 => "computes {} minus",
             _ => return,
         };
-        let ([literal], [Known::Literal(Literal::Number(_)), piped]) = (args, values) else { return };
         if matches!(piped, Known::Literal(_)) {
             return;
         }
@@ -130,7 +167,8 @@ impl Walk<'_> {
             before.rfind(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | '{' | '|')).map_or(0, |i| i + 1);
         let value = before.get(start..).filter(|value| value.starts_with(['.', '$'])).unwrap_or("VALUE").to_owned();
         let number = self.text(&bytes(literal)).to_owned();
-        let message = format!("this tests whether {number} is {asks} {value}: the piped value is the last argument");
+        let says = says.replacen("{}", &number, 1);
+        let message = format!("this {says} {value}: the piped value is the last argument");
         let place = self.at(at.clone());
         self.flow.warn(CODE, place, message, None, Some(format!("write {name} {value} {number} for the other order")));
     }

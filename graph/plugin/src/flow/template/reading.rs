@@ -102,6 +102,21 @@ impl Walk<'_> {
         }
     }
 
+    /// Reports `.Payload.After.x` inside `with` or `range`, where `.` is not the record. Returns `true` if it is one.
+    pub(super) fn of_record(&mut self, names: &[Str], operand: &Operand) -> bool {
+        let [payload, side, ..] = names else { return false };
+        if payload != "Payload" || !matches!(side.as_str(), "After" | "Before") {
+            return false;
+        }
+        let at = bytes(operand);
+        let written = format!("${}", self.text(&at));
+        let message = "inside `with` and `range`, `.` is their value, not the record".to_owned();
+        let place = self.at(at.clone());
+        self.flow.warn(codes::FLOW_SUSPECT, place, message, None, Some(format!("write {written}")));
+        self.correct(at, written);
+        true
+    }
+
     /// Reports problems of the path to a field or entry, and returns the value.
     pub(super) fn judged(&mut self, known: Known, at: Range<usize>, certain: bool) -> Known {
         let place = self.at(at.clone());
@@ -134,6 +149,7 @@ impl Walk<'_> {
                 {
                     self.correct_name(&at, &from, &to);
                 }
+                self.used_way(&way, &at, certain);
                 if outcome.always_fails() { Known::Anything } else { Known::Way(way) }
             }
             known => known,

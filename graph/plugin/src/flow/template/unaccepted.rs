@@ -72,11 +72,12 @@ impl Walk<'_> {
     ) {
         for (i, value) in values.iter().enumerate() {
             let refused = refused(name, i);
+            let place = args.get(i).map_or_else(|| at.clone(), bytes);
+            self.used_as_other(refused, value, place.clone(), certain);
             let Some(classes) = self.classes(value).filter(|classes| !classes.is_empty() && classes.within(refused))
             else {
                 continue;
             };
-            let place = args.get(i).map_or_else(|| at.clone(), bytes);
             let (takes, hint) = match name {
                 "len" => ("a text, a list or a map", "compare the value itself".to_owned()),
                 _ if classes.within(Classes::TEXT) => (
@@ -116,6 +117,7 @@ impl Walk<'_> {
     pub(super) fn no_loop(&mut self, range: &Range_, value: &Known, scope: &Scope) {
         let at = range.pipeline.at.start as usize..range.pipeline.at.end as usize;
         let at = at.start..at.start + self.text(&at).trim_end_matches(['-', ' ', '\n', '\t', '\r']).len();
+        self.used_as_other(NO_RANGE, value, at.clone(), scope.certain);
         let Some(classes) = self.classes(value).filter(|classes| !classes.is_empty()) else { return };
         let whole = Classes::INT.with(Classes::LONG);
         let (what, hint) = if classes.within(NO_RANGE) {

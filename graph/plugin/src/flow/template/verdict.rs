@@ -69,7 +69,7 @@ impl Walk<'_> {
             branching: true,
             native: self.native,
         };
-        let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true });
+        let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true, inner: false });
         let Some((at, other)) = printed.other else { return };
         let whole = 0..tree.source.len();
         let message = match (&other, printed.verdict) {
@@ -81,9 +81,14 @@ impl Walk<'_> {
                 return self.warns(at, text, "compare it, for example with `gt … 0`");
             }
             (Other::Nothing, true) => {
+                let branch = match &*main.body {
+                    [Node::With(_)] => "`with` has no value",
+                    [Node::Range(_)] => "`range` has no elements",
+                    _ => "`if` is false",
+                };
                 self.warns(
                     whole,
-                    "the condition returns nothing if its `if` is false: then the record fails".to_owned(),
+                    format!("the condition returns nothing if its {branch}: then the record fails"),
                     "add {{ else }}false before the last {{ end }}",
                 );
                 if let Some(end) = self.last_end() {
@@ -312,7 +317,7 @@ impl Walk<'_> {
             if truth != Some(false) {
                 let dot = if with { value } else { scope.dot.clone() };
                 let slots = self.slots.clone();
-                printed = printed.or(self.printed(body, &Scope { dot, certain: false }));
+                printed = printed.or(self.printed(body, &Scope { dot, certain: false, inner: false }));
                 self.slots = slots;
             }
             if truth == Some(true) {
