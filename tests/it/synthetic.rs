@@ -9,7 +9,7 @@ use std::time::Duration;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
-use anabranch_trial::synthetic::{ALWAYS_FAILS, Patience, try_pipelines};
+use anabranch_trial::synthetic::{Patience, try_pipelines};
 use regex::{Captures, Regex};
 use right::RIGHT;
 use rows::ROWS;
@@ -39,7 +39,7 @@ fn tried(processors: &[&str]) -> Pipelines {
 
 /// Line and message of what the trial found.
 fn found(pipelines: &Pipelines) -> Vec<(u32, String)> {
-    let trial = pipelines.findings.iter().filter(|finding| finding.code == ALWAYS_FAILS);
+    let trial = pipelines.findings.iter().filter(|finding| finding.code == codes::TRIAL_ALWAYS_FAILS);
     let placed = trial.filter_map(|finding| {
         let place = pipelines.files.locate(finding.label.as_ref()?.span)?;
         Some((place.line, finding.message.clone()))
@@ -197,21 +197,24 @@ fn commands_that_check_pipelines_try_them() {
     workspace.write("pipelines/p.yaml", lines_to(TO_FILE, &format!("{DECODE}{steps}")));
     for command in ["validate", "lint", "plan"] {
         let text = workspace.run(&["pipelines", command]).expect_code(0).both();
-        assert!(text.contains(ALWAYS_FAILS.name()) && text.contains("pipelines/p.yaml:10:"), "{command}: {text}");
+        assert!(
+            text.contains(codes::TRIAL_ALWAYS_FAILS.name()) && text.contains("pipelines/p.yaml:10:"),
+            "{command}: {text}"
+        );
         workspace.run(&["pipelines", command, "--strict"]).expect_code(2);
         let without = workspace.run(&["pipelines", command, "--strict", "--no-try"]).expect_code(0).both();
-        assert!(!without.contains(ALWAYS_FAILS.name()), "{command}: {without}");
+        assert!(!without.contains(codes::TRIAL_ALWAYS_FAILS.name()), "{command}: {without}");
         let all = workspace.run(&["pipelines", command, "--try"]).expect_code(0).both();
-        assert!(all.contains(ALWAYS_FAILS.name()) && !all.contains("not tried"), "{command}: {all}");
+        assert!(all.contains(codes::TRIAL_ALWAYS_FAILS.name()) && !all.contains("not tried"), "{command}: {all}");
     }
     for form in ["github", "sarif"] {
         let text = workspace.run(&["pipelines", "validate", "--format", form]).expect_code(0).stdout;
-        assert!(text.contains(ALWAYS_FAILS.name()) && text.contains("pipelines/p.yaml"), "{form}: {text}");
+        assert!(text.contains(codes::TRIAL_ALWAYS_FAILS.name()) && text.contains("pipelines/p.yaml"), "{form}: {text}");
     }
     let json = workspace.run(&["pipelines", "lint", "--json"]).expect_code(0).stdout;
     let report: Value = serde_json::from_str(&json).unwrap();
     let finding = &report["result"]["files"][0]["findings"][0];
-    assert_eq!((&finding["code"], &finding["line"]), (&ALWAYS_FAILS.name().into(), &10.into()), "{json}");
+    assert_eq!((&finding["code"], &finding["line"]), (&codes::TRIAL_ALWAYS_FAILS.name().into(), &10.into()), "{json}");
 }
 
 #[test]

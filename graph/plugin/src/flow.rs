@@ -32,20 +32,13 @@ use crate::codes;
 use crate::diagnostic::{Severity, Span};
 
 pub use assembled::may_be_json;
-pub use content::{KEY_CONSTANT, KEY_SHARED, OWN_KEY};
+pub use content::OWN_KEY;
 pub use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
 pub use uses::Uses;
 use walk::{Access, Resolution, walk};
-
-/// Code of findings about fields that no record has.
-pub const NO_FIELD: Code = codes::FLOW_NO_FIELD;
-/// Code of findings about metadata that no record has.
-pub const NO_METADATA: Code = codes::FLOW_NO_METADATA;
-/// Code of findings about parts that no record has.
-pub const NO_PART: Code = codes::FLOW_NO_PART;
 
 /// The record shape at one node, with the findings of the node.
 #[derive(Debug)]
@@ -133,7 +126,7 @@ pub struct Remark {
 impl Remark {
     fn is_of_nothing_in(&self, place: &Place) -> bool {
         let within = |inner: &Range<usize>, outer: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
-        matches!(self.code, NO_FIELD | NO_METADATA)
+        matches!(self.code, codes::FLOW_NO_FIELD | codes::FLOW_NO_METADATA)
             && self.place.part == place.part
             && self.place.range.as_ref().zip(place.range.as_ref()).is_some_and(|(inner, outer)| within(inner, outer))
     }
@@ -439,7 +432,7 @@ impl Flow {
             |near| format!("did you mean {near:?}?"),
         );
         let message = format!("no record has the metadata {:?} here: no earlier plugin sets it", key.as_str());
-        self.warn(NO_METADATA, place.clone(), message, None, Some(hint));
+        self.warn(codes::FLOW_NO_METADATA, place.clone(), message, None, Some(hint));
     }
 
     /// Reports the problem of a path to a field; `certain` if every record follows the path.
@@ -448,7 +441,7 @@ impl Flow {
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
             let hint = blocked.hint.as_deref().map(str::to_owned);
-            let code = if blocked.missing { NO_FIELD } else { codes::FLOW_NOT_A_MAP };
+            let code = if blocked.missing { codes::FLOW_NO_FIELD } else { codes::FLOW_NOT_A_MAP };
             match certain {
                 true => self.fail(code, place.clone(), blocked.message(), since, hint),
                 false => self.warn(code, place.clone(), blocked.message(), since, hint),
@@ -456,7 +449,7 @@ impl Flow {
         } else if let (true, Some(lacking)) = (outcome.ty.kinds == Kinds::NONE, &outcome.lacking) {
             let since = if lacking.removed { "removed here" } else { "its fields are known since here" };
             let since = Some((lacking.since, since.to_owned()));
-            self.warn(NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
+            self.warn(codes::FLOW_NO_FIELD, place.clone(), lacking.message(), since, Some(lacking.hint()));
         } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
             self.warn_of_way(place, blocked, blocked.message_if_there());
         }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use anabranch_plugin::destination::Destination;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
-use anabranch_plugin::flow::{Flow, NO_PART, Part, Place, RecordShape, Remark};
+use anabranch_plugin::flow::{Flow, Part, Place, RecordShape, Remark};
 use anabranch_plugin::operator::Fan;
 use anabranch_plugin::written::Written;
 use anabranch_record::code::Code;
 use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
+use crate::codes;
 use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
 
 /// Known shapes of the records that leave each node. A node without an entry emits no records or has no successor.
@@ -190,7 +191,7 @@ impl<'a> Inference<'a> {
         for remark in remarks {
             let Remark { severity, code, message, place, related, hint, correction } = remark;
             // A part that no record can have is an error, whatever the records hold.
-            let severity = if always || code == NO_PART { severity } else { Severity::Warning };
+            let severity = if always || code == codes::FLOW_NO_PART { severity } else { Severity::Warning };
             let (span, path) = located(node, guard, &place);
             let finding = match severity {
                 Severity::Error => Diagnostic::error(code, message),

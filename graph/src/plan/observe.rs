@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
-use anabranch_plugin::flow::{Flow, KEY_CONSTANT, KEY_SHARED, Look, NO_FIELD, Place, RecordShape};
+use anabranch_plugin::flow::{Flow, Look, Place, RecordShape};
 use anabranch_plugin::secret::mask;
 use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
@@ -31,7 +31,7 @@ use crate::plan::Compiled;
 use crate::plan::flow::{entering, located};
 use crate::plan::graph::{Guard, Node, NodeKind};
 use crate::plan::stage::StageId;
-use json::{NOT_JSON, not_json};
+use json::not_json;
 use named::lacking;
 use verdicts::Verdicts;
 
@@ -106,21 +106,24 @@ pub struct Doubtful {
     pub of: u64,
 }
 
-/// Code for identical records split from one record.
-const SAME_PIECES: Code = codes::FLOW_SAME_PIECES;
-
 impl Doubtful {
     /// Returns `true` if every record is affected and the mistake is certain.
     pub fn is_of_all(&self) -> bool {
         // A missing field may be optional, unless the hint names a similar field. A shared key may be intended, to keep
         // the last state.
-        let sure = (self.code != NO_FIELD || self.hint.is_some()) && self.code != KEY_SHARED;
+        let sure = (self.code != codes::FLOW_NO_FIELD || self.hint.is_some()) && self.code != codes::FLOW_KEY_SHARED;
         self.records == self.of && sure && !self.is_of_few()
     }
 
     /// Returns `true` if more records could show that there is no mistake.
     fn is_of_few(&self) -> bool {
-        matches!(self.code, verdicts::NEVER | verdicts::ALWAYS | verdicts::ALL_DROPPED | KEY_CONSTANT)
+        matches!(
+            self.code,
+            codes::CONDITION_NEVER_HELD
+                | codes::CONDITION_ALWAYS_HELD
+                | codes::CONDITION_ALL_DROPPED
+                | codes::FLOW_KEY_CONSTANT
+        )
     }
 
     /// Returns the problem as a finding in the file.
@@ -164,7 +167,12 @@ impl Observer {
                 Look::Template(template) => template.doubts(record),
                 Look::Field(reference) => {
                     let missing = missing(reference, record);
-                    self.note(stage, step, part, missing.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    self.note(
+                        stage,
+                        step,
+                        part,
+                        missing.map(|(message, hint)| (0..0, codes::FLOW_NO_FIELD, message, hint)),
+                    );
                     continue;
                 }
                 Look::Identity(identity) => {
@@ -173,12 +181,22 @@ impl Observer {
                 }
                 Look::Json(template) => {
                     let broken = not_json(template, record);
-                    self.note(stage, step, part, broken.map(|(message, hint)| (0..0, NOT_JSON, message, Some(hint))));
+                    self.note(
+                        stage,
+                        step,
+                        part,
+                        broken.map(|(message, hint)| (0..0, codes::TEMPLATE_NOT_JSON, message, Some(hint))),
+                    );
                     continue;
                 }
                 Look::Named(named) => {
                     let lacking = lacking(named, record);
-                    self.note(stage, step, part, lacking.map(|(message, hint)| (0..0, NO_FIELD, message, hint)));
+                    self.note(
+                        stage,
+                        step,
+                        part,
+                        lacking.map(|(message, hint)| (0..0, codes::FLOW_NO_FIELD, message, hint)),
+                    );
                     continue;
                 }
                 Look::Step => {
@@ -210,7 +228,7 @@ impl Observer {
             let message = "the processor creates several records from one, and all are the same".to_owned();
             let hint = "a script that returns one object several times returns its last state each time: create a \
                         record for each, for example with const out = Record(), and put the data into it";
-            (0..0, SAME_PIECES, message, Some(hint.to_owned()))
+            (0..0, codes::FLOW_SAME_PIECES, message, Some(hint.to_owned()))
         });
         // The part index after that of the condition.
         self.note(stage, step, looks.len() + 1, same);
@@ -248,7 +266,7 @@ impl Observer {
         for (key, counted) in &seen.doubts {
             let Some(ObservedNode { node, looks, .. }) = self.step(key.stage, key.step) else { continue };
             let of = seen.records.get(&(key.stage, key.step, key.part)).copied().unwrap_or_default();
-            if key.code == NO_FIELD && counted.records < of {
+            if key.code == codes::FLOW_NO_FIELD && counted.records < of {
                 continue;
             }
             // If the step reports the object with its place in the script, leave this one out.
@@ -261,7 +279,7 @@ impl Observer {
                 continue;
             }
             // The cause, a missing field or a printed map, is already reported.
-            if let (NOT_JSON, Some((place, _))) = (key.code, looks.get(key.part))
+            if let (codes::TEMPLATE_NOT_JSON, Some((place, _))) = (key.code, looks.get(key.part))
                 && self.is_doubted(&seen, key, place)
             {
                 continue;

@@ -38,9 +38,6 @@ use judge::judge;
 use records::{Synthetic, names, of_source};
 use taps::{Sights, tapped};
 
-/// Code of a step on which every synthetic record fails.
-pub const ALWAYS_FAILS: Code = codes::TRIAL_ALWAYS_FAILS;
-
 /// How long trials may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -171,7 +168,8 @@ fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
     let script = node.settings.iter().find(|given| given.name.starts_with("script"));
     let span = script.map_or(node.span, |given| given.value.span());
     let message = mask(&fault.message(), &compiled.secrets);
-    let finding = Diagnostic::warning(ALWAYS_FAILS, format!("{}: the script cannot be loaded: {message}", node.id));
+    let finding =
+        Diagnostic::warning(codes::TRIAL_ALWAYS_FAILS, format!("{}: the script cannot be loaded: {message}", node.id));
     let hint = "what stands outside of `process` runs once, before the first record: correct it";
     Some(finding.with_span(span).with_path(node.path.to_string()).with_hint(hint))
 }
@@ -193,7 +191,7 @@ fn finding(compiled: &Compiled, failing: judge::Failing<'_>) -> Diagnostic {
         "all {records} made-up records of different data fail here, so it is not the data; `pipelines dry-run` tries \
          real records"
     );
-    Diagnostic::warning(ALWAYS_FAILS, format!("{}: every record fails: {message}", node.id))
+    Diagnostic::warning(codes::TRIAL_ALWAYS_FAILS, format!("{}: every record fails: {message}", node.id))
         .with_span(span)
         .with_path(node.path.to_string())
         .with_hint(hint)

@@ -8,10 +8,6 @@ use super::{Content, Flow, Look, Place, Since};
 use crate::codes;
 use crate::flow::shape::Kinds;
 
-/// Code of findings about records that are split from one record and have the same key.
-pub const KEY_SHARED: Code = codes::FLOW_KEY_SHARED;
-/// Code of findings about records that all have the same key.
-pub const KEY_CONSTANT: Code = codes::FLOW_KEY_CONSTANT;
 /// Remedy for a key that is the same in all records.
 pub const OWN_KEY: &str = "set a different key for each record with field.set, field: .Key and value: '{\"id\": {{ \
                            .Payload.After.id }}}'; to insert every record, remove the key with field.exclude and \
@@ -103,7 +99,7 @@ impl Flow {
             None => format!("set a different key for each record after {:?}", pieces.step),
         };
         self.warn(
-            KEY_SHARED,
+            codes::FLOW_KEY_SHARED,
             place,
             message,
             Some((pieces.since, "one record becomes several here".into())),
@@ -130,6 +126,6 @@ impl Flow {
             "every record has the same key, {text}: each overwrites the previous one, and only the last remains"
         );
         let since = (key.since, "set here to a value that does not depend on the record".to_owned());
-        self.warn(KEY_CONSTANT, place, message, Some(since), Some(OWN_KEY.to_owned()));
+        self.warn(codes::FLOW_KEY_CONSTANT, place, message, Some(since), Some(OWN_KEY.to_owned()));
     }
 }

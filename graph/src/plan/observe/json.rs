@@ -3,13 +3,7 @@
 use serde::de::IgnoredAny;
 
 use anabranch_record::Record;
-use anabranch_record::code::Code;
 use anabranch_template::Template;
-
-use crate::codes;
-
-/// Code for output that is meant to be JSON but is not valid.
-pub(super) const NOT_JSON: Code = codes::TEMPLATE_NOT_JSON;
 
 /// Returns a message and a hint if the output of a template is not JSON. A sequence of JSON values is accepted, since
 /// some servers expect it.

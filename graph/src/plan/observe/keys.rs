@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::PoisonError;
 
-use anabranch_plugin::flow::{KEY_CONSTANT, KEY_SHARED, OWN_KEY, Place};
+use anabranch_plugin::flow::{OWN_KEY, Place};
 use anabranch_plugin::secret::mask;
 use anabranch_record::access::Access;
 use anabranch_record::code::Code;
@@ -15,6 +15,7 @@ use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
 use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
+use crate::codes;
 use crate::plan::flow::{located, says};
 use crate::plan::stage::StageId;
 
@@ -103,7 +104,7 @@ impl Observer {
             let message = "records that were created from one record have the same key: each overwrites the previous \
                            one, and only the last remains";
             let hint = "add a value that differs to the key, for example the number of the piece or one of its fields";
-            found.extend(self.of_keys((stage, step), KEY_SHARED, message, hint, (lost, keyed.records)));
+            found.extend(self.of_keys((stage, step), codes::FLOW_KEY_SHARED, message, hint, (lost, keyed.records)));
         }
         found
     }
@@ -123,7 +124,7 @@ impl Observer {
                 "all {of} records have the same key, {}: each overwrites the previous one, and only the last remains",
                 shown(key)
             );
-            found.extend(self.of_keys((stage, step), KEY_CONSTANT, &message, OWN_KEY, (of, of)));
+            found.extend(self.of_keys((stage, step), codes::FLOW_KEY_CONSTANT, &message, OWN_KEY, (of, of)));
         }
         found
     }
@@ -137,7 +138,9 @@ impl Observer {
         (records, of): (u64, u64),
     ) -> Option<Doubtful> {
         let ObservedNode { node, known, .. } = self.step(stage, step)?;
-        if known.as_ref().is_some_and(|known| [KEY_SHARED, KEY_CONSTANT].iter().any(|code| says(node, known, *code))) {
+        if known.as_ref().is_some_and(|known| {
+            [codes::FLOW_KEY_SHARED, codes::FLOW_KEY_CONSTANT].iter().any(|code| says(node, known, *code))
+        }) {
             return None;
         }
         let (span, path) = located(node, None, &Place::NODE);

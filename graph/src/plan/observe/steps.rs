@@ -2,11 +2,12 @@
 
 use std::sync::PoisonError;
 
-use anabranch_plugin::flow::{Flow, NO_FIELD, RecordShape};
+use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 
 use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
+use crate::codes;
 use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
 
@@ -39,7 +40,7 @@ impl Observer {
             let Some(ObservedNode { node, known, .. }) = self.step(stage, step) else { continue };
             let unknown = RecordShape::unknown();
             for remark in remarks_on(node, known.as_ref().unwrap_or(&unknown), shape) {
-                if remark.code == NO_FIELD && remark.hint.is_none() && *count < ENOUGH {
+                if remark.code == codes::FLOW_NO_FIELD && remark.hint.is_none() && *count < ENOUGH {
                     continue;
                 }
                 let (span, path) = located(node, None, &remark.place);

@@ -5,20 +5,12 @@ use std::sync::PoisonError;
 use anabranch_plugin::flow::Place;
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
-use anabranch_record::code::Code;
 use anabranch_template::condition::CompiledCondition;
 
 use super::{Doubtful, ObservedNode, Observer, guard, plugin};
 use crate::codes;
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
-
-/// Code for a condition that held for none of several records.
-pub(super) const NEVER: Code = codes::CONDITION_NEVER_HELD;
-/// Code for a condition that held for all of several records.
-pub(super) const ALWAYS: Code = codes::CONDITION_ALWAYS_HELD;
-/// Code for steps that together drop every record.
-pub(super) const ALL_DROPPED: Code = codes::CONDITION_ALL_DROPPED;
 
 /// Minimum number of records before a trial reports anything: one record shows no pattern.
 const ENOUGH: u64 = 2;
@@ -71,15 +63,27 @@ impl Observer {
                     }
                     let nothing = if drops { ", so no record was dropped" } else { "" };
                     message.push_str(nothing);
-                    (NEVER, message, "check the compared values; read more records with --records")
+                    (
+                        codes::CONDITION_NEVER_HELD,
+                        message,
+                        "check the compared values; read more records with --records",
+                    )
                 }
                 (_, 0) if drops => {
                     let message = format!("every record was dropped: the condition held for all {of} records");
-                    (ALWAYS, message, "a filter drops the records for which its condition holds; invert it with `not`")
+                    (
+                        codes::CONDITION_ALWAYS_HELD,
+                        message,
+                        "a filter drops the records for which its condition holds; invert it with `not`",
+                    )
                 }
                 (_, 0) => {
                     let message = format!("the condition held for all {of} records");
-                    (ALWAYS, message, "check the compared values; read more records with --records")
+                    (
+                        codes::CONDITION_ALWAYS_HELD,
+                        message,
+                        "check the compared values; read more records with --records",
+                    )
                 }
                 _ => continue,
             };
@@ -134,7 +138,7 @@ impl Observer {
             plugin: plugin(node),
             path,
             span,
-            code: ALL_DROPPED,
+            code: codes::CONDITION_ALL_DROPPED,
             message,
             hint: Some(hint.to_owned()),
             records: of,

@@ -1,6 +1,5 @@
 //! Fields and metadata entries that a script reads and that the input records do not have.
 
-use anabranch_plugin::flow::{NO_FIELD, NO_METADATA};
 use anabranch_record::code::Code;
 use anabranch_record::metadata::own_key;
 use anabranch_record::near::did_you_mean;
@@ -9,6 +8,7 @@ use anabranch_record::text::Str;
 
 use super::Said;
 use crate::acts::FieldRead;
+use crate::codes;
 use crate::properties::OF_OBJECTS;
 use crate::spot::Place;
 
@@ -54,7 +54,7 @@ impl Said<'_> {
         let fails = read.below && read.needed && !shape.absent;
         let but = if fails { "the script fails here, because this is undefined" } else { "this is undefined" };
         let message = format!("{but}: {} has no {:?}", side.as_str(), read.name);
-        self.nothing(NO_FIELD, read, fails, &message, hint);
+        self.nothing(codes::FLOW_NO_FIELD, read, fails, &message, hint);
     }
 
     /// Checks a metadata entry. Records of one source may lack it while those of another have it.
@@ -67,7 +67,7 @@ impl Said<'_> {
         let Some(near) = meant(read, &names, reads) else { return };
         let hint = format!("did you mean {}?", named("rec.Metadata", near));
         let message = format!("this is undefined: no record has the metadata {:?} here", read.name);
-        self.nothing(NO_METADATA, read, false, &message, Some(hint));
+        self.nothing(codes::FLOW_NO_METADATA, read, false, &message, Some(hint));
     }
 
     fn nothing(&mut self, code: Code, read: &FieldRead, fails: bool, message: &str, hint: Option<String>) {

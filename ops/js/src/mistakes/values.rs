@@ -1,12 +1,13 @@
 //! Values of fields that a script uses as another type.
 
-use anabranch_plugin::flow::{Kinds, NO_FIELD, Type};
+use anabranch_plugin::flow::{Kinds, Type};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 
 use super::Said;
 use super::fields::named;
 use crate::acts::Act;
+use crate::codes;
 use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS};
 
 /// Methods of every function.
@@ -127,6 +128,6 @@ impl Said<'_> {
         let hint = near.map(|near| format!("did you mean {}?", named(&format!("rec{name}"), near)));
         let place = self.place(act.start, act.end);
         let message = format!("{}:{}: {message}", self.program.name, act.start);
-        self.flow.warn(NO_FIELD, place, message, None, hint);
+        self.flow.warn(codes::FLOW_NO_FIELD, place, message, None, hint);
     }
 }

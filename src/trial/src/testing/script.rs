@@ -27,9 +27,6 @@ use ends::{End, Letters};
 
 pub(super) use marks::Marks;
 
-/// Code of injected faults.
-const INJECTED: Code = codes::INJECTED;
-
 /// State that survives restarts.
 pub(super) struct Script {
     faults: Vec<FaultSpec>,
@@ -147,7 +144,8 @@ impl Script {
                 let since = *state.down_since.entry(number).or_insert(now);
                 state.struck[number] += 1;
                 if now < since + time {
-                    strikes.push((0, Strike::Fail(Fault::transient(INJECTED, format!("{at} is down (injected)")))));
+                    strikes
+                        .push((0, Strike::Fail(Fault::transient(codes::INJECTED, format!("{at} is down (injected)")))));
                 }
                 continue;
             }
@@ -201,7 +199,7 @@ impl Script {
 
 fn strike(kind: &FaultKind) -> Strike {
     match kind {
-        FaultKind::Fail(class, said) => Strike::Fail(Fault::new(*class, INJECTED, said.clone())),
+        FaultKind::Fail(class, said) => Strike::Fail(Fault::new(*class, codes::INJECTED, said.clone())),
         FaultKind::Delay(time) | FaultKind::Down(time) => Strike::Delay(*time),
         FaultKind::Hang => Strike::Hang,
         FaultKind::Panic => Strike::Panic,

@@ -12,8 +12,8 @@ use super::Walk;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use crate::codes;
+use crate::flow::RecordShape;
 use crate::flow::walk::{Access, Resolution, walk};
-use crate::flow::{NO_PART, RecordShape};
 
 /// A path from a side of the record to a field; without names, to the data.
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ impl Walk<'_> {
             None if parents == ["Operation"] => "write .Operation.String for its name".to_owned(),
             None => "write a field of the data as .Payload.After.name".to_owned(),
         };
-        self.fails(NO_PART, at.clone(), message, hint, certain);
+        self.fails(codes::FLOW_NO_PART, at.clone(), message, hint, certain);
         if let Some(meant) = plain.filter(|_| sure && starts_at_record) {
             let dollar = if self.text(&at).starts_with('$') { "$" } else { "" };
             self.correct(at, format!("{dollar}{meant}"));

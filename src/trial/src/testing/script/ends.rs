@@ -15,7 +15,7 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 
-use super::{INJECTED, Script, Strike, locked};
+use super::{Script, Strike, locked};
 use crate::testing::case::{FaultKind, FaultSpec};
 use crate::testing::view;
 
@@ -209,7 +209,7 @@ impl Writer for ScriptWriter {
                     if !self.transactional {
                         self.keep(rows.iter().take(taken));
                     }
-                    return Err(Fault::transient(INJECTED, "the connection was lost during a write (injected)"));
+                    return Err(Fault::transient(codes::INJECTED, "the connection was lost during a write (injected)"));
                 }
                 Strike::Crash => dies_after = Some(row),
             }
