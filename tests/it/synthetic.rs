@@ -9,6 +9,7 @@ use std::time::Duration;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
+use anabranch_trial::codes;
 use anabranch_trial::synthetic::{Patience, try_pipelines};
 use regex::{Captures, Regex};
 use right::RIGHT;

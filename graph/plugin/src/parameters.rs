@@ -186,7 +186,7 @@ impl<'a> Settings<'a> {
         };
         converted
             .map_err(|why| {
-                self.report(name, Diagnostic::error(codes::SETTINGS_INVALID, format!("{name}: the value {why}")))
+                self.report(name, Diagnostic::error(codes::SETTINGS_INVALID, format!("{name}: the value {why}")));
             })
             .ok()
     }

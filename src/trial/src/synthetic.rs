@@ -26,7 +26,6 @@ use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::secret::mask;
 use anabranch_plugin::state::Oblivion;
-use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};

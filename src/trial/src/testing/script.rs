@@ -11,7 +11,6 @@ use std::time::Duration;
 use anabranch_plugin::destination::{Destination, Retry, WritePolicy};
 use anabranch_plugin::source::Source;
 use anabranch_record::Position;
-use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;

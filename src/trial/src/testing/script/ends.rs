@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 
 use super::{Script, Strike, locked};
+use crate::codes;
 use crate::testing::case::{FaultKind, FaultSpec};
 use crate::testing::view;
 
