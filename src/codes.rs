@@ -53,9 +53,6 @@ anabranch_record::codes! {
     /// The command line is not valid.
     CLI_USAGE: "cli.usage", "`--help` lists commands and options.";
 
-    /// A constraint of the table rejects the row.
-    CONSTRAINT: "constraint", "Change the record or the table; the message has the details.";
-
     /// The replay stopped before all dead letters were replayed.
     DEAD_LETTER_REPLAY_STOPPED: "dead_letter.replay_stopped",
         "The message has the reason. The remaining dead letters stay in the queue.";
