@@ -5,7 +5,7 @@
 //!
 //! ```
 //! let known = &anabranch::docs::errors::ALL;
-//! assert!(known.iter().any(|entry| entry.code == "plan.no_source"));
+//! assert!(known.iter().any(|code| code.name() == "plan.no_source"));
 //! ```
 
 pub mod cli;

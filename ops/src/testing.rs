@@ -125,8 +125,9 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
         .run(&(records(), records()), |(one, other)| {
             let mut flow = Flow::new(shape(&one).join(&shape(&other)));
             configured.flow(&mut flow);
-            // A record does not show the content hints about texts.
+            // A record shows neither the content hints about texts nor what earlier steps used.
             flow.record.forget_contents();
+            flow.record.uses = Uses::default();
             for record in [one, other] {
                 let (after, decision) = run(&*configured, &record);
                 match decision {
