@@ -213,7 +213,7 @@ impl Executor {
     }
 
     /// Runs the script on the records of an order; calls `at` at the start of each. If the script needs more parts of
-    /// the records, tells the service and skips the rest of the order.
+    /// the records, reports it to the service and skips the rest of the order.
     pub(crate) fn process(
         &mut self,
         content: Bytes,
