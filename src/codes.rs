@@ -2,7 +2,7 @@
 
 pub(crate) use anabranch_api::codes::{
     API_NO_SUCH_PATH, POSITIONS_AMBIGUOUS, POSITIONS_NO_PARTITION, POSITIONS_NO_SOURCE, POSITIONS_NONE,
-    POSITIONS_REFUSED,
+    POSITIONS_REFUSED, TEST_NOT_RUN,
 };
 pub(crate) use anabranch_graph::codes::{NO_THREAD, PLAN_CONDITION_FAILS, PROVISIONING_PIPELINE_ID_DUPLICATE};
 pub(crate) use anabranch_plugin::codes::SCRIPT_FAILED;
@@ -304,9 +304,6 @@ anabranch_record::codes! {
 
     /// There are no tests.
     TEST_NONE_FOUND: "test.none_found", "Put the tests of orders.yaml in orders.test.yaml.";
-
-    /// A test could not be run.
-    TEST_NOT_RUN: "test.not_run", "The message has the reason.";
 
     /// A result cannot be written.
     TEST_NOT_WRITTEN: "test.not_written", "Check the path and its permissions.";
