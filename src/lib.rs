@@ -14,3 +14,4 @@ pub mod codes;
 pub mod docs;
 pub mod fixing;
 pub mod mcp;
+mod renamed;
