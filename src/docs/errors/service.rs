@@ -613,6 +613,11 @@ pub(super) const CODES: &[Entry] = &[
         "The plugin exists in another version.",
         "Name that version, or leave the version out.",
     ),
+    entry(
+        "plugins.not_registered",
+        "A program with plugins of its own registers one that cannot be used: its name is taken or not valid.",
+        "The message names the plugin. Give it another name in its specification, or register it once.",
+    ),
     entry("plugins.unknown", "The plugin does not exist.", "`connectors list` and `processors list` list the plugins."),
     entry(
         "positions.ambiguous",

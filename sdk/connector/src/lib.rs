@@ -1,0 +1,5 @@
+//! A source, a processor and a destination.
+
+pub mod inbox;
+pub mod mask;
+pub mod outbox;
