@@ -133,6 +133,10 @@ anabranch_record::codes! {
     /// A drawing shows one pipeline, but there are several.
     PLAN_SEVERAL_PIPELINES: "plan.several_pipelines", "Name one of them.";
 
+    /// A program with plugins of its own registers one that cannot be used: its name is taken or not valid.
+    PLUGINS_NOT_REGISTERED: "plugins.not_registered",
+        "The message names the plugin. Give it another name in its specification, or register it once.";
+
     /// The plugin does not exist.
     PLUGINS_UNKNOWN: "plugins.unknown", "`connectors list` and `processors list` list the plugins.";
 

@@ -178,6 +178,8 @@ fn crates_depend_one_way() {
     for (name, _, below) in GRAPH.into_iter().chain(PROGRAM) {
         assert_eq!(found[name], set(below), "{name}");
     }
+    // A program of a user names the service, the contracts of plugins, and records.
+    assert_eq!(found["my-anabranch"], set(&["anabranch", "anabranch-plugin", "anabranch-record"]));
     for name in ["anabranch-ops-tls", "anabranch-allocator", "anabranch-processor-derive"] {
         assert_eq!(found[name], set(&[]), "{name}");
     }
