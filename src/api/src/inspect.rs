@@ -96,7 +96,7 @@ async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>,
 fn upgrade(socket: WebSocketUpgrade, view: Arc<View>, request: Result<Request, ApiError>, form: Form) -> Response {
     let socket = socket.max_message_size(FROM_CLIENT).max_frame_size(FROM_CLIENT);
     socket.on_upgrade(async move |socket| match request.and_then(|request| Ok((request, view.sessions.enter()?))) {
-        Ok((request, seat)) => stream::run(socket, &view, &request, form, seat).await,
+        Ok((request, permit)) => stream::run(socket, &view, &request, form, permit).await,
         Err(error) => stream::refuse(socket, error).await,
     })
 }

@@ -16,7 +16,7 @@ use super::frame::{self, Form};
 use super::request::Request;
 use crate::codes;
 use crate::error::{ApiError, Kind};
-use crate::sessions::Seat;
+use crate::sessions::Permit;
 use crate::status::StatusNow;
 use crate::view::View;
 
@@ -58,9 +58,9 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 }
 
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
-pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, seat: Seat) {
+pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, permit: Permit) {
     let end = match Showing::begin(view, request, form) {
-        Ok(mut showing) => showing.run(&mut socket, seat).await,
+        Ok(mut showing) => showing.run(&mut socket, permit).await,
         Err(error) => End::Error(error),
     };
     match end {
@@ -113,7 +113,7 @@ impl<'a> Showing<'a> {
         taps.inspect(Look { places: places.to_vec(), condition, per_second: request.per_second })
     }
 
-    async fn run(&mut self, socket: &mut WebSocket, mut seat: Seat) -> End {
+    async fn run(&mut self, socket: &mut WebSocket, mut permit: Permit) -> End {
         let mut ping = interval_at(Instant::now() + PING, PING);
         let mut account = interval(ACCOUNT);
         account.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,7 +121,7 @@ impl<'a> Showing<'a> {
         loop {
             let frames = tokio::select! {
                 biased;
-                () = seat.closing() => return End::Closing,
+                () = permit.closing() => return End::Closing,
                 heard = socket.recv() => match heard {
                     None | Some(Err(_)) => return End::Gone,
                     Some(Ok(Message::Close(_))) => return End::Farewell,
