@@ -8,7 +8,7 @@ use super::super::connection::Limits;
 use super::super::proxy::{FROZEN, LOSES_COMMIT, OPEN, Proxy};
 use super::*;
 use crate::owner::Holding;
-use crate::store::Place;
+use crate::store::Backend;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ fn store(proxy: &Proxy) -> Store {
     // A server that is not silent answers sooner, also where it waits for a core.
     address.limits = Limits { opening: Duration::from_secs(3), statement: Duration::from_secs(3) };
     let Ok(postgres) = Postgres::start(address, table) else { panic!("it is not opened") };
-    Store::at(Place::Postgres(postgres))
+    Store::at(Backend::Postgres(postgres))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
