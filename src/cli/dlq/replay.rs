@@ -14,7 +14,7 @@ use anabranch_store::Status;
 use serde_json::{Value, json};
 
 use super::edit::{self, Edited};
-use super::{Opened, Shelf, letters, show};
+use super::{DeadLetters, OpenStore, letters, show};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
@@ -70,11 +70,11 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
     // Before the store is opened: a `dlq show` that pipes into this command holds the store until it ends.
     let given = arguments.edit.as_deref().filter(|name| !name.is_empty());
     let given = given.map(|name| edit::read(COMMAND, name)).transpose()?;
-    let shelf = Shelf::find_to_change(COMMAND, &settings)?;
+    let dead_letters = DeadLetters::find_to_change(COMMAND, &settings)?;
     let edited = match arguments.edit.as_deref() {
         None => None,
         Some("") => {
-            let letter = show::letter(COMMAND, &shelf, &arguments.pipeline, arguments.numbers[0])?;
+            let letter = show::letter(COMMAND, &dead_letters, &arguments.pipeline, arguments.numbers[0])?;
             match edit::edit(COMMAND, &letter.record)? {
                 Some(edited) => Some(edited),
                 None => return Ok(Report::new(COMMAND).text("Nothing was changed, so nothing was replayed.\n")),
@@ -82,9 +82,9 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
         }
         Some(_) => given,
     };
-    let outcome = match &shelf {
-        Shelf::Service(remote) => ask(arguments, remote, edited)?,
-        Shelf::Store(opened) => here(arguments, context, opened, &settings, edited)?,
+    let outcome = match &dead_letters {
+        DeadLetters::Service(remote) => ask(arguments, remote, edited)?,
+        DeadLetters::Store(opened) => here(arguments, context, opened, &settings, edited)?,
     };
     Ok(told(&outcome, &From::from(arguments.from.clone())))
 }
@@ -128,7 +128,7 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
 fn here(
     arguments: &Arguments,
     context: &Context,
-    opened: &Opened,
+    opened: &OpenStore,
     settings: &Settings,
     edited: Option<Edited>,
 ) -> Result<Outcome, Box<Report>> {

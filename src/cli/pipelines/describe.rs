@@ -162,7 +162,7 @@ impl From<PartAnswer> for Part {
 }
 
 fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
-    let opened = positions::Opened::open(COMMAND, &settings.database)?;
+    let opened = positions::OpenStore::open(COMMAND, &settings.database)?;
     let failed = |error| Box::new(positions::unreadable(COMMAND, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let Some(pipeline) = pipelines.iter().find(|pipeline| *pipeline.id == *id) else {

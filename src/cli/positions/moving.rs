@@ -8,7 +8,7 @@ use anabranch_settings::{ServiceFlags, Settings};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Opened, declared, named, unreadable};
+use super::{OpenStore, declared, named, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -152,7 +152,7 @@ fn in_store(
     arguments: &Lanes,
     to: &Position,
 ) -> Result<Vec<Moved>, Box<Report>> {
-    let opened = Opened::open_to_change(command, &settings.database)?;
+    let opened = OpenStore::open_to_change(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;
