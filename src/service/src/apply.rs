@@ -23,8 +23,8 @@ use crate::edit::{EditError, dropped, errors};
 use crate::hold::Hold;
 use crate::lifecycle::Order;
 use crate::pipeline::Pipeline;
+use crate::pipeline_table::{Entry, Plan};
 use crate::renames::{Reread, rereads};
-use crate::roster::{Entry, Plan};
 use crate::tasks::{Done, Task};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for

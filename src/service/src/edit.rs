@@ -13,7 +13,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::control::{Control, ControlError};
 use crate::document::Read;
 use crate::outputs;
-use crate::roster::{Entry, Plan};
+use crate::pipeline_table::{Entry, Plan};
 use crate::tasks::{Done, Task};
 
 /// Why a request changed nothing.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::outputs;
-use crate::roster::{Entry, Plan};
+use crate::pipeline_table::{Entry, Plan};
 
 /// Starts pipelines, each one when those of them have ended that write what it reads: a source that caught up before would
 /// leave unread what they write after that. A look-up per file connector.

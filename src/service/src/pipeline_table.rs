@@ -123,23 +123,23 @@ pub(super) enum Phase {
 }
 
 /// All pipelines by id.
-pub(super) struct Roster {
+pub(super) struct PipelineTable {
     pub(super) entries: BTreeMap<Str, Arc<Entry>>,
     pub(super) phase: Phase,
 }
 
-impl Roster {
+impl PipelineTable {
     /// Returns `true` if this entry is current: the pipeline was not deleted or replaced.
     pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
         self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
     }
 
-    pub(super) fn empty() -> Mutex<Roster> {
-        Mutex::new(Roster { entries: BTreeMap::new(), phase: Phase::Starting })
+    pub(super) fn empty() -> Mutex<PipelineTable> {
+        Mutex::new(PipelineTable { entries: BTreeMap::new(), phase: Phase::Starting })
     }
 }
 
-/// Locks the roster. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
-pub(super) fn locked(roster: &Mutex<Roster>) -> MutexGuard<'_, Roster> {
-    roster.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the table. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
+pub(super) fn locked(table: &Mutex<PipelineTable>) -> MutexGuard<'_, PipelineTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
