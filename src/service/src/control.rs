@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::codes;
-use crate::lifecycle::{Life, Order, Outcome, Renewal, Seen};
+use crate::lifecycle::{Life, Order, PipelineOutcome, Renewal, Seen};
 use crate::pipeline::{NotReadAgain, Pipeline};
 use crate::pipeline_table::{Entry, Phase, PipelineTable, Plan, locked};
 use crate::tasks::{Done, Job, Task};
@@ -399,7 +399,7 @@ impl Control {
                         _ = stop => false,
                         () = ended => true,
                     };
-                    if is_its_turn { begin().await } else { Outcome::Stopped }
+                    if is_its_turn { begin().await } else { PipelineOutcome::Stopped }
                 }
             };
             entry.set_live(false);

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, ControlError, Shared};
-use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
+use crate::dead_letters::replay::{ReplayError, ReplayOutcome, Request, Tools, replay};
 use crate::tasks::{Done, Task};
 
 /// Time limit of one replay: the HTTP client waits for it, and the pipeline stands still meanwhile.
@@ -31,7 +31,7 @@ impl Control {
     /// # Errors
     /// Nothing was replayed: the pipeline or a dead letter does not exist, the pipeline has errors, or another request
     /// changes it.
-    pub async fn replay(&self, id: &str, request: Request) -> Result<Outcome, NotReplayed> {
+    pub async fn replay(&self, id: &str, request: Request) -> Result<ReplayOutcome, NotReplayed> {
         let id = self.entry(id)?.id.clone();
         let (done, outcome) = oneshot::channel();
         let control = self.clone();
@@ -42,7 +42,7 @@ impl Control {
         outcome.await.unwrap_or(Err(NotReplayed::Control(ControlError::ServiceStopping)))
     }
 
-    async fn replay_held(&self, id: &Str, request: Request) -> Result<Outcome, NotReplayed> {
+    async fn replay_held(&self, id: &Str, request: Request) -> Result<ReplayOutcome, NotReplayed> {
         let Shared { store, schemas, log, executor, traces, .. } = self.shared();
         let tools = Tools {
             store: store.clone(),

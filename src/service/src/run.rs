@@ -29,7 +29,7 @@ use crate::account::Account;
 use crate::control::{Control, Shared};
 use crate::document::Read;
 use crate::error::ServiceError;
-use crate::lifecycle::Outcome;
+use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
 use crate::pipeline::Pipeline;
 use crate::pipeline_table::{Entry, Plan};
@@ -74,7 +74,7 @@ pub struct Later {
 #[derive(Debug, Default)]
 pub struct Ended {
     /// Outcome of each pipeline, by id.
-    pub outcomes: Vec<(Str, Outcome)>,
+    pub outcomes: Vec<(Str, PipelineOutcome)>,
     /// Totals of each of those pipelines.
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
@@ -384,7 +384,7 @@ impl Service {
                 Some(job) = jobs.recv() => doing.push(job),
                 Some(done) = doing.next(), if !doing.is_empty() => {
                     let Done::Life(id, outcome) = done else { continue };
-                    let degraded = matches!(outcome, Outcome::Degraded { .. });
+                    let degraded = matches!(outcome, PipelineOutcome::Degraded { .. });
                     ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
                     if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
@@ -477,7 +477,7 @@ impl Service {
                 "does not stop; the service ends without waiting for it"
             );
             ended.outcomes.retain(|(before, _)| *before != id);
-            ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
+            ended.outcomes.push((id, PipelineOutcome::NotDrained { left: Vec::new() }));
         }
         doing.leave_behind();
         self.log.count_repeated(true);

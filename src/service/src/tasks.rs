@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use crate::lifecycle::{Outcome, Seen};
+use crate::lifecycle::{PipelineOutcome, Seen};
 
 /// Time between two log lines that name what a stop waits for.
 const TELL: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(super) struct Job {
 /// The result of a job.
 pub(super) enum Done {
     /// The life of a pipeline ended.
-    Life(Str, Outcome),
+    Life(Str, PipelineOutcome),
     /// Any other task ended.
     Errand,
 }

@@ -44,7 +44,7 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// if its id is one of these words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub enum From {
+pub enum ReplayFrom {
     /// At the node where they failed; its condition is evaluated again.
     #[default]
     Step,
@@ -54,22 +54,22 @@ pub enum From {
     At(Str),
 }
 
-impl std::convert::From<String> for From {
+impl From<String> for ReplayFrom {
     fn from(text: String) -> Self {
         match text.as_str() {
-            "step" => From::Step,
-            "start" => From::Start,
-            id => From::At(id.strip_prefix("step:").unwrap_or(id).into()),
+            "step" => ReplayFrom::Step,
+            "start" => ReplayFrom::Start,
+            id => ReplayFrom::At(id.strip_prefix("step:").unwrap_or(id).into()),
         }
     }
 }
 
-impl std::convert::From<From> for String {
-    fn from(from: From) -> Self {
+impl From<ReplayFrom> for String {
+    fn from(from: ReplayFrom) -> Self {
         match from {
-            From::Step => "step".to_owned(),
-            From::Start => "start".to_owned(),
-            From::At(id) => format!("step:{id}"),
+            ReplayFrom::Step => "step".to_owned(),
+            ReplayFrom::Start => "start".to_owned(),
+            ReplayFrom::At(id) => format!("step:{id}"),
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Request {
     /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
     /// Where their records enter.
-    pub from: From,
+    pub from: ReplayFrom,
     /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
 }
@@ -88,8 +88,7 @@ pub struct Request {
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ReplayOutcome)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// Dead letters whose records were processed completely.
     pub replayed: u64,
     /// Those of them without a new failure: they were removed from the queue.
@@ -195,15 +194,15 @@ pub async fn replay(
     pipeline: &Pipeline,
     request: Request,
     halt: impl Future<Output = ()>,
-) -> Result<Outcome, ReplayError> {
+) -> Result<ReplayOutcome, ReplayError> {
     let id = &pipeline.config.id.value;
     let asked = request.numbers.as_ref().map_or(0, Vec::len);
     if request.record.is_some() && asked != 1 {
         return Err(ReplayError::NotOne(asked));
     }
     let groups = grouped(tools, id, &request).await?;
-    let chosen = matches!(request.from, From::At(_));
-    let mut outcome = Outcome::default();
+    let chosen = matches!(request.from, ReplayFrom::At(_));
+    let mut outcome = ReplayOutcome::default();
     let mut refused = None;
     let mut halt = std::pin::pin!(halt);
     let mut halted = false;
@@ -213,7 +212,7 @@ pub async fn replay(
         let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
         let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
             Ok(stages) => stages,
-            Err(error) if chosen && outcome == Outcome::default() => return Err(ReplayError::NotThere(error)),
+            Err(error) if chosen && outcome == ReplayOutcome::default() => return Err(ReplayError::NotThere(error)),
             Err(error) => {
                 for number in &numbers {
                     let message = error.to_string().into();
@@ -307,9 +306,9 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
                 // A dead letter without a known node enters at the start.
-                From::At(ref id) => Entry::Step(id.clone()),
-                From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
-                From::Step | From::Start => Entry::Start,
+                ReplayFrom::At(ref id) => Entry::Step(id.clone()),
+                ReplayFrom::Step if !letter.node.is_empty() => Entry::Step(letter.node),
+                ReplayFrom::Step | ReplayFrom::Start => Entry::Start,
             };
             let group = (entry, letter.lane.connector);
             match groups.iter_mut().find(|(known, _)| *known == group) {
@@ -322,7 +321,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
     Ok(groups)
 }
 
-impl Outcome {
+impl ReplayOutcome {
     fn tell(&mut self, failure: Failure) {
         if self.failures.len() < TOLD {
             self.failures.push(failure);
@@ -395,7 +394,7 @@ impl Queue {
     }
 
     /// Adds the results of the run to the outcome.
-    fn told(&self, outcome: &mut Outcome) {
+    fn told(&self, outcome: &mut ReplayOutcome) {
         let mut state = self.state();
         outcome.replayed += state.replayed;
         outcome.failed_again += state.failed_again;

@@ -106,7 +106,7 @@ fn broken_line() -> Fault {
 #[tokio::test]
 async fn a_pipeline_whose_source_ends_is_finished() {
     let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+    assert_eq!(stand.life().0.live().await, PipelineOutcome::Finished);
     assert_eq!(stand.stored().await, Status::Finished);
     assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
@@ -128,7 +128,7 @@ async fn a_transient_fault_is_recovered_from() {
         states
     };
     let (outcome, states) = tokio::join!(life.live(), states);
-    assert_eq!(outcome, Outcome::Finished);
+    assert_eq!(outcome, PipelineOutcome::Finished);
     assert_eq!(states, ["starting", "recovering", "starting", "finished"]);
     assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
@@ -137,11 +137,11 @@ async fn a_transient_fault_is_recovered_from() {
 async fn a_fatal_fault_degrades_at_once() {
     let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
     stand.upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table was dropped"));
-    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
     assert!(error.contains("the table was dropped"), "{error}");
     assert_eq!(stand.stored().await, Status::Degraded { error });
     // Started by hand it runs again.
-    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+    assert_eq!(stand.life().0.live().await, PipelineOutcome::Finished);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     // The password is replaced meanwhile.
     (0..3).for_each(|_| stand.upstream.fail_open(refused()));
     let (life, seen) = stand.life();
-    assert_eq!(life.live().await, Outcome::Finished);
+    assert_eq!(life.live().await, PipelineOutcome::Finished);
     let failed = seen.borrow().failed.clone().expect("what it failed of stays known while it runs again");
     assert!(failed.error.contains("password") && failed.attempts == 3, "{failed:?}");
 
@@ -162,7 +162,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     (0..1000).for_each(|_| stand.upstream.fail_open(refused()));
     let begun = Instant::now();
     let (life, seen) = stand.life();
-    let Outcome::Degraded { error } = life.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = life.live().await else { panic!("not degraded") };
     assert!(error.contains("password"), "{error}");
     assert!((60..70).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     assert!(seen.borrow().run > 5, "it was tried again and again");
@@ -172,7 +172,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     stand.upstream.fail_open(refused());
     let (mut life, seen) = stand.life();
     life.options.once = true;
-    assert!(matches!(life.live().await, Outcome::Degraded { .. }));
+    assert!(matches!(life.live().await, PipelineOutcome::Degraded { .. }));
     assert_eq!(seen.borrow().run, 1);
 }
 
@@ -181,7 +181,7 @@ async fn attempts_to_recover_run_out() {
     let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
     stand.recovery.max_retries = Some(0);
     stand.upstream.fail_read(broken_line());
-    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
     assert!(error.contains("the line broke"), "{error}");
 }
 
@@ -197,7 +197,7 @@ async fn a_stop_ends_the_wait_for_recovery() {
         stand.orders.send_replace(stop(5000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::Stopped);
+    assert_eq!(outcome, PipelineOutcome::Stopped);
     assert_eq!(stand.stored().await, Status::Stopped { reason: StopReason::System });
 }
 
@@ -217,8 +217,8 @@ async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
         assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
         match by {
             // Who asked for it knows.
-            StopReason::User => assert_eq!(outcome, Outcome::Stopped),
-            StopReason::System => assert_eq!(outcome, Outcome::NotDrained { left: vec![] }),
+            StopReason::User => assert_eq!(outcome, PipelineOutcome::Stopped),
+            StopReason::System => assert_eq!(outcome, PipelineOutcome::NotDrained { left: vec![] }),
         }
     }
 }
@@ -248,7 +248,7 @@ async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
         stand.orders.send_replace(stop(20_000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::NotDrained { left: vec![] });
+    assert_eq!(outcome, PipelineOutcome::NotDrained { left: vec![] });
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn a_stop_drains_what_was_read() {
         stand.orders.send_replace(stop(20_000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::Stopped);
+    assert_eq!(outcome, PipelineOutcome::Stopped);
     assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
     assert_eq!(stand.upstream.kept(), 0, "all rows are acknowledged");
 }
@@ -282,7 +282,7 @@ async fn what_does_not_drain_is_named() {
         stand.orders.send_replace(stop(50));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    let Outcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
+    let PipelineOutcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
     assert!(left.iter().any(|id| *id == "out"), "{left:?}");
     assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
 }
@@ -318,7 +318,7 @@ async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after
     };
     let (outcome, ()) = tokio::join!(life.live(), script);
     // The runs ended at any moment: rows may be left, and then it is said.
-    assert!(matches!(outcome, Outcome::Stopped | Outcome::NotDrained { .. }), "{outcome:?}");
+    assert!(matches!(outcome, PipelineOutcome::Stopped | PipelineOutcome::NotDrained { .. }), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -331,5 +331,5 @@ async fn a_pipeline_whose_store_is_gone_is_degraded_and_says_so() {
         holding.send_replace(Holding::Gone("the file is gone".to_owned()));
     };
     let (outcome, ()) = tokio::join!(life.live(), script);
-    assert_eq!(outcome, Outcome::Degraded { error: "the file is gone".to_owned() });
+    assert_eq!(outcome, PipelineOutcome::Degraded { error: "the file is gone".to_owned() });
 }
