@@ -366,7 +366,7 @@ impl Service {
         let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut reading = progress::Reading::default();
+        let mut meter = progress::ProgressMeter::default();
         let mut reported = interval_at(tokio::time::Instant::now() + progress::PERIOD, progress::PERIOD);
         reported.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // When the service abandons what still runs. `None`: the service is not stopping, or waits without a limit.
@@ -455,17 +455,17 @@ impl Service {
                 }
                 _ = redraw.tick(), if status_line.is_live() || self.once => {
                     if !status_line.is_live() {
-                        reading.look(&control.all(), Instant::now());
+                        meter.look(&control.all(), Instant::now());
                     } else if self.once {
-                        let stands = reading.stands(&control.all(), Instant::now());
-                        status_line.show(stands.iter().map(|(id, stand)| format!("{id} {}", stand.shown())));
+                        let measured = meter.measure(&control.all(), Instant::now());
+                        status_line.show(measured.iter().map(|(id, progress)| format!("{id} {}", progress.shown())));
                     } else {
                         status_line.draw(control.all());
                     }
                 }
                 _ = reported.tick(), if self.once && (!status_line.is_live() || logs_objects) => {
-                    for (id, stand) in reading.stands(&control.all(), Instant::now()) {
-                        stand.log(&id);
+                    for (id, progress) in meter.measure(&control.all(), Instant::now()) {
+                        progress.log(&id);
                     }
                 }
             }
