@@ -178,12 +178,12 @@ impl Control {
             if !proposal.planned.changes.is_empty() {
                 let mut hold = self.hold_with(entry, gate).await;
                 // A connector that is missing in a saved file may be back with the next save.
-                let leaving = match &proposal.old {
-                    Some(old) if !saved => self.leaving(&id, dropped(old, &proposal.desired)).await?,
+                let to_notify = match &proposal.old {
+                    Some(old) if !saved => self.to_notify(&id, dropped(old, &proposal.desired)).await?,
                     _ => Vec::new(),
                 };
                 self.switch(&mut hold, &proposal, pipeline).await?;
-                proposal.planned.warnings = self.tell_set_aside(&id, leaving).await;
+                proposal.planned.warnings = self.notify_set_aside(&id, to_notify).await;
             }
             return Ok(proposal.planned);
         }

@@ -132,14 +132,14 @@ impl Control {
                 control.check_name(&new).await?;
             }
             let plan = control.checked(Some(&old), &new).await?;
-            let leaving = control.leaving(&id, dropped(&old, &new)).await?;
+            let to_notify = control.to_notify(&id, dropped(&old, &new)).await?;
             {
                 let _placing = control.placing().await;
                 control.check_circle(&plan).await?;
                 control.shared().store.replace(new).await?;
                 control.put(&id, plan, old.status);
             }
-            control.tell_set_aside(&id, leaving).await;
+            control.notify_set_aside(&id, to_notify).await;
             Ok(done)
         })
         .await
@@ -184,14 +184,14 @@ impl Control {
             if known.values().chain(set_aside.values()).any(|mark| !mark.is_beginning()) && !positions {
                 return Err(EditError::HasPositions(id));
             }
-            let leaving = control.leaving(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
-            let told = control.tell_deleted(&id, leaving).await;
+            let to_notify = control.to_notify(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
+            let notified = control.notify_deleted(&id, to_notify).await;
             store.delete(&id).await?;
             if let Some((entry, _)) = &held {
                 control.remove(entry);
             }
             tracing::info!(pipeline = %id, "deleted");
-            Ok(told.into_iter().filter_map(|told| told.warning).collect())
+            Ok(notified.into_iter().filter_map(|notification| notification.warning).collect())
         })
         .await
     }
