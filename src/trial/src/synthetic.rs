@@ -35,7 +35,7 @@ use crate::codes;
 use crate::services::Forgetful;
 use judge::judge;
 use records::{Synthetic, names, of_source};
-use taps::{Sights, tapped};
+use taps::{Observations, tapped};
 
 /// How long trials may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +132,8 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
             all.extend(made.into_iter().enumerate().map(|(number, one)| (first + number, one)));
         }
     }
-    let sights = Arc::new(Sights::default());
-    let (plan, left_out) = tapped(&compiled.stages, &given, &sights);
+    let observations = Arc::new(Observations::default());
+    let (plan, left_out) = tapped(&compiled.stages, &given, &observations);
     let services = Services {
         store: Arc::new(Forgetful),
         log: Arc::new(Silence),
@@ -152,9 +152,9 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
             return Diagnostics::new();
         }
     }
-    let seen = sights.take();
-    let judged = seen.iter().filter(|(spot, _)| !left_out.contains(spot));
-    let failing = judged.filter_map(|(spot, sights)| judge(compiled, *spot, sights, &all));
+    let seen = observations.take();
+    let judged = seen.iter().filter(|(point, _)| !left_out.contains(point));
+    let failing = judged.filter_map(|(point, observations)| judge(compiled, *point, observations, &all));
     Diagnostics(failing.filter(|failing| !is_said(compiled, failing)).map(|one| finding(compiled, one)).collect())
 }
 

@@ -20,41 +20,41 @@ use async_trait::async_trait;
 
 use crate::codes;
 
-/// A place where a record can fail.
+/// A point where a record can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot {
+pub(super) struct FailurePoint {
     /// The stage.
     pub(super) stage: StageId,
-    /// Which of its steps; 0 for a destination.
+    /// Index of the step in the stage; 0 for a destination.
     pub(super) step: usize,
-    /// Whether it is the condition of the step.
+    /// True for the condition of the step.
     pub(super) is_condition: bool,
 }
 
-/// What became of a record at a place.
+/// A record at a point, and its result.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
-    /// The record as it came there.
+pub(super) struct Observation {
+    /// The record before the point.
     pub(super) before: Record,
-    /// Why it failed, if it did.
+    /// The fault, if it failed.
     pub(super) fault: Option<Fault>,
 }
 
-/// What became of all records.
+/// Observations of all records.
 #[derive(Debug, Default)]
-pub(super) struct Sights {
-    by_spot: Mutex<BTreeMap<Spot, Vec<Sight>>>,
+pub(super) struct Observations {
+    by_point: Mutex<BTreeMap<FailurePoint, Vec<Observation>>>,
 }
 
-impl Sights {
-    fn note(&self, spot: Spot, before: Record, fault: Option<Fault>) {
-        let mut by_spot = self.by_spot.lock().unwrap_or_else(PoisonError::into_inner);
-        by_spot.entry(spot).or_default().push(Sight { before, fault });
+impl Observations {
+    fn note(&self, point: FailurePoint, before: Record, fault: Option<Fault>) {
+        let mut by_point = self.by_point.lock().unwrap_or_else(PoisonError::into_inner);
+        by_point.entry(point).or_default().push(Observation { before, fault });
     }
 
-    /// What was seen, place by place.
-    pub(super) fn take(&self) -> BTreeMap<Spot, Vec<Sight>> {
-        std::mem::take(&mut *self.by_spot.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the observations, by point.
+    pub(super) fn take(&self) -> BTreeMap<FailurePoint, Vec<Observation>> {
+        std::mem::take(&mut *self.by_point.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -87,13 +87,16 @@ fn is_tried(step: &StepSpec) -> bool {
 pub(super) fn tapped(
     plan: &StagePlan,
     records: &BTreeMap<Str, Vec<Record>>,
-    sights: &Arc<Sights>,
-) -> (StagePlan, BTreeSet<Spot>) {
+    observations: &Arc<Observations>,
+) -> (StagePlan, BTreeSet<FailurePoint>) {
     let mut tapped = plan.clone();
     let mut left_out = BTreeSet::new();
     for (index, stage) in tapped.stages.iter_mut().enumerate() {
         let stage_id = StageId(index);
-        let tap = |step| Tap { sights: sights.clone(), spot: Spot { stage: stage_id, step, is_condition: false } };
+        let tap = |step| Tap {
+            observations: observations.clone(),
+            point: FailurePoint { stage: stage_id, step, is_condition: false },
+        };
         match &mut stage.kind {
             StageKind::Read(read) => {
                 read.source = Arc::new(Given(records.get(&read.connector).cloned().unwrap_or_default()));
@@ -104,7 +107,7 @@ pub(super) fn tapped(
                 for (at, step) in steps.iter_mut().enumerate() {
                     after |= !is_tried(step);
                     if after {
-                        left_out.extend(spots(stage_id, at));
+                        left_out.extend(points(stage_id, at));
                     }
                     instrument(step, tap(at));
                 }
@@ -113,7 +116,7 @@ pub(super) fn tapped(
                 }
             }
             StageKind::Async { step, .. } => {
-                left_out.extend(spots(stage_id, 0));
+                left_out.extend(points(stage_id, 0));
                 left_out.extend(behind(plan, stage_id));
                 instrument(step, tap(0));
             }
@@ -128,12 +131,12 @@ pub(super) fn tapped(
     (tapped, left_out)
 }
 
-fn spots(stage: StageId, step: usize) -> [Spot; 2] {
-    [false, true].map(|is_condition| Spot { stage, step, is_condition })
+fn points(stage: StageId, step: usize) -> [FailurePoint; 2] {
+    [false, true].map(|is_condition| FailurePoint { stage, step, is_condition })
 }
 
 /// All places of the stages behind a stage.
-fn behind(plan: &StagePlan, stage: StageId) -> Vec<Spot> {
+fn behind(plan: &StagePlan, stage: StageId) -> Vec<FailurePoint> {
     let steps = |stage: StageId| match plan.stages.get(stage.0).map(|stage| &stage.kind) {
         Some(StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. }) => {
             steps.len()
@@ -141,16 +144,16 @@ fn behind(plan: &StagePlan, stage: StageId) -> Vec<Spot> {
         _ => 1,
     };
     let stages = plan.reachable(stage).into_iter().filter(|other| *other != stage);
-    stages.flat_map(|stage| (0..steps(stage)).flat_map(move |step| spots(stage, step))).collect()
+    stages.flat_map(|stage| (0..steps(stage)).flat_map(move |step| points(stage, step))).collect()
 }
 
 fn instrument(step: &mut StepSpec, tap: Tap) {
     if let StepCondition::If(condition) = &step.condition {
         let (tap, decides) = (tap.clone(), condition.clone());
-        let spot = Spot { is_condition: true, ..tap.spot };
+        let point = FailurePoint { is_condition: true, ..tap.point };
         let note = move |records: &[Record]| {
             for record in records {
-                tap.sights.note(spot, record.clone(), decides.evaluate(record).err());
+                tap.observations.note(point, record.clone(), decides.evaluate(record).err());
             }
         };
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(note))));
@@ -164,8 +167,8 @@ fn instrument(step: &mut StepSpec, tap: Tap) {
 /// Notes what becomes of records at a place.
 #[derive(Clone)]
 struct Tap {
-    sights: Arc<Sights>,
-    spot: Spot,
+    observations: Arc<Observations>,
+    point: FailurePoint,
 }
 
 struct Tapped {
@@ -212,7 +215,7 @@ impl<O: Operator + ?Sized> Operator for Noting<O> {
             }
         }
         for (row, record) in entering {
-            self.tap.sights.note(self.tap.spot, record, faults.remove(&row));
+            self.tap.observations.note(self.tap.point, record, faults.remove(&row));
         }
     }
 
@@ -317,7 +320,7 @@ impl Writer for Noted {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         for row in rows {
             let fault = self.destination.written(row).and_then(Result::err);
-            self.tap.sights.note(self.tap.spot, row.clone(), fault);
+            self.tap.observations.note(self.tap.point, row.clone(), fault);
         }
         Ok(Verdicts::All(Delivered::Durable))
     }
