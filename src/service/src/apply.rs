@@ -102,7 +102,7 @@ impl Control {
     /// The text has errors, or the store cannot be read.
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
         let pipeline = Arc::new(self.understood(desired).await?);
-        self.check_circle(&Plan::Good(pipeline.clone())).await?;
+        self.check_cycle(&Plan::Good(pipeline.clone())).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -286,7 +286,7 @@ impl Control {
         let old_plan = entry.plan();
         {
             let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
-            self.check_circle(&plan).await?;
+            self.check_cycle(&plan).await?;
             self.shared().store.replace(desired.clone()).await?;
             entry.set_plan(plan);
         }
@@ -326,7 +326,7 @@ impl Control {
         let store = &self.shared().store;
         let entry = {
             let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
-            self.check_circle(&plan).await?;
+            self.check_cycle(&plan).await?;
             store.replace(desired.clone()).await?;
             self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
         };

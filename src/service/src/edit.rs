@@ -101,7 +101,7 @@ impl Control {
             let plan = control.checked(None, &pipeline).await?;
             let id = pipeline.id.clone();
             let _placing = control.placing().await;
-            control.check_circle(&plan).await?;
+            control.check_cycle(&plan).await?;
             control.shared().store.replace(pipeline).await?;
             control.put(&id, plan, Status::Stopped { reason: StopReason::User });
             tracing::info!(pipeline = %id, "created through the API");
@@ -135,7 +135,7 @@ impl Control {
             let to_notify = control.to_notify(&id, dropped(&old, &new)).await?;
             {
                 let _placing = control.placing().await;
-                control.check_circle(&plan).await?;
+                control.check_cycle(&plan).await?;
                 control.shared().store.replace(new).await?;
                 control.put(&id, plan, old.status);
             }
@@ -244,10 +244,10 @@ impl Control {
     }
 
     /// Refuses a pipeline that would form a cycle with pipelines of the service. Looks up files on another thread.
-    pub(super) async fn check_circle(&self, plan: &Plan) -> Result<(), EditError> {
+    pub(super) async fn check_cycle(&self, plan: &Plan) -> Result<(), EditError> {
         let Plan::Good(pipeline) = plan else { return Ok(()) };
         let (pipeline, others) = (pipeline.clone(), self.others(&pipeline.config.id.value));
-        let found = TEXTS.run(move || outputs::circle(&pipeline, &others)).await;
+        let found = TEXTS.run(move || outputs::cycle(&pipeline, &others)).await;
         match found.ok_or(ControlError::ServiceStopping)? {
             Some(finding) => Err(EditError::Invalid(finding.into())),
             None => Ok(()),

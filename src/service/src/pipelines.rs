@@ -159,7 +159,7 @@ impl Pipelines {
                 }
             }
         }
-        for (index, finding) in outputs::circles(&self.good.iter().collect::<Vec<_>>()).into_iter().rev() {
+        for (index, finding) in outputs::cycles(&self.good.iter().collect::<Vec<_>>()).into_iter().rev() {
             let Pipeline { config, .. } = self.good.remove(index);
             self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
             self.take(&config, Diagnostics(vec![finding]));
