@@ -154,7 +154,7 @@ fn here(
         traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::RUN_TRACES, error)))?;
     let tools = Tools {
         store: opened.store.clone(),
-        log: Arc::new(anabranch_trial::Notes),
+        log: Arc::new(anabranch_trial::StderrLog),
         schemas,
         executor: opened.runtime.handle().clone(),
         traces: traces.as_ref().map(|traces| traces.tracing()),

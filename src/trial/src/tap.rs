@@ -14,7 +14,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 
-use crate::bound::Bound;
+use crate::limited::LimitedSource;
 use crate::trace::{StepId, StepInfo, StepOutcome, Trace, steps};
 
 /// Returns the plan with taps: each source gives at most `records` and receives no acknowledgements, nothing reaches
@@ -27,7 +27,7 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
         match &mut stage.kind {
             StageKind::Read(read) => {
                 let (source, connector) = (read.source.clone(), read.connector.clone());
-                read.source = Arc::new(Bound { source, connector, records, trace: trace.clone() });
+                read.source = Arc::new(LimitedSource { source, connector, records, trace: trace.clone() });
             }
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, id(at), trace));
@@ -35,21 +35,25 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
             StageKind::Async { step, .. } => tap(step, id(0), trace),
             StageKind::Write(write) => {
                 let destination = Some(write.destination.clone());
-                write.destination =
-                    Arc::new(Noted { step: Some(id(0)), destination, steps: noted.clone(), trace: trace.clone() });
+                write.destination = Arc::new(TracedDestination {
+                    step: Some(id(0)),
+                    destination,
+                    steps: noted.clone(),
+                    trace: trace.clone(),
+                });
                 (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
             }
         }
     }
     plan.dead_letter.destination =
-        Arc::new(Noted { step: None, destination: None, steps: noted, trace: trace.clone() });
+        Arc::new(TracedDestination { step: None, destination: None, steps: noted, trace: trace.clone() });
     (plan.dead_letter.window_size, plan.dead_letter.threshold) = (0, 0);
     plan
 }
 
 fn tap(step: &mut StepSpec, id: StepId, trace: &Arc<Trace>) {
     step.operator =
-        Arc::new(Tap { operator: step.operator.clone(), point: TracePoint { step: id, trace: trace.clone() } });
+        Arc::new(TracedStep { operator: step.operator.clone(), point: TracePoint { step: id, trace: trace.clone() } });
 }
 
 /// The step of a tap, and the trace that it writes to.
@@ -60,12 +64,12 @@ struct TracePoint {
 }
 
 /// An operator before it is opened.
-struct Tap {
+struct TracedStep {
     operator: Arc<dyn ConfiguredOperator>,
     point: TracePoint,
 }
 
-impl ConfiguredOperator for Tap {
+impl ConfiguredOperator for TracedStep {
     fn signature(&self) -> Signature {
         self.operator.signature()
     }
@@ -73,19 +77,19 @@ impl ConfiguredOperator for Tap {
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let point = self.point.clone();
         Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Tapped { operator, point })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Tapped { operator, point })),
-            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TappedAsync { operator, point })),
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(TracedOperator { operator, point })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(TracedOperator { operator, point })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TracedAsyncOperator { operator, point })),
         })
     }
 }
 
-struct Tapped<O: ?Sized> {
+struct TracedOperator<O: ?Sized> {
     operator: Box<O>,
     point: TracePoint,
 }
 
-impl<O: Operator + ?Sized> Operator for Tapped<O> {
+impl<O: Operator + ?Sized> Operator for TracedOperator<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let (numbers, before): (Vec<usize>, Vec<Record>) =
             rows.iter_mut().map(|(number, record)| (number, record.clone())).unzip();
@@ -123,13 +127,13 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
     }
 }
 
-struct TappedAsync {
+struct TracedAsyncOperator {
     operator: Arc<dyn AsyncOperator>,
     point: TracePoint,
 }
 
 #[async_trait]
-impl AsyncOperator for TappedAsync {
+impl AsyncOperator for TracedAsyncOperator {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         let before = rows.clone();
         let verdicts = self.operator.call(rows).await;
@@ -153,7 +157,7 @@ impl AsyncOperator for TappedAsync {
 
 /// Replaces a destination or the dead-letter queue.
 #[derive(Clone)]
-struct Noted {
+struct TracedDestination {
     /// `None` for the dead-letter queue.
     step: Option<StepId>,
     /// The destination, which returns what it would write.
@@ -163,7 +167,7 @@ struct Noted {
 }
 
 #[async_trait]
-impl Destination for Noted {
+impl Destination for TracedDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(self.clone()))
     }
@@ -174,7 +178,7 @@ impl Destination for Noted {
 }
 
 #[async_trait]
-impl Writer for Noted {
+impl Writer for TracedDestination {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         let mut verdicts = Vec::with_capacity(rows.len());
         for row in rows {
