@@ -24,7 +24,7 @@ use self::letters::Evictions;
 use crate::compare::{Change, Provision};
 use crate::embedded::Embedded;
 use crate::entity::{Moment, Status, StoredPipeline};
-use crate::failure::{Known, LastWrite};
+use crate::failure::{LastWrite, WriteHealth};
 use crate::form;
 use crate::meter::{Meter, StoreNumbers};
 use crate::owner::Holding;
@@ -152,10 +152,10 @@ impl Store {
     /// # Errors
     /// The store cannot be read, or the last attempt to write failed.
     pub async fn check(&self) -> Result<(), StoreError> {
-        match self.last_write.known() {
-            Known::Works => {}
-            Known::Fails(failure) => return Err(failure.error()),
-            Known::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
+        match self.last_write.health() {
+            WriteHealth::Works => {}
+            WriteHealth::Fails(failure) => return Err(failure.error()),
+            WriteHealth::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
         }
         self.look().await;
         if let Some(why) = self.holding.borrow().refusal() {

@@ -15,7 +15,7 @@ use super::{Backend, Store};
 use crate::embedded::Embedded;
 use crate::error::OpenError;
 use crate::failure::LastWrite;
-use crate::file::{Site, builder, create, head, initialized, io, open_existing, refused};
+use crate::file::{StoreFile, builder, create, head, initialized, io, open_existing, refused};
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::owner::{Holding, Owner};
@@ -52,8 +52,8 @@ impl Store {
         if let anabranch_settings::Database::Postgres(address) = database {
             let owned = postgres::own(address, &Owner::here());
             let ownership = owned.map_err(|error| match error {
-                postgres::Taking::Refused(refused) => OpenError::Postgres(refused),
-                postgres::Taking::InUse(owner) => {
+                postgres::TakeError::Refused(refused) => OpenError::Postgres(refused),
+                postgres::TakeError::InUse(owner) => {
                     OpenError::InUse { place: postgres::place(address), owner, is_file: false }
                 }
             })?;
@@ -101,8 +101,8 @@ impl Store {
     }
 }
 
-fn embedded(database: Database, site: Option<Site>) -> Store {
-    Store::at(Backend::Embedded(Embedded::new(database, site)))
+fn embedded(database: Database, file: Option<StoreFile>) -> Store {
+    Store::at(Backend::Embedded(Embedded::new(database, file)))
 }
 
 pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
@@ -114,7 +114,7 @@ pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
         },
         Err(error) => return Err(io(path, &error)),
     };
-    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(Site::of(path)?)) })
+    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(StoreFile::of(path)?)) })
 }
 
 #[cfg(test)]

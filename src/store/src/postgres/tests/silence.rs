@@ -114,6 +114,6 @@ fn a_server_that_stops_in_the_middle_of_opening_is_not_waited_for() {
     // The transaction that makes the tables is never answered.
     proxy.set(LOSES_COMMIT);
     let error = refused(open(format!("{url}?connect_timeout=1"), "kv"));
-    assert!(matches!(&error, Refused::Server { what, .. } if what == "no answer in 2 s"), "{error}");
+    assert!(matches!(&error, PostgresError::Server { what, .. } if what == "no answer in 2 s"), "{error}");
     drop(open(url, "kv").unwrap());
 }
