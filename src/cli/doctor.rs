@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::terminal::Style;
 use anabranch_record::near::did_you_mean;
-use anabranch_settings::{Layers, Refused, ServiceFlags, Settings};
+use anabranch_settings::{Layers, ServiceFlags, Settings, SettingsFindings};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
@@ -194,12 +194,12 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
 }
 
 /// Returns the first error in the settings as one line.
-fn told(refused: &Refused) -> String {
+fn told(refused: &SettingsFindings) -> String {
     let first = refused.findings.iter().find(|finding| finding.severity == Severity::Error);
     first.map(|finding| finding.message.clone()).unwrap_or_default()
 }
 
-fn resolved(settings: &Settings, warned: &Refused) -> Found {
+fn resolved(settings: &Settings, warned: &SettingsFindings) -> Found {
     let path = settings.config_path.display();
     let what = if settings.config_path.exists() {
         format!("settings of {path}")

@@ -248,7 +248,7 @@ pub async fn replay(
                 running.wait().await
             }
         };
-        queue.told(&mut outcome);
+        queue.add_results(&mut outcome);
         outcome.stopped = match ending {
             Ending::Finished | Ending::Stopped => None,
             Ending::NotDrained { left } => {
@@ -343,7 +343,7 @@ struct State {
     /// Numbers of dead letters that were not read yet.
     waiting: VecDeque<u64>,
     /// Dead letters that were read, in order: the rows of the run's lane.
-    read: Vec<Tried>,
+    read: Vec<OriginalLetter>,
     /// Number of leading rows that are settled.
     settled: usize,
     /// Copies that failed again, by row.
@@ -355,7 +355,7 @@ struct State {
 
 /// The values of a dead letter before it was replayed.
 #[derive(Clone)]
-struct Tried {
+struct OriginalLetter {
     number: u64,
     first: u64,
     attempts: u32,
@@ -366,7 +366,7 @@ struct Tried {
     trace: Option<SpanContext>,
 }
 
-impl Tried {
+impl OriginalLetter {
     /// Returns the stored dead letter of a copy that failed again. The first copy keeps the name of the dead letter and
     /// gets the new failure; the names of others are derived from it.
     fn again(&self, index: usize, copy: &Letter) -> Result<StoredLetter, StoreError> {
@@ -394,13 +394,13 @@ impl Queue {
     }
 
     /// Adds the results of the run to the outcome.
-    fn told(&self, outcome: &mut ReplayOutcome) {
+    fn add_results(&self, outcome: &mut ReplayOutcome) {
         let mut state = self.state();
         outcome.replayed += state.replayed;
         outcome.failed_again += state.failed_again;
         outcome.delivered += state.replayed - state.failed_again;
         std::mem::take(&mut state.failures).into_iter().for_each(|failure| outcome.tell(failure));
-        let open = state.read[state.settled..].iter().map(|tried| tried.number);
+        let open = state.read[state.settled..].iter().map(|original| original.number);
         outcome.remaining.extend(open.chain(state.waiting.iter().copied()));
     }
 }
@@ -424,24 +424,24 @@ impl StateStore for Queue {
         let (rows, to) = {
             let state = self.state();
             let to = usize::try_from(seq).unwrap_or(usize::MAX).min(state.read.len());
-            let rows: Vec<(Tried, Vec<Letter>)> = (state.settled..to)
+            let rows: Vec<(OriginalLetter, Vec<Letter>)> = (state.settled..to)
                 .map(|row| (state.read[row].clone(), state.failed.get(&(row as u64)).cloned().unwrap_or_default()))
                 .collect();
             (rows, to)
         };
         let mut settled = Vec::with_capacity(rows.len());
-        for (tried, copies) in &rows {
-            let copies = copies.iter().enumerate().map(|(index, copy)| tried.again(index, copy));
-            settled.push(Settled { number: tried.number, copies: copies.collect::<Result<_, _>>()? });
+        for (original, copies) in &rows {
+            let copies = copies.iter().enumerate().map(|(index, copy)| original.again(index, copy));
+            settled.push(Settled { number: original.number, copies: copies.collect::<Result<_, _>>()? });
         }
         self.store.settle_letters(&self.pipeline, settled).await?;
         let mut state = self.state();
-        for (tried, copies) in rows {
+        for (original, copies) in rows {
             state.replayed += 1;
             state.failed_again += u64::from(!copies.is_empty());
             for copy in copies.into_iter().take(TOLD.saturating_sub(state.failures.len())) {
                 let error = view::LetterError { code: copy.code, message: copy.message };
-                state.failures.push(Failure { number: tried.number, node: copy.node, error });
+                state.failures.push(Failure { number: original.number, node: copy.node, error });
             }
         }
         state.settled = to;
@@ -479,7 +479,7 @@ impl Source for Letters {
     }
 
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(LetterReader(self.0.clone())), Box::new(Untold)))
+        Ok((Box::new(LetterReader(self.0.clone())), Box::new(DiscardingAcker)))
     }
 }
 
@@ -499,7 +499,7 @@ impl Reader for LetterReader {
             // letters.
             let last = found.last().map_or(u64::MAX, |(number, _)| *number);
             let passed = wanted.iter().take_while(|number| **number <= last).count();
-            let mut tried = Vec::with_capacity(found.len());
+            let mut originals = Vec::with_capacity(found.len());
             let mut records = Vec::with_capacity(found.len());
             for (number, stored) in found {
                 let Letter { name, lane, generation, seq, record, trace, .. } =
@@ -511,11 +511,11 @@ impl Reader for LetterReader {
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
-                tried.push(Tried { number, first, attempts, name, lane, generation, seq, trace });
+                originals.push(OriginalLetter { number, first, attempts, name, lane, generation, seq, trace });
             }
             let mut state = queue.state();
             state.waiting.drain(..passed);
-            state.read.append(&mut tried);
+            state.read.append(&mut originals);
             if !records.is_empty() {
                 return Ok(Read::Rows { partition: Partition::ONLY, records });
             }
@@ -528,10 +528,10 @@ fn unread(error: StoreError) -> Fault {
 }
 
 /// Ignores acknowledgements: the source was acknowledged when the dead letters were stored.
-struct Untold;
+struct DiscardingAcker;
 
 #[async_trait]
-impl Acker for Untold {
+impl Acker for DiscardingAcker {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }
