@@ -12,7 +12,7 @@ use anabranch_process::runtime;
 use anabranch_service::listener::ListenError;
 use anabranch_service::outputs;
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{Companion, Later, Service, ServiceError};
+use anabranch_service::{Companion, DeferredPipelines, Service, ServiceError};
 use anabranch_settings::{Database, SettingFlags, Settings};
 use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use futures::FutureExt as _;
@@ -103,7 +103,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             pipelines = Pipelines::load(&[&path], &registry, &options);
         } else {
             let (context, registry) = (context.clone(), registry.clone());
-            later = Some(Later {
+            later = Some(DeferredPipelines {
                 stored: unloaded.configs.iter().map(StoredPipeline::from).collect(),
                 compile: Box::new(move || {
                     let pipelines = unloaded.compile(&registry, &options);

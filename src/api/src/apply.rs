@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Files;
 use anabranch_service::apply::{Desired, Difference, Planned};
 use anabranch_service::edit::EditError;
-use anabranch_service::renames::Reread;
+use anabranch_service::renames::RereadSource;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -225,9 +225,9 @@ impl Plan {
     fn of(view: &View, planned: Planned) -> Self {
         let Planned { id, changes, restart, rereads, notes, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
-        let repeat = |reread: Reread| {
+        let repeat = |reread: RereadSource| {
             let message = reread.to_string();
-            let Reread { source, replaces, records } = reread;
+            let RereadSource { source, replaces, records } = reread;
             Repeat { source, replaces, records, message }
         };
         let change = |Difference { resource, id, action, config_paths }| Change { resource, id, action, config_paths };

@@ -9,7 +9,7 @@ use anabranch_record::text::Str;
 use anabranch_service::dead_letters::filter::{ConditionError, Filter, condition_of_client};
 use anabranch_service::dead_letters::replay::{ReplayError, ReplayFrom, ReplayOutcome, Request};
 use anabranch_service::dead_letters::view::{self, LetterPage, LetterView, PageError};
-use anabranch_service::replay::NotReplayed;
+use anabranch_service::replay::ReplayRequestError;
 use anabranch_store::letters::{Which, nanos};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -202,8 +202,8 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     })?;
     let request = Request { numbers, from: asked.from, record };
     view.control.replay(&id, request).await.map(Json).map_err(|error| match error {
-        NotReplayed::Control(error) => error.into(),
-        NotReplayed::Replay(error) => {
+        ReplayRequestError::Control(error) => error.into(),
+        ReplayRequestError::Replay(error) => {
             let kind = match error {
                 ReplayError::NotFound(_) => Kind::NotFound,
                 ReplayError::Store(_) => Kind::Unavailable,

@@ -7,7 +7,7 @@ use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_service::positions::{
-    Chosen, MoveError, Moved, check, go_on_after, parse, parse_shown, resume_from, shown,
+    MoveError, Moved, PositionFilter, check, go_on_after, parse, parse_shown, resume_from, shown,
 };
 use axum::Json;
 use axum::extract::{Path, State};
@@ -222,7 +222,7 @@ async fn import(
 
 async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {
     let Asked { connector, partition, yes, .. } = asked;
-    let chosen = Chosen { connector, partition };
+    let chosen = PositionFilter { connector, partition };
     let id: Str = one(view, id).await?.id;
     // A dry run does not disturb the pipeline, and finds errors.
     let mut moves = go_on_after(&view.store, &id, &chosen, &to, false).await?;

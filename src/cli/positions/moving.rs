@@ -2,7 +2,7 @@
 
 use anabranch_record::Position;
 use anabranch_record::code::Code;
-use anabranch_service::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
+use anabranch_service::positions::{MoveError, Moved, PositionFilter, brief, check, go_on_after, parse, shown};
 use anabranch_settings::{ServiceFlags, Settings};
 
 use serde::Deserialize;
@@ -163,7 +163,7 @@ fn in_store(
         let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_RUNNING, message);
         return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
-    let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
+    let chosen = PositionFilter { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
     let go_on = |really| {
         let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, really);
         opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))

@@ -24,7 +24,7 @@ use crate::hold::Hold;
 use crate::lifecycle::Order;
 use crate::pipeline::Pipeline;
 use crate::pipeline_table::{Entry, Plan};
-use crate::renames::{Reread, rereads};
+use crate::renames::{RereadSource, rereads};
 use crate::tasks::{Done, Task};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
@@ -69,7 +69,7 @@ pub struct Planned {
     /// True if the pipeline runs and has to be drained and restarted.
     pub restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
-    pub rereads: Vec<Reread>,
+    pub rereads: Vec<RereadSource>,
     /// Notes for the user: the effect on stored positions, and whether the pipeline stays stopped.
     pub notes: Vec<String>,
     /// Hash of all of this and of the whole text.
@@ -81,7 +81,7 @@ pub struct Planned {
 }
 
 /// A pipeline that was applied and does not open, with the state to restore in the store.
-struct Undone {
+struct FailedApply {
     applied: StoredPipeline,
     before: Option<StoredPipeline>,
     /// The status to restore, if the pipeline did not run.
@@ -314,7 +314,7 @@ impl Control {
             }
         };
         let after = if ran { "the old pipeline runs again" } else { "the old pipeline was restored" };
-        let back = Undone { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
+        let back = FailedApply { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
         self.put_back(back).await;
         begun?;
         Err(EditError::SwitchFailed { id: entry.id.clone(), error, after })
@@ -338,13 +338,13 @@ impl Control {
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         self.remove(&entry);
-        self.put_back(Undone { applied: desired.clone(), before: old.clone(), status: None }).await;
+        self.put_back(FailedApply { applied: desired.clone(), before: old.clone(), status: None }).await;
         Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "the new pipeline was removed" })
     }
 
     /// Restores in the store what it held before a pipeline was applied. Retries after a failure until it succeeds,
     /// another request has stored something, or the service stops.
-    async fn put_back(&self, undone: Undone) {
+    async fn put_back(&self, undone: FailedApply) {
         let Err(error) = self.undo(&undone).await else { return };
         let id = undone.applied.id.clone();
         tracing::warn!(
@@ -367,7 +367,7 @@ impl Control {
         });
     }
 
-    async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
+    async fn undo(&self, FailedApply { applied, before, status }: &FailedApply) -> Result<(), StoreError> {
         let store = &self.shared().store;
         let stored = store.pipeline(&applied.id).await?;
         // Another request has changed the pipeline.
@@ -430,7 +430,7 @@ async fn opened(entry: &Entry) -> Result<(), String> {
 /// but changes with each value, with each change of the stored pipeline, and with the text of each script.
 fn hash(
     changes: &[Difference],
-    rereads: &[Reread],
+    rereads: &[RereadSource],
     stored: [Option<&StoredPipeline>; 2],
     read: [Option<&Pipeline>; 2],
 ) -> String {

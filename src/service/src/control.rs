@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::codes;
 use crate::lifecycle::{Life, Order, PipelineOutcome, Renewal, Seen};
-use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::pipeline::{Pipeline, ReloadError};
 use crate::pipeline_table::{Entry, Phase, PipelineTable, Plan, locked};
 use crate::tasks::{Done, Job, Task};
 use crate::traces::{Exporter, SpanCounts};
@@ -431,7 +431,7 @@ impl Control {
     }
 
     /// Returns the pipeline with the current credentials of its files, if they changed.
-    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, NotReadAgain> {
+    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, ReloadError> {
         let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
         if !pipeline.config.has_values_of_files() {
             return Ok(None);

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::account::Account;
 use crate::codes;
-use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::pipeline::{Pipeline, ReloadError};
 use crate::recovery::Recovery;
 use crate::status::{Event, next};
 
@@ -205,7 +205,7 @@ pub struct Retry {
 }
 
 /// Reloads credentials from their files and returns the pipeline to run with them; `None` if they did not change.
-pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, NotReadAgain>> + Send + Sync>;
+pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, ReloadError>> + Send + Sync>;
 
 /// Everything that a pipeline needs to live.
 pub struct Life {

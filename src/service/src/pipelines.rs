@@ -10,7 +10,7 @@ use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
-pub use crate::pipeline::{NotReadAgain, Pipeline};
+pub use crate::pipeline::{Pipeline, ReloadError};
 pub use crate::variables::{Script, read_script, script_path, value_of};
 
 use crate::addresses;

@@ -63,7 +63,7 @@ pub struct Service {
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that start once their plugins are loaded.
-pub struct Later {
+pub struct DeferredPipelines {
     /// These pipelines as their files declare them.
     pub stored: Vec<StoredPipeline>,
     /// Loads the plugins, compiles the pipelines and reports the findings. Runs on its own thread.
@@ -118,7 +118,11 @@ impl Service {
     ///
     /// # Errors
     /// The store cannot be opened or a system call failed. No pipeline was started.
-    pub fn run<L: Listener>(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
+    pub fn run<L: Listener>(
+        mut self,
+        pipelines: Pipelines,
+        later: Option<DeferredPipelines>,
+    ) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -285,7 +289,7 @@ impl Service {
     async fn serve(
         &self,
         mut pipelines: Pipelines,
-        later: Option<Later>,
+        later: Option<DeferredPipelines>,
         control: &Control,
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut signals: Signals,
