@@ -63,12 +63,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     match context.settings("run", &arguments.settings) {
         Ok(mut settings) => {
             settings.pipelines.strict |= arguments.strict;
-            let manner = Manner {
+            let serving = ServeOptions {
                 once: arguments.once,
                 watches: (settings.dev || settings.pipelines.watch) && !arguments.once,
-                ..Manner::default()
+                ..ServeOptions::default()
             };
-            serve("run", settings, manner, context)
+            serve("run", settings, serving, context)
         }
         Err(report) => *report,
     }
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 
 /// Options of how the service runs.
 #[derive(Default)]
-pub(super) struct Manner {
+pub(super) struct ServeOptions {
     /// Read to the end of the sources, then stop.
     pub(super) once: bool,
     /// Apply files when they are saved. The service then also starts without files or with files that are not valid.
@@ -88,8 +88,8 @@ pub(super) struct Manner {
 }
 
 /// Runs the service with these settings until it ends.
-pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manner, context: &Context) -> Report {
-    let Manner { once, watches, before_abort, on_listening } = manner;
+pub(super) fn serve(command: &'static str, mut settings: Settings, serving: ServeOptions, context: &Context) -> Report {
+    let ServeOptions { once, watches, before_abort, on_listening } = serving;
     if context.json {
         settings.log.format = LogFormat::Json;
     }

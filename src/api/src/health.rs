@@ -28,21 +28,21 @@ const SERVICES: [&str; 5] =
     ["PipelineService", "ConnectorService", "ProcessorService", "ConnectorPluginService", "ProcessorPluginService"];
 
 /// State of the probes.
-pub(super) type Probed = (Arc<View>, Arc<Access>);
+pub(super) type ProbeState = (Arc<View>, Arc<Access>);
 
-pub(super) fn router() -> OpenApiRouter<Probed> {
+pub(super) fn router() -> OpenApiRouter<ProbeState> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
 /// State of the probes while the service waits for its store: the reason, and the access rules.
-pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
+pub(super) type WaitingState = (watch::Receiver<String>, Arc<Access>);
 
 /// Returns the probes of a service that waits for its store. Other requests are refused with the reason.
-pub(super) fn waiting() -> Router<Waiting> {
+pub(super) fn waiting() -> Router<WaitingState> {
     Router::new().fallback(wait)
 }
 
-async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap) -> Response {
+async fn wait(State((why, access)): State<WaitingState>, uri: Uri, headers: HeaderMap) -> Response {
     if uri.path() == "/healthz" {
         return Json(Health { status: "SERVING" }).into_response();
     }
@@ -130,7 +130,7 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     responses((status = 200, description = "The service is ready", body = Readiness),
               (status = 503, description = "The service is starting or stopping, or its state store does not answer or cannot be written", body = Readiness)),
 )]
-async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
+async fn readyz(State((view, access)): State<ProbeState>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });
     let unready = |status, reason| (StatusCode::SERVICE_UNAVAILABLE, told(status, reason, None)).into_response();
     if view.control.is_stopping() {

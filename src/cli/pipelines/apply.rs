@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use self::diff::Diff;
-use self::prune::Surplus;
+use self::prune::UndeclaredPipeline;
 use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -79,7 +79,7 @@ struct Compared {
 /// All changes to apply.
 struct Work {
     pipelines: Vec<Compared>,
-    surplus: Vec<Surplus>,
+    surplus: Vec<UndeclaredPipeline>,
     /// Whether the arguments are one file with one pipeline. The result is then that pipeline's plan.
     single: bool,
 }
@@ -283,7 +283,7 @@ impl Work {
         }
         json!({
             "pipelines": self.pipelines.iter().map(shown).collect::<Vec<_>>(),
-            "pruned": self.surplus.iter().map(Surplus::shown).collect::<Vec<_>>(),
+            "pruned": self.surplus.iter().map(UndeclaredPipeline::shown).collect::<Vec<_>>(),
             "hash": self.hash(),
             "applied": applied,
         })

@@ -45,7 +45,7 @@ pub(super) fn dev(arguments: &Arguments, context: &Context) -> Report {
     }
     // The user will fix a failed pipeline, so it must not end the service.
     settings.pipelines.exit_on_degraded = false;
-    run::serve(COMMAND, settings, run::Manner { watches: true, ..run::Manner::default() }, context)
+    run::serve(COMMAND, settings, run::ServeOptions { watches: true, ..run::ServeOptions::default() }, context)
 }
 
 /// Polling interval, and how long a file must stay unchanged: editors write in several steps.

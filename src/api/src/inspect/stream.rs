@@ -59,7 +59,7 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
 pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, permit: Permit) {
-    let end = match Showing::begin(view, request, form) {
+    let end = match RecordStream::begin(view, request, form) {
         Ok(mut showing) => showing.run(&mut socket, permit).await,
         Err(error) => End::Error(error),
     };
@@ -75,7 +75,7 @@ pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, f
     }
 }
 
-struct Showing<'a> {
+struct RecordStream<'a> {
     view: &'a View,
     request: &'a Request,
     form: Form,
@@ -85,7 +85,7 @@ struct Showing<'a> {
     inspection: Inspection,
 }
 
-impl<'a> Showing<'a> {
+impl<'a> RecordStream<'a> {
     fn begin(view: &'a View, request: &'a Request, form: Form) -> Result<Self, ApiError> {
         let id = &request.pipeline;
         let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
@@ -93,7 +93,7 @@ impl<'a> Showing<'a> {
         seen.mark_changed();
         let places = Self::places(view, request)?;
         let inspection = Self::look(&taps, request, &places);
-        Ok(Showing { view, request, form, taps, seen, places, inspection })
+        Ok(RecordStream { view, request, form, taps, seen, places, inspection })
     }
 
     fn places(view: &View, request: &Request) -> Result<Vec<TapPoint>, ApiError> {
