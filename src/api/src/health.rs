@@ -63,7 +63,7 @@ async fn wait(State((why, access)): State<WaitingState>, uri: Uri, headers: Head
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Asked {
+struct HealthQuery {
     /// A component of the service. All components live as long as the process.
     #[serde(default)]
     #[param(example = "PipelineService")]
@@ -110,11 +110,11 @@ struct DegradedPipeline {
 
 /// Check liveness
 #[utoipa::path(
-    get, path = "/healthz", tag = "health", params(Asked),
+    get, path = "/healthz", tag = "health", params(HealthQuery),
     responses((status = 200, description = "The process is alive", body = Health),
               (status = 404, description = "No such component", body = crate::error::Error)),
 )]
-async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
+async fn healthz(Query(asked): Query<HealthQuery>) -> Result<Json<Health>, ApiError> {
     if asked.service.is_empty() || SERVICES.contains(&asked.service.as_str()) {
         return Ok(Json(Health { status: "SERVING" }));
     }

@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use crate::error::ApiError;
 use crate::view::View;
 use frame::Form;
-use request::{Asked, Request};
+use request::{InspectQuery, Request};
 
 /// Maximum size of a client message in bytes; clients do not send data.
 const FROM_CLIENT: usize = 512;
@@ -39,13 +39,13 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 /// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the pipeline"), Asked),
+    params(("id" = String, Path, description = "Id of the pipeline"), InspectQuery),
     responses((status = 101, description = "The websocket")),
 )]
 async fn of_pipeline(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<InspectQuery>,
     socket: WebSocketUpgrade,
 ) -> Response {
     let request = Request::of_pipeline(&view, &id, &asked).await;
