@@ -21,7 +21,7 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::codes;
-use crate::lifecycle::{Life, Order, PipelineOutcome, Renewal, Seen};
+use crate::lifecycle::{Life, LifecycleState, Order, PipelineOutcome, Renewal};
 use crate::pipeline::{Pipeline, ReloadError};
 use crate::pipeline_table::{Entry, Phase, PipelineTable, Plan, locked};
 use crate::tasks::{Done, Job, Task};
@@ -239,19 +239,19 @@ impl Control {
     }
 
     /// Returns all pipelines of this service with their state, by id.
-    pub fn all(&self) -> Vec<(Str, Seen)> {
+    pub fn all(&self) -> Vec<(Str, LifecycleState)> {
         let table = locked(&self.inner.pipelines);
         table.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
     }
 
     /// Returns the state of a pipeline.
-    pub fn seen(&self, id: &str) -> Option<Seen> {
+    pub fn seen(&self, id: &str) -> Option<LifecycleState> {
         self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
     }
 
     /// Returns the taps and the state of a pipeline. Both outlive its runs; the receiver closes when the pipeline is
     /// deleted.
-    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<Seen>)> {
+    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<LifecycleState>)> {
         self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
     }
 
@@ -303,7 +303,7 @@ impl Control {
     }
 
     /// Returns the pipelines that are live.
-    pub(super) fn live(&self) -> Vec<(Str, Seen)> {
+    pub(super) fn live(&self) -> Vec<(Str, LifecycleState)> {
         let table = locked(&self.inner.pipelines);
         let live = table.entries.values().filter(|entry| entry.is_live());
         live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()

@@ -78,7 +78,7 @@ pub enum PipelineOutcome {
 
 /// The state of a pipeline that the service shows.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct LifecycleState {
     /// The status.
     pub status: Status,
     /// When it entered this status.
@@ -115,10 +115,10 @@ pub struct Failed {
     pub attempts: usize,
 }
 
-impl Seen {
+impl LifecycleState {
     /// Returns the state of a pipeline that has not run in this process.
     pub fn new(status: Status) -> Self {
-        Seen {
+        LifecycleState {
             status,
             since: SystemTime::now(),
             retry: None,
@@ -234,7 +234,7 @@ pub struct Life {
     /// True if everything was open since this flag was last reset: logins were accepted.
     pub was_open: bool,
     /// Publishes its state.
-    pub seen: watch::Sender<Seen>,
+    pub seen: watch::Sender<LifecycleState>,
 }
 
 /// How long a pipeline that opens keeps its permit: one that waits for a remote service does not block others for
@@ -524,8 +524,13 @@ impl Life {
         let moved = next(&self.seen.borrow().status, event);
         if let Ok(status) = &moved {
             self.seen.send_modify(|seen| {
-                *seen =
-                    Seen { status: status.clone(), since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
+                *seen = LifecycleState {
+                    status: status.clone(),
+                    since: SystemTime::now(),
+                    retry: None,
+                    place: None,
+                    ..seen.clone()
+                };
             });
         }
         let (id, store) = (self.id.clone(), self.store.clone());

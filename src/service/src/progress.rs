@@ -10,7 +10,7 @@ use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 
 use crate::backlog::BacklogNumbers;
-use crate::lifecycle::Seen;
+use crate::lifecycle::LifecycleState;
 
 /// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
@@ -73,14 +73,18 @@ pub(super) struct PipelineProgress {
 
 impl ProgressMeter {
     /// Records the backlogs, so that shares can be computed later.
-    pub(super) fn look(&mut self, pipelines: &[(Str, Seen)], now: Instant) {
+    pub(super) fn look(&mut self, pipelines: &[(Str, LifecycleState)], now: Instant) {
         for (id, run, progress) in running(pipelines) {
             self.row(id, run, left(progress), now);
         }
     }
 
     /// Returns the progress of the running pipelines, by id.
-    pub(super) fn measure(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, PipelineProgress)> {
+    pub(super) fn measure(
+        &mut self,
+        pipelines: &[(Str, LifecycleState)],
+        now: Instant,
+    ) -> Vec<(Str, PipelineProgress)> {
         let measured = |(id, run, progress): (&Str, u64, &Progress)| {
             (id.clone(), self.measure_one(id, run, progress.totals(), left(progress), now))
         };
@@ -116,7 +120,7 @@ impl ProgressMeter {
 }
 
 /// Returns the pipelines that run: id, number of the run, counters.
-fn running(pipelines: &[(Str, Seen)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
+fn running(pipelines: &[(Str, LifecycleState)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
     pipelines.iter().filter_map(|(id, seen)| Some((id, seen.run, seen.progress.as_deref()?)))
 }
 

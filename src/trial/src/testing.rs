@@ -278,14 +278,14 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     (tested, Some(Coverage::new(of, compiled, observed.measured)))
 }
 
-type InvalidPipeline = (Diagnostics, Option<Files>);
+type SetupFailure = (Diagnostics, Option<Files>);
 
 /// Compiles the pipeline of a test with the variables of the test only.
 fn pipeline(
     file: &TestFile,
     case: &TestCase,
     options: &Options<'_>,
-) -> Result<(PipelineConfig, Compiled, Files), InvalidPipeline> {
+) -> Result<(PipelineConfig, Compiled, Files), SetupFailure> {
     let mut files = Files::new();
     match (&file.pipeline, options.pipeline) {
         (Some(path), _) => match read_text(&path.value, MAX_PIPELINE_FILE) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{Inspection, Look, TapPoint, TappedRecord, Taps};
 use anabranch_plugin::secret::mask;
-use anabranch_service::lifecycle::Seen;
+use anabranch_service::lifecycle::LifecycleState;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
@@ -80,7 +80,7 @@ struct RecordStream<'a> {
     request: &'a Request,
     form: Form,
     taps: Arc<Taps>,
-    seen: tokio::sync::watch::Receiver<Seen>,
+    seen: tokio::sync::watch::Receiver<LifecycleState>,
     places: Vec<TapPoint>,
     inspection: Inspection,
 }

@@ -64,14 +64,14 @@ impl Fixture {
         tell
     }
 
-    fn life(&self) -> (Life, watch::Receiver<Seen>) {
+    fn life(&self) -> (Life, watch::Receiver<LifecycleState>) {
         let letters = Arc::new(Shelf::new("letters", &Journal::default()));
         let mut pipeline = Pipeline::new(&letters, 1, 0);
         let source = pipeline.read("in", &self.upstream);
         pipeline.write(&[source], "out", &self.shelf);
         let file = tempfile::tempfile().unwrap();
         let settings = LogSettings { level: anabranch_plugin::host::LogLevel::Error, format: LogFormat::Cli };
-        let (seen, watching) = watch::channel(Seen::new(Status::Stopped { reason: StopReason::System }));
+        let (seen, watching) = watch::channel(LifecycleState::new(Status::Stopped { reason: StopReason::System }));
         let life = Life {
             id: "p".into(),
             plan: pipeline.plan(),
