@@ -30,8 +30,9 @@ use std::process::ExitCode;
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{Diagnostics, Files, RenderStyle};
+use anabranch_plugin::registry::Plugin;
 use anabranch_process::terminal::{self, Stream, Style, adopt, is_terminal};
-use anabranch_registry::{registry, registry_with, worker};
+use anabranch_registry::{RegisterError, register, registry, registry_with, worker};
 use anabranch_settings::{Layers, SettingFlags, Settings};
 use clap::{Parser, Subcommand};
 
@@ -109,11 +110,15 @@ enum Command {
     },
 }
 
-/// Parses the command line, runs the command and prints its report.
-pub fn main() -> ExitCode {
+/// Registers plugins beside the built-in ones, parses the command line, runs the command and prints its report.
+pub fn main(plugins: Vec<Plugin>) -> ExitCode {
     // Must come first, before anything that takes time or starts a thread.
     if let Some(code) = worker::requested() {
         return code;
+    }
+    if let Err(errors) = register(plugins) {
+        let is_json = std::env::args_os().any(|argument| argument == "--json");
+        return ExitCode::from(unregistered(&errors).print(is_json) as u8);
     }
     if let Some(code) = completions::requested() {
         return code;
@@ -191,6 +196,14 @@ fn refused(error: &clap::Error) -> Exit {
             |meant| format!("did you mean `{meant}`?"),
         ))
         .print(true)
+}
+
+/// Returns the report of a program whose plugins cannot be registered.
+fn unregistered(errors: &[RegisterError]) -> Report {
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    Report::new("anabranch")
+        .fail(Exit::Invalid, codes::PLUGINS_NOT_REGISTERED, messages.join("; "))
+        .suggest("change the plugins that the `main` function of this program registers, or their specifications")
 }
 
 fn version() -> Report {
@@ -293,6 +306,19 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn a_plugin_that_cannot_be_registered_is_named() {
+        let [role, name] = ["source", "inbox"];
+        let errors =
+            [RegisterError::Twice { role, name: name.into() }, RegisterError::BuiltIn { role, name: "file".into() }];
+        let report = format!("{:?}", unregistered(&errors));
+        let message =
+            "the source \\\"inbox\\\" is registered twice; the source \\\"file\\\" has the name of a built-in source";
+        assert!(report.contains(message) && report.contains("plugins.not_registered"), "{report}");
+        let page = include_str!("../docs/write-a-connector.md");
+        assert!(page.contains("error: the source \"inbox\" is registered twice\n"));
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,8 +1,8 @@
 //! Codes of errors and findings of this crate.
 
 pub(crate) use anabranch_api::codes::{
-    API_NO_SUCH_PATH, POSITIONS_AMBIGUOUS, POSITIONS_NO_PARTITION, POSITIONS_NO_SOURCE, POSITIONS_NONE,
-    POSITIONS_REFUSED,
+    API_NO_SUCH_PATH, DEAD_LETTER_INVALID_RECORD, PIPELINES_PLAN_STALE, POSITIONS_AMBIGUOUS, POSITIONS_NO_PARTITION,
+    POSITIONS_NO_SOURCE, POSITIONS_NONE, POSITIONS_REFUSED, TEST_NOT_RUN,
 };
 pub(crate) use anabranch_graph::codes::{NO_THREAD, PLAN_CONDITION_FAILS, PROVISIONING_PIPELINE_ID_DUPLICATE};
 pub(crate) use anabranch_plugin::codes::SCRIPT_FAILED;
@@ -41,6 +41,9 @@ anabranch_record::codes! {
     /// The store is not in a file, so there is nothing to copy.
     BACKUP_NOT_A_FILE: "backup.not_a_file", "Back up a store in PostgreSQL with `pg_dump`.";
 
+    /// A file cannot be written.
+    CLI_CANNOT_WRITE: "cli.cannot_write", "Check its path and the permissions of the directory.";
+
     /// A command that changes something was not confirmed.
     CLI_NOT_CONFIRMED: "cli.not_confirmed", "Answer y, or add --yes.";
 
@@ -57,17 +60,11 @@ anabranch_record::codes! {
     DEAD_LETTER_REPLAY_STOPPED: "dead_letter.replay_stopped",
         "The message has the reason. The remaining dead letters stay in the queue.";
 
-    /// The edited text is not a record.
-    DLQ_INVALID_RECORD: "dlq.invalid_record", "`dlq show --json` prints the required form.";
-
     /// No editor can be started.
     DLQ_NO_EDITOR: "dlq.no_editor", "Set VISUAL or EDITOR, or provide the record in a file.";
 
     /// The file with the record cannot be read.
     DLQ_UNREADABLE: "dlq.unreadable", "Check its path and permissions.";
-
-    /// A page of the reference cannot be written.
-    DOCS_CANNOT_WRITE: "docs.cannot_write", "Check the directory and its permissions.";
 
     /// The check does not exist.
     DOCTOR_UNKNOWN_CHECK: "doctor.unknown_check", "`doctor` without --check lists all checks.";
@@ -75,23 +72,11 @@ anabranch_record::codes! {
     /// A source or processor failed in a dry run.
     DRY_RUN_FAILED: "dry_run.failed", "The message names it. It would also fail in a real run.";
 
-    /// The pipeline has errors.
-    DRY_RUN_INVALID: "dry_run.invalid", "Correct what `pipelines validate` reports.";
-
-    /// There is no pipeline to run.
-    DRY_RUN_NO_PIPELINES: "dry_run.no_pipelines", "Name a file, or create one with `pipelines init`.";
-
     /// A dry run read no records, so nothing was tested.
     DRY_RUN_NOTHING_READ: "dry_run.nothing_read", "Check that the source has records; `--timeout` waits longer.";
 
     /// The time was up before any record of a dry run had passed all processors.
     DRY_RUN_TIMED_OUT: "dry_run.timed_out", "Check the last processor that is shown; `--timeout` waits longer.";
-
-    /// There is no pipeline with this id.
-    DRY_RUN_UNKNOWN_PIPELINE: "dry_run.unknown_pipeline", "`pipelines list` lists the pipelines.";
-
-    /// A file or directory cannot be created.
-    INIT_CANNOT_WRITE: "init.cannot_write", "Check the permissions of the directory.";
 
     /// `--json` prints one object at the end, but the inspection has no end.
     INSPECT_LIMIT_MISSING: "inspect.limit_missing", "Add --limit.";
@@ -117,14 +102,11 @@ anabranch_record::codes! {
     /// The code does not exist.
     MCP_UNKNOWN_CODE: "mcp.unknown_code", "This index lists all codes.";
 
+    /// There are no pipelines.
+    PIPELINES_NONE: "pipelines.none", "Create one with `pipelines init`.";
+
     /// The pipeline did not reach the requested status in time.
     PIPELINE_TIMEOUT: "pipeline.timeout", "Check its status; --force drops records in flight.";
-
-    /// The store has no such pipeline.
-    PIPELINE_UNKNOWN: "pipeline.unknown", "The message suggests similar ids.";
-
-    /// A pipeline file cannot be written.
-    PIPELINES_CANNOT_WRITE: "pipelines.cannot_write", "Check the permissions of the directory.";
 
     /// The file exists already.
     PIPELINES_INIT_DESTINATION_EXISTS: "pipelines.init_destination_exists",
@@ -145,32 +127,21 @@ anabranch_record::codes! {
     /// The template does not exist.
     PIPELINES_UNKNOWN_TEMPLATE: "pipelines.unknown_template", "`pipelines init --template list` lists the templates.";
 
-    /// The pipeline has errors.
-    PLAN_INVALID: "plan.invalid", "Correct what `pipelines validate` reports.";
-
-    /// There are no pipelines.
-    PLAN_NO_PIPELINES: "plan.no_pipelines", "Create one with `pipelines init`.";
-
     /// The pipeline cannot be analyzed because it cannot be opened.
     PLAN_NOT_OPENED: "plan.not_opened", "The message has the reason.";
 
     /// A drawing shows one pipeline, but there are several.
     PLAN_SEVERAL_PIPELINES: "plan.several_pipelines", "Name one of them.";
 
-    /// The operating system refused something that a run needs.
-    PLAN_SYSTEM: "plan.system", "The message comes from the operating system.";
-
-    /// There is no pipeline with this id.
-    PLAN_UNKNOWN_PIPELINE: "plan.unknown_pipeline", "`pipelines list` lists the pipelines.";
+    /// A program with plugins of its own registers one that cannot be used: its name is taken or not valid.
+    PLUGINS_NOT_REGISTERED: "plugins.not_registered",
+        "The message names the plugin. Give it another name in its specification, or register it once.";
 
     /// The plugin does not exist.
     PLUGINS_UNKNOWN: "plugins.unknown", "`connectors list` and `processors list` list the plugins.";
 
     /// The file does not contain exported positions.
     POSITIONS_MALFORMED: "positions.malformed", "Write the file with `anabranch positions export`.";
-
-    /// A file of the new processor cannot be written.
-    PROCESSORS_CANNOT_WRITE: "processors.cannot_write", "Check the permissions of the directory.";
 
     /// A directory with this name exists already.
     PROCESSORS_EXISTS: "processors.exists", "Choose another name or path.";
@@ -186,9 +157,6 @@ anabranch_record::codes! {
 
     /// The SDK cannot be found or copied.
     PROCESSORS_SDK: "processors.sdk", "Check the path in --sdk.";
-
-    /// The changes differ from the plan that was shown.
-    PROVISIONING_PLAN_STALE: "provisioning.plan_stale", "Review the new plan, and use its hash.";
 
     /// A source under a new id would deliver everything again.
     PROVISIONING_REREADS: "provisioning.rereads",
@@ -218,9 +186,6 @@ anabranch_record::codes! {
     /// The log cannot be written to standard output.
     RUN_NO_OUTPUT: "run.no_output", "Check where standard output goes.";
 
-    /// There are no pipelines.
-    RUN_NO_PIPELINES: "run.no_pipelines", "Create one with `pipelines init`.";
-
     /// No pipeline can be started.
     RUN_NO_VALID_PIPELINES: "run.no_valid_pipelines", "Correct what `pipelines validate` reports.";
 
@@ -234,9 +199,6 @@ anabranch_record::codes! {
 
     /// The schema registry cannot be used.
     RUN_SCHEMA_REGISTRY: "run.schema_registry", "Check the settings schema-registry.*.";
-
-    /// The operating system refused something that the service needs.
-    RUN_SYSTEM: "run.system", "The message comes from the operating system.";
 
     /// Traces of records cannot be sent.
     RUN_TRACES: "run.traces", "The message has the reason. Remove traces.endpoint to run without traces.";
@@ -304,12 +266,6 @@ anabranch_record::codes! {
 
     /// There are no tests.
     TEST_NONE_FOUND: "test.none_found", "Put the tests of orders.yaml in orders.test.yaml.";
-
-    /// A test could not be run.
-    TEST_NOT_RUN: "test.not_run", "The message has the reason.";
-
-    /// A result cannot be written.
-    TEST_NOT_WRITTEN: "test.not_written", "Check the path and its permissions.";
 
     /// The terminal cannot be used.
     TOP_TERMINAL: "top.terminal", "Use a terminal that supports cursor movement, or `pipelines list`.";

@@ -1,11 +1,18 @@
 //! The command line, the generated documentation, and the protocol by which assistants call commands.
 //!
-//! What commands work with has crates of its own, in folders below this one. This crate is a library only so that tests can
-//! call it; no other crate depends on it.
+//! A program of your own links this crate to have all commands with further plugins: [`Service`]. The page
+//! `docs/write-a-connector.md` builds one from nothing. [`Allocator`] is the allocator of the `anabranch` binary. The
+//! modules are public only so that tests can call them. What commands work with has crates of its own, in folders below
+//! this one.
 //!
-//! ```
-//! let known = &anabranch::docs::errors::ALL;
-//! assert!(known.iter().any(|entry| entry.code == "plan.no_source"));
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use anabranch::Service;
+//!
+//! fn main() -> ExitCode {
+//!     Service::builder().register(anabranch_ops::filter::kind()).main()
+//! }
 //! ```
 
 pub mod cli;
@@ -14,3 +21,8 @@ pub mod codes;
 pub mod docs;
 pub mod fixing;
 pub mod mcp;
+mod program;
+mod renamed;
+
+pub use anabranch_allocator::Allocator;
+pub use program::{Builder, Service};

@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocator;
+static ALLOCATOR: anabranch::Allocator = anabranch::Allocator;
 
 fn main() -> ExitCode {
-    anabranch_allocator::settle();
-    anabranch_process::panics::report();
-    anabranch::cli::main()
+    anabranch::Service::builder().main()
 }

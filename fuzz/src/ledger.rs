@@ -96,7 +96,7 @@ impl Model {
 
     fn born(&mut self, row: usize, copies: usize) {
         let open = self.open[row].as_mut().expect("a row");
-        assert!(*open > 0, "only what is open is copied");
+        assert!(*open > 0, "only entries that are not settled are copied");
         *open += copies;
     }
 

@@ -5,7 +5,7 @@ mod backlog;
 mod destination;
 mod follower;
 mod gap;
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody tells of changes"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the system reports no changes"))]
 mod generations;
 mod intent;
 mod position;

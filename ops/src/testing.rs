@@ -5,11 +5,9 @@ use std::sync::Arc;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Keys, Operations, RecordShape, Shape, Type, Uses};
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Signature};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+pub(crate) use anabranch_plugin::testing::host;
 use anabranch_record::json::write_record;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
@@ -17,30 +15,6 @@ use anabranch_record::{Data, Operation, Position, Record};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Returns a host that discards log lines.
-pub(crate) fn host() -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "p:n".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    }
-}
 
 fn configure(
     kind: &Arc<dyn OperatorKind>,
@@ -125,8 +99,9 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
         .run(&(records(), records()), |(one, other)| {
             let mut flow = Flow::new(shape(&one).join(&shape(&other)));
             configured.flow(&mut flow);
-            // A record does not show the content hints about texts.
+            // A record shows neither the content hints about texts nor what earlier steps used.
             flow.record.forget_contents();
+            flow.record.uses = Uses::default();
             for record in [one, other] {
                 let (after, decision) = run(&*configured, &record);
                 match decision {

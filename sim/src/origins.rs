@@ -20,7 +20,7 @@ const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static st
 pub const ORIGINS: &[Origin] = &[
     origin("acknowledged upstream before the position is durable", &[AckBeforeStore], ""),
     origin(
-        "a deferred acknowledgement is lost, and a source that waits for it never goes on",
+        "a deferred acknowledgement is lost, and a source that waits for it never reads more",
         &[AckDropped, IdleNotStored],
         "",
     ),
@@ -55,7 +55,7 @@ pub const ORIGINS: &[Origin] = &[
     origin(
         "a partial result on pieces in front of a fan-out loops or loses",
         &[PartialResultFilters],
-        "a strip goes on when all of its rows are answered",
+        "a strip moves on when all of its rows are answered",
     ),
     origin("a processor that never answers is asked until the stack is used up", &[AskedForEver], ""),
     origin(

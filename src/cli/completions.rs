@@ -5,6 +5,7 @@
 //! next to nothing at its start, and ids of pipelines are those of the moment.
 
 use std::ffi::OsStr;
+use std::path::{self, Path};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -56,10 +57,12 @@ fn command() -> clap::Command {
 /// The report with the script for a shell, which calls this program by the path or name it was called by.
 pub(super) fn script(shell: Shell) -> Report {
     let program = std::env::args_os().next().unwrap_or_default();
-    let program = match std::path::absolute(&program) {
+    // A program with plugins of its own has another name.
+    let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or("anabranch").to_owned();
+    let program = match path::absolute(&program) {
         // A name without a directory was found on the search path of the shell, and will be again.
         Ok(path) if program.to_string_lossy().contains('/') => path.into_os_string(),
-        _ => OsStr::new("anabranch").to_owned(),
+        _ => OsStr::new(&name).to_owned(),
     };
     let completer: &dyn EnvCompleter = match shell {
         Shell::Elvish => &Elvish,
@@ -69,8 +72,7 @@ pub(super) fn script(shell: Shell) -> Report {
         _ => &Bash,
     };
     let mut script = Vec::new();
-    let written =
-        completer.write_registration(VARIABLE, "anabranch", "anabranch", &program.to_string_lossy(), &mut script);
+    let written = completer.write_registration(VARIABLE, &name, &name, &program.to_string_lossy(), &mut script);
     if let Err(error) = written {
         return Report::new("completions").fail(Exit::Environment, codes::CLI_SYSTEM, error.to_string());
     }

@@ -140,7 +140,7 @@ impl OpenStore {
             return Ok(());
         }
         let message = format!("the store has no pipeline {:?}", id.as_str());
-        let report = Report::new(self.command).fail(Exit::Invalid, codes::PIPELINE_UNKNOWN, message);
+        let report = Report::new(self.command).fail(Exit::Invalid, codes::PIPELINE_NOT_FOUND, message);
         Err(Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest("`anabranch pipelines list` lists them"),

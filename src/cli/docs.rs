@@ -31,7 +31,7 @@ pub(super) fn dispatch(command: &Command) -> Report {
         let parent = path.parent().unwrap_or(directory);
         if let Err(error) = fs::create_dir_all(parent).and_then(|()| fs::write(&path, &page.text)) {
             let what = format!("cannot write {}: {}", path.display(), system(&error));
-            return Report::new(COMMAND).fail(Exit::Environment, codes::DOCS_CANNOT_WRITE, what);
+            return Report::new(COMMAND).fail(Exit::Environment, codes::CLI_CANNOT_WRITE, what);
         }
     }
     let paths: Vec<&str> = pages.iter().map(|page| page.path.as_str()).collect();

@@ -67,7 +67,7 @@ fn shown(base: &Path, name: &str) -> PathBuf {
 fn refused(path: &Path, error: &std::io::Error) -> Report {
     Report::new("init").fail(
         Exit::Environment,
-        codes::INIT_CANNOT_WRITE,
+        codes::CLI_CANNOT_WRITE,
         format!("cannot create {}: {}", path.display(), system(error)),
     )
 }

@@ -125,9 +125,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
     result["types"] = json!(roles);
     for (role, specification) in connector.roles() {
         let _ = write!(text, "\nAs a {role}\n");
-        if specification.summary != first.summary || roles.len() > 1 {
-            let _ = writeln!(text, "{}", specification.description.trim());
-        }
+        let _ = writeln!(text, "{}", specification.description.trim());
         parameters(&mut text, specification, context);
         result[role] = json!({
             "summary": specification.summary.as_str(),
@@ -212,7 +210,11 @@ fn listing(context: &Context) -> Table {
 
 fn head(specification: &Specification, roles: Option<&str>) -> String {
     let Specification { name, version, summary, description, author, .. } = specification;
-    let mut text = format!("{name} {version}, by {author}\n");
+    let mut text = format!("{name} {version}");
+    if !author.is_empty() {
+        let _ = write!(text, ", by {author}");
+    }
+    text.push('\n');
     if let Some(roles) = roles {
         let _ = writeln!(text, "Type: {roles}");
         return text;

@@ -199,7 +199,7 @@ fn named<'a>(
 ) -> Result<&'a StoredPipeline, Box<Report>> {
     pipelines.iter().find(|pipeline| pipeline.id.as_str() == id).ok_or_else(|| {
         let message = format!("the store has no pipeline {id:?}");
-        let report = Report::new(command).fail(Exit::Invalid, codes::PIPELINE_UNKNOWN, message);
+        let report = Report::new(command).fail(Exit::Invalid, codes::PIPELINE_NOT_FOUND, message);
         Box::new(match did_you_mean(id, pipelines.iter().map(|pipeline| pipeline.id.as_str())) {
             Some(near) => report.suggest(format!("did you mean {near}?")),
             None => report.suggest("`anabranch pipelines list` lists them"),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientError;
 use crate::codes;
+use crate::renamed;
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,6 +193,9 @@ impl Report {
             let more = [("suggestion", &error.suggestion), ("configPath", &error.path)];
             for (name, text) in more.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?))) {
                 shown[name] = text.into();
+            }
+            if let Some(old) = renamed::old_code(self.command, &error.code) {
+                shown["oldCode"] = old.into();
             }
             shown
         });

@@ -133,7 +133,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
             .result(json!({ "findings": report::findings(&findings, &pipelines.files) }));
         return match (refused, pipelines.good.is_empty()) {
             (false, _) => report
-                .fail(Exit::Invalid, codes::RUN_NO_PIPELINES, format!("there is no pipeline in {}", path.display()))
+                .fail(Exit::Invalid, codes::PIPELINES_NONE, format!("there is no pipeline in {}", path.display()))
                 .suggest("`anabranch pipelines init` writes one"),
             (true, true) => report.fail(Exit::Invalid, codes::RUN_NO_VALID_PIPELINES, "no pipeline can be started"),
             (true, false) => report.fail(
@@ -198,7 +198,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
                 ServiceError::Open(_) | ServiceError::Store(_) => codes::STORE_UNAVAILABLE,
                 ServiceError::Schemas(_) => codes::RUN_SCHEMA_REGISTRY,
                 ServiceError::Traces(_) => codes::RUN_TRACES,
-                ServiceError::System { .. } | ServiceError::Listen(_) => codes::RUN_SYSTEM,
+                ServiceError::System { .. } | ServiceError::Listen(_) => codes::CLI_SYSTEM,
             };
             Report::new(command).fail(Exit::Environment, code, error.to_string())
         }

@@ -1,11 +1,13 @@
 //! Every stable error code with its meaning and remedy.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use anabranch_record::code::Code;
 
 use super::{Page, cell};
+use crate::renamed;
 
 /// All codes that crates of this build declare, in the order of their names.
 pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
@@ -27,9 +29,9 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
     all
 });
 
-/// Returns the code with a name.
+/// Returns the code with a name, or the one that replaced it.
 pub fn explain(name: &str) -> Option<Code> {
-    ALL.iter().find(|code| code.name() == name).copied()
+    ALL.iter().find(|code| code.name() == name).copied().or_else(|| renamed::replaced(name))
 }
 
 /// Builds the index of all codes.
@@ -46,5 +48,27 @@ pub fn page() -> Page {
             let _ = writeln!(text, "| `{code}` | {} | {} |", cell(code.meaning()), cell(code.remedy()));
         }
     }
+    text.push_str(
+        "\n## Replaced codes\n\nSome commands used other codes before. For one minor version, the error in the JSON \
+         output of a command has the old code as `oldCode`.\n\n| old code | code |\n| --- | --- |\n",
+    );
+    let replaced: BTreeMap<&str, Code> = renamed::ALL.iter().map(|renamed| (renamed.old, renamed.code)).collect();
+    for (old, code) in replaced {
+        let _ = writeln!(text, "| `{old}` | `{code}` |");
+    }
     Page { path: "docs/errors.md".to_owned(), text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_code_is_in_no_other_use_and_is_explained() {
+        for renamed in renamed::ALL {
+            assert!(ALL.iter().all(|code| code.name() != renamed.old), "{}", renamed.old);
+            assert!(ALL.contains(&renamed.code), "{}", renamed.code);
+            assert!(explain(renamed.old).is_some());
+        }
+    }
 }

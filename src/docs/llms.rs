@@ -81,6 +81,8 @@ pub fn short(registry: &Registry) -> Page {
          - [Tutorial](docs/tutorial.md): first steps\n\
          - [Pipeline files](docs/pipeline-file.md): every field of the pipeline file\n\
          - [Templates](docs/templates.md): templates and conditions, every function with an example\n\
+         - [Write a connector](docs/write-a-connector.md): a source, a processor and a destination in Rust, in a program of \
+         one\'s own\n\
          - [Glossary](docs/glossary.md): the terms of these pages\n\
          - [Operations](docs/operations.md): running Anabranch as a service\n\
          - [Guarantees](docs/guarantees.md): delivery guarantees of each source and destination\n\

@@ -1,6 +1,6 @@
 //! The reference in docs/ is what the code says, and its links lead somewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -142,6 +142,35 @@ fn the_examples_of_the_page_on_pipeline_files_are_valid() {
     assert!(examples >= 5, "{examples}");
     let output = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0);
     assert!(output.both().contains(&format!("{examples} files, {examples} pipelines")), "{}", output.both());
+}
+
+/// The page names the file of each block of code, and shows every file of the example as a whole.
+#[test]
+fn the_page_on_connectors_shows_the_example() {
+    let page = fs::read_to_string(root().join("docs/write-a-connector.md")).unwrap();
+    let mut shown: BTreeMap<&str, String> = BTreeMap::new();
+    let block = Regex::new(r"(?s)<!-- (\S+) -->\n\n```(?:rust|toml|yaml)\n(.*?\n)```\n").unwrap();
+    for found in block.captures_iter(&page) {
+        let file = shown.entry(found.get(1).unwrap().as_str()).or_default();
+        file.push_str(&found[2]);
+    }
+    let named: usize = block.find_iter(&page).count();
+    let code = ["```rust\n", "```toml\n", "```yaml\n"].map(|fence| page.matches(fence).count());
+    assert_eq!(named, code.iter().sum::<usize>(), "a block of code has no file");
+
+    let example = root().join("sdk/connector");
+    let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    for (name, text) in &shown {
+        let file = fs::read_to_string(example.join(name)).unwrap();
+        // On the page, the project is next to the checkout.
+        let file = if *name == "Cargo.toml" { file.replace("../..", "../anabranch") } else { file };
+        assert_eq!(lines(text), lines(&file), "sdk/connector/{name}");
+    }
+    let files = [".rs", ".toml", ".yaml"].map(|end| below(&example, end)).concat();
+    for file in files.iter().filter(|file| !file.ends_with("tests/page.rs")) {
+        let name = file.strip_prefix(&example).unwrap().to_str().unwrap();
+        assert!(shown.contains_key(name), "the page does not show {name}");
+    }
 }
 
 /// The page on errors lists what the crates declare. A code that nothing raises explains what does not happen.

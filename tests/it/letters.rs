@@ -161,7 +161,8 @@ fn an_edited_record_takes_the_place_of_the_one_that_failed() {
 
     workspace.write("edited.json", "{\n  \"operation\": \"creat\"\n}");
     let refused = dlq(&workspace, &["replay", "orders", "2", "--edit", "edited.json"], 2);
-    assert_eq!(refused["error"]["code"], "dlq.invalid_record");
+    assert_eq!(refused["error"]["code"], "dead_letter.invalid_record");
+    assert_eq!(refused["error"]["oldCode"], "dlq.invalid_record");
     assert!(refused["error"]["message"].as_str().unwrap().starts_with("edited.json:2:"), "{refused}");
     let two = dlq(&workspace, &["replay", "orders", "1", "2", "--edit", "edited.json"], 2);
     assert_eq!(two["error"]["code"], "dead_letter.not_one");

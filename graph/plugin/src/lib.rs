@@ -7,6 +7,9 @@
 //! before the first record. A [`registry::Registry`] finds plugins by their names. This crate does no I/O, and knows
 //! neither the compiler nor the executor.
 //!
+//! The page `docs/write-a-connector.md` builds a plugin of each role. The feature `testing` has a test kit, which checks
+//! the promises of sources and destinations.
+//!
 //! # Example
 //!
 //! A processor that filters records without a key:

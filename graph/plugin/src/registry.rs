@@ -11,8 +11,10 @@ use crate::destination::DestinationKind;
 use crate::operator::OperatorKind;
 use crate::source::SourceKind;
 
+mod plugin;
 mod standalone;
 
+pub use plugin::Plugin;
 pub use standalone::{Farewell, StandaloneConnector};
 
 /// Role of a connector.
@@ -127,6 +129,25 @@ impl Registry {
     /// Adds a processor.
     pub fn add_operator(&mut self, kind: Arc<dyn OperatorKind>) {
         self.operators.insert(kind.specification().name.clone(), kind);
+    }
+
+    /// Adds a plugin of any role under the name in its specification. It replaces a plugin with that name and role.
+    pub fn add(&mut self, plugin: Plugin) {
+        match plugin {
+            Plugin::Source(kind) => self.add_source(kind),
+            Plugin::Processor(kind) => self.add_operator(kind),
+            Plugin::Destination(kind) => self.add_destination(kind),
+        }
+    }
+
+    /// Returns `true` if a plugin with the name and the role of `plugin` was added.
+    pub fn has(&self, plugin: &Plugin) -> bool {
+        let name = &plugin.specification().name;
+        match plugin {
+            Plugin::Source(_) => self.sources.contains_key(name),
+            Plugin::Processor(_) => self.operators.contains_key(name),
+            Plugin::Destination(_) => self.destinations.contains_key(name),
+        }
     }
 
     /// Wraps all processors that are registered so far.

@@ -83,7 +83,7 @@ pub trait Source: Send + Sync {
     }
 
     /// Checks, without opening anything, whether the source can be opened at a position, before that position replaces
-    /// another one. `None` by default: only [`Source::open`] can tell.
+    /// another one. `None` by default: only [`Source::open`] finds out.
     ///
     /// # Errors
     /// The reason why it cannot be opened there.

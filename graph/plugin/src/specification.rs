@@ -33,6 +33,23 @@ impl Specification {
         }
     }
 
+    /// Creates the specification of a plugin of another crate, without parameters. `version` is a semantic version, such
+    /// as `env!("CARGO_PKG_VERSION")`.
+    pub fn new(name: &'static str, version: &'static str, summary: &'static str) -> Self {
+        let version = match version.starts_with('v') {
+            true => Str::from_static(version),
+            false => Str::from(format!("v{version}")),
+        };
+        Specification { version, author: Str::default(), ..Self::builtin(name, summary) }
+    }
+
+    /// Sets the author.
+    #[must_use]
+    pub fn by(mut self, author: &'static str) -> Self {
+        self.author = Str::from_static(author);
+        self
+    }
+
     /// Sets a longer description.
     #[must_use]
     pub fn describe(mut self, description: &'static str) -> Self {
@@ -287,6 +304,13 @@ pub enum Validation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_begin_with_a_v() {
+        for version in ["1.2.0", "v1.2.0"] {
+            assert_eq!(Specification::new("a", version, "Does it.").version, "v1.2.0");
+        }
+    }
 
     #[test]
     fn a_star_stands_for_one_part() {

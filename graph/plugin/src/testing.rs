@@ -1,12 +1,18 @@
-//! Scripted sources and destinations and an in-memory store, for tests of plugins and of the executor.
+//! The test kit, for tests of plugins and of the executor.
 //!
-//! Rows are numbers: the position of row 7 is the text `7`, and so is its payload unless a test replaces it.
+//! A plugin under test is configured as a pipeline file would do it ([`configured`]). [`check_source`] and
+//! [`check_destination`] drive it as the executor does, and report the first promise that it does not keep;
+//! [`process`](configured::process) calls a processor.
+//!
+//! The other items are scripted sources and destinations and an in-memory store. Rows are numbers: the position of row 7 is the text `7`, and so is its payload unless a test replaces it.
 //! One [`Journal`] records everything that becomes durable, is committed or is acknowledged, so that a test can
 //! check the order.
 
 pub mod codes;
+pub mod configured;
 mod destination;
 mod operator;
+mod promises;
 mod registry;
 mod source;
 mod store;
@@ -17,8 +23,10 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 
+pub use configured::host;
 pub use destination::{Reaction, Shelf, ShelfDestination};
 pub use operator::{asynchronous, inline, isolated};
+pub use promises::{BrokenPromise, check_destination, check_refusal, check_source};
 pub use registry::{add_destination, add_operator, add_source};
 pub use source::{AtEnd, Upstream, UpstreamSource};
 pub use store::MemoryStore;

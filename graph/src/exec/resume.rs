@@ -134,7 +134,7 @@ pub(super) fn resume(
                 let of = |mark: &Mark| (mark.generation, mark.seq);
                 if writes.len() == 1 && ours.is_none_or(|ours| of(ours) < of(theirs)) {
                     moves.insert(lane.clone(), theirs.clone());
-                // If the positions are equal, records that the destination already has do not come again.
+                // If the positions are equal, the source does not read records again that the destination already has.
                 } else if let Some(ours) =
                     ours.filter(|ours| ours.generation != theirs.generation && ours.position != theirs.position)
                 {

@@ -68,7 +68,7 @@ impl fmt::Display for CutReason {
             CutReason::Source => f.write_str("reading overlaps with the rest"),
             CutReason::Destination => f.write_str("writing overlaps with the rest"),
             CutReason::Async => f.write_str("a waiting batch must not block the chain"),
-            CutReason::Isolate => f.write_str("a processor is bound to its thread"),
+            CutReason::Isolate => f.write_str("a processor needs its own thread"),
             CutReason::Workers { before, after } => write!(f, "workers differ: {before} before, {after} after"),
         }
     }

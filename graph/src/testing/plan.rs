@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::ConfiguredOperator;
-use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::Oblivion;
-use anabranch_plugin::testing::{MemoryStore, Shelf, ShelfDestination, Upstream, UpstreamSource};
+use anabranch_plugin::testing::{MemoryStore, Shelf, ShelfDestination, Upstream, UpstreamSource, host};
 use anabranch_record::text::Str;
 
 use crate::exec::Services;
@@ -16,28 +14,10 @@ use crate::plan::stage::{
     WriteSpec,
 };
 
-struct Silent;
-
-impl LogSink for Silent {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Returns services with this store and a log that discards everything.
 pub fn services(store: &Arc<MemoryStore>) -> Services {
-    Services {
-        store: store.clone(),
-        log: Arc::new(Silent),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
-        letters: None,
-        schemas: Arc::new(MemoryRegistry::new()),
-    }
+    let Host { log, memo, active, schemas, .. } = host();
+    Services { store: store.clone(), log, memo, active, letters: None, schemas }
 }
 
 /// Builder of a fused plan. Stages are added before their successors.

@@ -80,7 +80,7 @@ impl Destination for Configured {
     }
 
     fn policy(&self) -> WritePolicy {
-        // Only a plugin that is started again can tell the outcome of records without an acknowledgement.
+        // Only a plugin that is started again knows the outcome of records without an acknowledgement.
         WritePolicy { rows: ROWS, bytes: MESSAGE, linger: Duration::ZERO, retry: Retry::AtMostOnce }
     }
 }

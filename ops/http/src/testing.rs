@@ -103,7 +103,7 @@ impl Server {
     ///
     /// # Panics
     /// Panics if there is no free port.
-    #[allow(clippy::expect_used, reason = "a test cannot go on without")]
+    #[allow(clippy::expect_used, reason = "a test cannot continue without")]
     pub fn start(reply: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound address");

@@ -17,7 +17,7 @@ use anabranch_record::text::Str;
 
 use self::process::{End, Worker};
 use crate::codes;
-use crate::globals::log::ServiceLog;
+use crate::log::ServiceLog;
 use crate::wire::orders::Opening;
 
 pub use self::process::Launch;

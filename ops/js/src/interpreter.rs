@@ -7,8 +7,10 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 
 use crate::codes;
-use crate::globals::log::Lines;
-use crate::isolate::{Failure, Isolate, Limits, ScriptOutcome};
+use crate::isolate::{Failure, Isolate};
+use crate::limits::Limits;
+use crate::log::Lines;
+use crate::outcome::ScriptOutcome;
 use crate::program::Program;
 use crate::wire::Wants;
 

@@ -1,12 +1,18 @@
 //! An isolated instance of a script, one per processor and worker. Its globals keep their values from record to record.
 
+mod conversion;
+mod envelope;
+mod globals;
+mod lasting;
+mod view;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::Path as FilePath;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Instant, UNIX_EPOCH};
 
 use anabranch_record::Record;
 use anabranch_record::clock::taken_by_thread;
@@ -22,18 +28,16 @@ use boa_engine::{
 };
 
 use crate::codes;
-use crate::conversion::leave::Leave;
-use crate::conversion::path::{Path, Unfit, described};
-use crate::conversion::time;
-use crate::envelope::{self, Whole};
-use crate::globals;
-use crate::globals::log::Lines;
-use crate::lasting;
+use crate::limits::{Limits, UNSCHEDULED};
+use crate::log::Lines;
+use crate::outcome::ScriptOutcome;
 use crate::position::{PATH, Position};
 use crate::program::Program;
-use crate::view;
 use crate::wire::Wants;
-use crate::worker::UNSCHEDULED;
+use conversion::leave::Leave;
+use conversion::path::{Path, Unfit, described};
+use conversion::time;
+use envelope::Whole;
 
 /// Calls `process` with the current record. The engine limits the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
@@ -44,25 +48,10 @@ const CALL_KNOWN: &str = "process(__anabranch_record(process))";
 /// Instructions between two checks of the clock, about one millisecond.
 const SLICE: u32 = 50_000;
 
-/// Limits on the time and the call depth of a script.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Time limit of one call of `process`.
-    pub(crate) time: Duration,
-}
-
 /// Maximum call depth. The engine's frames take stack of the thread only if native functions call back.
 const RECURSION: usize = 512;
 /// Maximum number of values on the engine's stack: `apply` with an array pushes all its items.
 const STACK: usize = 8 << 20;
-
-/// Outcome of a record.
-#[derive(Debug)]
-pub(crate) enum ScriptOutcome {
-    Keep(Record),
-    Split(Vec<Record>),
-    Filter,
-}
 
 /// Failure of a call.
 #[derive(Debug)]

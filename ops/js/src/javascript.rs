@@ -18,9 +18,9 @@ use anabranch_record::text::Str;
 
 use crate::client::{Client, Launch};
 use crate::codes;
-use crate::globals::log::{LEVELS, Lines as _, ServiceLog};
 use crate::interpreter::Interpreter;
-use crate::isolate::Limits;
+use crate::limits::Limits;
+use crate::log::{LEVELS, Lines as _, ServiceLog};
 use crate::mistakes;
 use crate::position::SETTING;
 use crate::program::{Findings, Flaw, Program};

@@ -2,27 +2,27 @@
 //!
 //! `program` checks a script when the pipeline is compiled, after `nesting` has checked its depth. Scripts run in
 //! processes of their own: `client` is the service's side, `worker` the process, `wire` the messages between them. In
-//! the worker, `interpreter` holds an `isolate`, which runs the script; `envelope` and `view` show records to it,
-//! `conversion` converts values, and `globals` defines globals in addition to the language. `uses` finds the objects of
-//! a record that a script cannot keep, and the fields of them that it names. Those objects are reused (`lasting`), all
-//! others are new for each record, and no other fields are sent to the worker. `acts` finds the script's accesses to
+//! the worker, `interpreter` holds an `isolate`, which runs the script: in it, `envelope` and `view` show records to the
+//! script, `conversion` converts values, and `globals` defines globals in addition to the language. `uses` finds the
+//! objects of a record that a script cannot keep, and the fields of them that it names. The isolate reuses those objects
+//! (`lasting`), all others are new for each record, and no other fields are sent to the worker. `acts` finds the
+//! script's accesses to
 //! the record, `ending` whether it returns a value, `slips` errors that do not depend on the records, and `mistakes`
 //! those that depend on the shape of the input records. `spot` resolves paths into the record.
 
 mod acts;
 mod client;
 pub mod codes;
-mod conversion;
 mod ending;
-mod envelope;
-mod globals;
 mod inner;
 mod interpreter;
 mod isolate;
 mod javascript;
-mod lasting;
+mod limits;
+mod log;
 mod mistakes;
 mod nesting;
+mod outcome;
 mod position;
 mod process;
 mod program;
@@ -33,7 +33,6 @@ mod spot;
 mod testing;
 mod text;
 mod uses;
-mod view;
 mod wire;
 pub mod worker;
 

@@ -13,10 +13,10 @@ use anabranch_record::reference::Side;
 
 use crate::acts::{Act, Doing, Inside};
 use crate::codes;
-use crate::envelope::{PAYLOAD, RECORD};
 use crate::position::Position;
 use crate::program::{Findings, Program};
 use crate::properties::{OF_BYTES, OF_OBJECTS};
+use crate::properties::{PAYLOAD, RECORD};
 use crate::spot::Place;
 
 /// Reports the errors of a script for records of the flow's shape.

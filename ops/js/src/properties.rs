@@ -1,5 +1,9 @@
-//! Property names of the built-in types.
+//! Property names: of records and of the built-in types.
 
+/// Fields of a record, by their names in scripts.
+pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
+/// Fields of a payload.
+pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
 /// Properties of every object.
 pub(crate) const OF_OBJECTS: [&str; 9] = [
     "constructor",

@@ -16,10 +16,10 @@ use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
 use bytes::Bytes;
 
-use crate::globals::log::ServiceLog;
 use crate::interpreter::Interpreter;
-use crate::isolate::Limits;
 use crate::javascript::kind;
+use crate::limits::Limits;
+use crate::log::ServiceLog;
 use crate::program::Program;
 use crate::wire::orders::{read_outcome, write_order};
 use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};

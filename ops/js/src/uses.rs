@@ -26,8 +26,8 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::Parser;
 
-use crate::envelope::{PAYLOAD, RECORD};
 use crate::inner::visit_inner_functions;
+use crate::properties::{PAYLOAD, RECORD};
 use crate::spot::{Names, Spot, spot, step, unparenthesized};
 
 pub(crate) use crate::spot::Place;

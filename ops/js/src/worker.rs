@@ -24,8 +24,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::Level;
 
 use crate::codes;
-use crate::globals::log::{LEVELS, Lines};
 use crate::interpreter::Interpreter;
+use crate::log::{LEVELS, Lines};
 use crate::nesting;
 use crate::wire::orders::{Opening, write_fault, write_line, write_outcome};
 use crate::wire::{self, Kind, Malformed, Names, Reader, Wants, write_number};
@@ -40,10 +40,6 @@ pub(crate) const STACK: usize = 64 << 20;
 const FLUSH_BYTES: usize = 64 << 10;
 /// Time since the last answers were sent after which they are sent at the end of a record.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
-
-/// Time that a worker may wait for a processor, in addition to the time limit of a record: a busy machine is not the
-/// script's fault.
-pub(crate) const UNSCHEDULED: Duration = Duration::from_secs(20);
 
 /// Returns the processor time of this process. Returns zero if the system lacks the clock.
 fn taken() -> Duration {
@@ -213,7 +209,7 @@ impl Executor {
     }
 
     /// Runs the script on the records of an order; calls `at` at the start of each. If the script needs more parts of
-    /// the records, tells the service and skips the rest of the order.
+    /// the records, reports it to the service and skips the rest of the order.
     pub(crate) fn process(
         &mut self,
         content: Bytes,

@@ -306,7 +306,7 @@ struct Locked(Arc<File>);
 impl Locked {
     fn take(file: &Arc<File>) -> io::Result<Self> {
         match file.lock() {
-            // File systems without locks: go on unlocked. Writes are still whole and in order.
+            // The file system has no locks: continue without one. Writes are still whole and in order.
             Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(e),
             _ => Ok(Locked(file.clone())),
         }

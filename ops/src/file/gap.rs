@@ -23,7 +23,7 @@ pub(super) struct RotationGap<'u> {
     pub(super) reported_written: &'u [SystemTime],
 }
 
-/// How many files that came between two others cannot be read, as far as names tell: those whose numbers are left out
+/// How many files that came between two others cannot be read, judged by their names: those whose numbers are left out
 /// where the names count, and those that are compressed. 0 where the file that is left has another name.
 ///
 /// # Errors

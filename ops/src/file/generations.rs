@@ -418,7 +418,7 @@ mod tests {
         generations.settle(true);
         assert_eq!(all(&generations), ["last"]);
         assert_eq!(generations.missed().files, 1);
-        // What is open stays readable.
+        // An open file stays readable after it is removed.
         fs::write(directory.path().join("log"), "again").unwrap();
         generations.see(OsStr::new("log"), Change::Created);
         generations.settle(true);

@@ -322,7 +322,7 @@ mod tests {
         let (path, old) = (directory.path().join("log"), directory.path().join("log.1"));
         fs::write(&path, "old").unwrap();
         let first = Arrivals::at(&path).unwrap();
-        // The thread cannot tell what happens meanwhile.
+        // The thread cannot report changes that happen meanwhile.
         let held = first._added.watcher.lock();
         fs::rename(&path, &old).unwrap();
         fs::write(&path, "new").unwrap();

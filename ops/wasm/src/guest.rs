@@ -1,5 +1,8 @@
 //! A running guest: a thread that runs `_start` for the whole life of the guest.
 
+mod calls;
+mod wasi;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -16,12 +19,12 @@ use prost::Message as _;
 use wasmtime::{Linker, Memory, Module, Store, Trap, UpdateDeadline};
 
 use crate::budget::Budget;
-use crate::calls::{self, Parked};
 use crate::codes;
 use crate::egress::Network;
 use crate::module::engine;
 use crate::output::{Output, level};
-use crate::wasi::{self, Exit};
+use calls::Parked;
+use wasi::Exit;
 
 /// Stack of the thread: more than wasmtime lets a guest use, for the host functions that it calls.
 const STACK: usize = 4 << 20;

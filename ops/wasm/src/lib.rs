@@ -1,12 +1,11 @@
 //! Processors in WebAssembly, based on wasmtime.
 //!
 //! A guest is a WASI command: its `_start` requests commands and answers each one before it requests the next. It runs
-//! on its own thread (`guest`), and sees five host functions (`calls`) and as much of WASI as a program without files
-//! needs (`wasi`). `budget` limits its memory. `directory` finds guests and their specifications, `module` compiles
+//! on its own thread (`guest`), and sees five host functions (`guest::calls`) and as much of WASI as a program without
+//! files needs (`guest::wasi`). `budget` limits its memory. `directory` finds guests and their specifications, `module` compiles
 //! them once, `operator` is the processor in a pipeline, and `egress` is the network access of guests.
 
 mod budget;
-mod calls;
 pub mod codes;
 mod directory;
 mod egress;
@@ -14,7 +13,6 @@ mod guest;
 mod module;
 mod operator;
 mod output;
-mod wasi;
 
 pub use self::directory::{Found, Options, load};
 pub use self::egress::{Ceiling, Endpoint, InvalidEndpoint};

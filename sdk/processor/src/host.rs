@@ -48,7 +48,7 @@ pub(crate) fn http_request(request: Vec<u8>) -> Result<Vec<u8>, HostError> {
 }
 
 /// Makes a call whose response overwrites the request. If the response does not fit, the call is repeated with a larger
-/// buffer: the request and zeros after it, which tells the host that it is the same call.
+/// buffer: the request and zeros after it, so that the host knows that it is the same call.
 fn in_out(call: fn(&mut [u8]) -> u32, mut buffer: Vec<u8>) -> Result<Vec<u8>, HostError> {
     for _ in 0..MOST_TRIES {
         let size = size(call(&mut buffer))?;

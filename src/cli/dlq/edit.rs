@@ -177,11 +177,12 @@ fn understood(command: &'static str, shown: &str, text: &[u8]) -> Result<Edited,
         let moved = moved.iter().rfind(|(from, _)| *from <= error.offset).map_or(0, |(_, by)| *by);
         let (line, column) = place(text, begin + error.offset.saturating_add_signed(moved));
         let message = format!("{shown}:{line}:{column}: not a record in JSON: {}", error.message);
-        let report = Report::new(command).fail(Exit::Invalid, codes::DLQ_INVALID_RECORD, message);
+        let report = Report::new(command).fail(Exit::Invalid, codes::DEAD_LETTER_INVALID_RECORD, message);
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` prints one"))
     })?;
     let json = serde_json::from_slice(&exact).map_err(|error| {
-        let report = Report::new(command).fail(Exit::Invalid, codes::DLQ_INVALID_RECORD, format!("{shown}: {error}"));
+        let report =
+            Report::new(command).fail(Exit::Invalid, codes::DEAD_LETTER_INVALID_RECORD, format!("{shown}: {error}"));
         Box::new(report.suggest("`anabranch dlq show PIPELINE NUMBER --json` shows the format"))
     })?;
     Ok(Edited { json, record })

@@ -32,7 +32,7 @@ impl AnalyzeError {
     pub(super) fn report(self, report: Report) -> Report {
         match self {
             AnalyzeError::System(error) => {
-                report.fail(Exit::Environment, codes::PLAN_SYSTEM, format!("cannot run a pipeline: {}", system(&error)))
+                report.fail(Exit::Environment, codes::CLI_SYSTEM, format!("cannot run a pipeline: {}", system(&error)))
             }
             AnalyzeError::Schemas(error) => {
                 report.fail(Exit::Environment, codes::RUN_SCHEMA_REGISTRY, error.to_string())

@@ -99,7 +99,7 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
         && *hash != work.hash()
     {
         let message = "the changes are not those of the plan with this hash";
-        let report = work.report(text, false).fail(Exit::Invalid, codes::PROVISIONING_PLAN_STALE, message);
+        let report = work.report(text, false).fail(Exit::Invalid, codes::PIPELINES_PLAN_STALE, message);
         let suggestion = format!("check the plan above, then use --plan-hash {}", work.hash());
         return Err(Box::new(report.suggest(suggestion)));
     }

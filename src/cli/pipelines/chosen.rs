@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 use anabranch_settings::Settings;
@@ -11,6 +10,7 @@ use serde_json::json;
 
 use super::is_yaml;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
+use crate::codes;
 
 /// The pipelines at a path, and the id of the requested one.
 pub(super) struct Chosen<'a> {
@@ -20,16 +20,12 @@ pub(super) struct Chosen<'a> {
     pub(super) pipelines: Pipelines,
 }
 
-/// Codes and messages of a command that has no pipeline to work on.
+/// What a command says that has no pipeline to work on.
 pub(super) struct Refusal {
     /// Name of the command.
     pub(super) command: &'static str,
-    /// Code if there is no pipeline with this id.
-    pub(super) unknown: Code,
-    /// Code and message if all pipelines have errors.
-    pub(super) invalid: (Code, &'static str),
-    /// Code if there are no pipelines.
-    pub(super) none: Code,
+    /// Message if all pipelines have errors.
+    pub(super) invalid: &'static str,
 }
 
 impl<'a> Chosen<'a> {
@@ -69,14 +65,16 @@ impl<'a> Chosen<'a> {
         Err(Box::new(match id {
             Some(id) if !bad => {
                 let message = format!("there is no pipeline {id:?} in {}", path.display());
-                let report = report.fail(Exit::Invalid, refusal.unknown, message);
+                let report = report.fail(Exit::Invalid, codes::PIPELINE_NOT_FOUND, message);
                 match did_you_mean(id, pipelines.good.iter().map(|p| p.config.id.value.as_str())) {
                     Some(near) => report.suggest(format!("did you mean {near}?")),
                     None => report,
                 }
             }
-            _ if bad => report.fail(Exit::Invalid, refusal.invalid.0, refusal.invalid.1),
-            _ => report.fail(Exit::Invalid, refusal.none, format!("there is no pipeline in {}", path.display())),
+            _ if bad => report.fail(Exit::Invalid, codes::PIPELINE_INVALID, refusal.invalid),
+            _ => {
+                report.fail(Exit::Invalid, codes::PIPELINES_NONE, format!("there is no pipeline in {}", path.display()))
+            }
         }))
     }
 }

@@ -69,12 +69,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How long the shutdown may take after that. A processor that does not return is abandoned.
 const END: Duration = Duration::from_secs(1);
 
-const REFUSAL: Refusal = Refusal {
-    command: COMMAND,
-    unknown: codes::DRY_RUN_UNKNOWN_PIPELINE,
-    invalid: (codes::DRY_RUN_INVALID, "a pipeline that has errors cannot be run"),
-    none: codes::DRY_RUN_NO_PIPELINES,
-};
+const REFUSAL: Refusal = Refusal { command: COMMAND, invalid: "a pipeline that has errors cannot be run" };
 
 pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let settings = match context.settings(COMMAND, &arguments.settings) {
@@ -92,7 +87,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         Ok(runtime) => runtime,
         Err(error) => {
             let message = format!("cannot start the runtime: {}", system(&error));
-            return Report::new(COMMAND).fail(Exit::Environment, codes::RUN_SYSTEM, message);
+            return Report::new(COMMAND).fail(Exit::Environment, codes::CLI_SYSTEM, message);
         }
     };
     let schemas = match registry(&settings) {

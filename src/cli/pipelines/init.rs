@@ -271,14 +271,10 @@ fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
             refused(Exit::Invalid, codes::PIPELINES_INIT_DESTINATION_EXISTS, format!("{shown} already exists"))
                 .map(|report| report.suggest("choose another NAME, or add --force to overwrite the file"))
         } else {
-            refused(
-                Exit::Environment,
-                codes::PIPELINES_CANNOT_WRITE,
-                format!("cannot write {shown}: {}", system(&error)),
-            )
+            refused(Exit::Environment, codes::CLI_CANNOT_WRITE, format!("cannot write {shown}: {}", system(&error)))
         }
     })?;
-    written.map_err(|error| Box::new(Report::new(COMMAND).unwritable(codes::PIPELINES_CANNOT_WRITE, &error)))
+    written.map_err(|error| Box::new(Report::new(COMMAND).unwritable(codes::CLI_CANNOT_WRITE, &error)))
 }
 
 #[derive(Serialize)]

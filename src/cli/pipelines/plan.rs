@@ -88,12 +88,7 @@ enum StageName {
 
 const COMMAND: &str = "pipelines.plan";
 
-const REFUSAL: Refusal = Refusal {
-    command: COMMAND,
-    unknown: codes::PLAN_UNKNOWN_PIPELINE,
-    invalid: (codes::PLAN_INVALID, "there is no plan of a pipeline that has errors"),
-    none: codes::PLAN_NO_PIPELINES,
-};
+const REFUSAL: Refusal = Refusal { command: COMMAND, invalid: "there is no plan of a pipeline that has errors" };
 
 pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     let settings = match context.settings(COMMAND, &arguments.settings) {
@@ -111,7 +106,8 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     };
     let pipelines = &chosen.pipelines;
     if arguments.strict && !pipelines.findings.is_empty() {
-        let (code, message) = (codes::PLAN_INVALID, "there is no plan of a pipeline that has warnings, with --strict");
+        let (code, message) =
+            (codes::PIPELINE_INVALID, "there is no plan of a pipeline that has warnings, with --strict");
         return Report::new(COMMAND).notes(context.rendered(&pipelines.findings, &pipelines.files)).fail(
             Exit::Invalid,
             code,

@@ -101,7 +101,7 @@ pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
     if let Some(path) = &arguments.junit
         && let Err(error) = output::check(path, JUNIT)
     {
-        return Report::new(COMMAND).unwritable(codes::TEST_NOT_WRITTEN, &error);
+        return Report::new(COMMAND).unwritable(codes::CLI_CANNOT_WRITE, &error);
     }
     let given = match arguments.stdin.then(read_stdin).transpose() {
         Ok(given) => given,
@@ -140,7 +140,7 @@ fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &S
         (false, true) => Exit::Failed,
         (false, false) => Exit::Ok,
     };
-    let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable(codes::TEST_NOT_WRITTEN, error);
+    let cannot_write = |error: &Unwritable| Report::new(COMMAND).unwritable(codes::CLI_CANNOT_WRITE, error);
     let mut updates = Vec::new();
     if arguments.update && invalid {
         notes.push_str("no expectation was written, because a test or a pipeline is invalid\n");

@@ -195,7 +195,7 @@ fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> 
         let path = Path::new(&file.name);
         let refused = |what: &str| {
             let message = format!("cannot correct {}: {what}", path.display());
-            Box::new(Report::new(command).fail(Exit::Environment, codes::PIPELINES_CANNOT_WRITE, message))
+            Box::new(Report::new(command).fail(Exit::Environment, codes::CLI_CANNOT_WRITE, message))
         };
         match read_text(path, MAX_PIPELINE_FILE) {
             Ok(text) if text == file.before => {}

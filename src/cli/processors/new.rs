@@ -110,7 +110,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
         Err((path, error)) => {
             return Report::new(COMMAND).fail(
                 Exit::Environment,
-                codes::PROCESSORS_CANNOT_WRITE,
+                codes::CLI_CANNOT_WRITE,
                 format!("cannot create {}: {}", path.display(), system(&error)),
             );
         }

@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 fn not_started(error: &std::io::Error) -> Report {
     Report::new(COMMAND).fail(
         Exit::Environment,
-        codes::RUN_SYSTEM,
+        codes::CLI_SYSTEM,
         format!("cannot start the runtime: {}", system(error)),
     )
 }

@@ -1,28 +1,28 @@
-//! The plugins of this build.
+//! The built-in plugins.
 
 use anabranch_plugin::registry::Registry;
 use anabranch_record::code::Code;
 
-/// Returns a registry of every plugin of this build, to describe and configure them. Commands that run pipelines use
-/// [`registry_with`](crate::registry_with).
-pub fn registry() -> Registry {
-    registry_of(None)
-}
-
-/// Returns a registry of every plugin of this build. With `memory`, scripts run in processes of their own that may use
-/// that many bytes each; without it, in this process.
-pub(crate) fn registry_of(memory: Option<usize>) -> Registry {
+/// Returns a registry of the built-in plugins. With `memory`, scripts run in processes of their own that may use that
+/// many bytes each; without it, in this process.
+pub(crate) fn builtin(memory: Option<usize>) -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
     families(&mut registry, memory);
-    // Plugins that are registered below handle schemas themselves.
+    registry
+}
+
+/// Wraps all plugins that are registered so far with the handling of schemas. Plugins that are registered later handle
+/// schemas themselves.
+pub(crate) fn with_schemas(registry: &mut Registry) {
     #[cfg(feature = "avro")]
     {
         registry.wrap_operators(anabranch_ops_avro::around::around);
         registry.wrap_sources(anabranch_ops_avro::source::around);
         registry.wrap_destinations(anabranch_ops_avro::destination::around);
     }
-    registry
+    #[cfg(not(feature = "avro"))]
+    let _ = registry;
 }
 
 /// Returns the codes of errors and findings that the plugins of this build declare.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anabranch_plugin::registry::Registry;
 use anabranch_settings::{Database, Settings};
 
-use crate::builtin::registry_of;
+use crate::registered::registry_of;
 use crate::worker;
 
 /// Returns a registry of every plugin of this build and the standalone plugins of the configured directories.

@@ -20,13 +20,13 @@ fn what_show_prints_can_be_given_back() {
         "{\n  \"command\": \"dlq.show\",\n  \"result\": {\n    \"record\": {\"operation\": \"creat\"}\n  }\n}\n";
     workspace.write("record.json", shown);
     let refused = dlq(&workspace, &["replay", "orders", "2", "--edit", "record.json"], 2);
-    assert_eq!(refused["error"]["code"], "dlq.invalid_record");
+    assert_eq!(refused["error"]["code"], "dead_letter.invalid_record");
     assert!(refused["error"]["message"].as_str().unwrap().starts_with("record.json:4:"), "{refused}");
     // The report of a `show` that failed holds no record.
     workspace.write("record.json", json!({ "command": "dlq.show", "result": null }).to_string());
     assert_eq!(
         dlq(&workspace, &["replay", "orders", "2", "--edit", "record.json"], 2)["error"]["code"],
-        "dlq.invalid_record"
+        "dead_letter.invalid_record"
     );
 }
 

@@ -131,7 +131,7 @@ demo: fused plan, 6 stages
 │   key=a  value=1
 │ upper   set
 │   key=b
-╰─► S2    a processor is bound to its thread
+╰─► S2    a processor needs its own thread
 ╭ S2 isolate ×2
 │ js      script
 │   key=c
@@ -288,7 +288,7 @@ digraph "demo" {
   n7 [label="dead-letter-queue\ndead-letter queue out\npath=letters", shape=cylinder, style=""];
   n0 -> n1 [label="reading overlaps with the rest", style=bold];
   n1 -> n2;
-  n2 -> n3 [label="a processor is bound to its thread", style=bold];
+  n2 -> n3 [label="a processor needs its own thread", style=bold];
   n2 -> n7 [style=dotted, color=gray, constraint=false];
   n3 -> n4 [label="every destination gets a copy", style=bold];
   n3 -> n6 [label="every destination gets a copy", style=bold];
@@ -327,7 +327,7 @@ flowchart LR
   n7[("dead-letter-queue<br/>dead-letter queue out<br/>path=letters")]
   n0 ==>|"reading overlaps with the rest"| n1
   n1 --> n2
-  n2 ==>|"a processor is bound to its thread"| n3
+  n2 ==>|"a processor needs its own thread"| n3
   n2 -.-> n7
   n3 ==>|"every destination gets a copy"| n4
   n3 ==>|"every destination gets a copy"| n6
@@ -819,7 +819,7 @@ destination to out
 ╭ S1 chain
 │ a   set
 │   key=a
-╰─► S2    a processor is bound to its thread
+╰─► S2    a processor needs its own thread
 ╭ S2 isolate
 │ b   script
 │   key=b
@@ -829,19 +829,19 @@ destination to out
 │   key=d
 │ e   script
 │   key=e
-╰─► S3    a processor is bound to its thread
+╰─► S3    a processor needs its own thread
 ╭ S3 chain
 │ f   set
 │   key=f
-╰─► S4    a processor is bound to its thread
+╰─► S4    a processor needs its own thread
 ╭ S4 isolate ×2
 │ g   script
 │   key=g
-╰─► S5    a processor is bound to its thread
+╰─► S5    a processor needs its own thread
 ╭ S5 chain
 │ h   set
 │   key=h
-╰─► S6    a processor is bound to its thread
+╰─► S6    a processor needs its own thread
 ╭ S6 isolate ×2
 │ i   script
 │   key=i
@@ -898,7 +898,7 @@ destination to out
 │ cut            set
 │   if {{ eq (index .Metadata "k") "y" }} (native)
 │   key=h
-╰─► S3    a processor is bound to its thread
+╰─► S3    a processor needs its own thread
 ╭ S3 isolate
 │ unknown        script
 │   if {{ eq (index .Metadata "k") "y" }} (native)

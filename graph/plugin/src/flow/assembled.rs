@@ -19,7 +19,7 @@ enum Piece<'t> {
     Value(&'static [&'static str]),
 }
 
-/// Returns `false` if the output of a template is JSON for no record, as far as its literal parts tell. With
+/// Returns `false` if the output of a template is JSON for no record, judged by its literal parts. With
 /// `is_object`, the output must be an object, a text or null; otherwise it may be several values.
 pub fn may_be_json(template: &Template, is_object: bool) -> bool {
     if template.source().len() > LONGEST {

@@ -203,7 +203,7 @@ mod tests {
     static SUBJECT: Str = Str::from_static("s");
     static TEXT: Str = Str::from_static("\"long\"");
 
-    /// Polls questions until none of them goes on by itself.
+    /// Polls questions until each of them waits for an answer.
     async fn settle() {
         for _ in 0..10 {
             tokio::task::yield_now().await;

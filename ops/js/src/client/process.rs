@@ -15,10 +15,11 @@ use anabranch_record::{Record, clock};
 use bytes::Bytes;
 
 use crate::codes;
-use crate::globals::log::{LEVELS, Lines};
+use crate::limits::UNSCHEDULED;
+use crate::log::{LEVELS, Lines};
 use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
 use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
-use crate::worker::{FLUSH_AFTER, RUN, UNSCHEDULED};
+use crate::worker::{FLUSH_AFTER, RUN};
 
 /// Time beyond the limit after which a script is assumed to be in code that cannot be interrupted.
 const GRACE: Duration = Duration::from_secs(1);

@@ -2,8 +2,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::*;
-use crate::globals::log::{Lines, ServiceLog};
-use crate::isolate::{Isolate, Limits};
+use crate::isolate::Isolate;
+use crate::limits::Limits;
+use crate::log::{Lines, ServiceLog};
 use crate::program::{Flaw, Program};
 use crate::worker;
 

@@ -18,10 +18,10 @@ use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::{Interner, Sym};
 
 use super::{Slip, Text, start};
-use crate::envelope::RECORD;
 use crate::inner::visit_inner_functions;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
+use crate::properties::RECORD;
 use crate::spot::{Names, Place, Spot, spot, unparenthesized};
 
 const KEEP_OR_DROP: &str = "return rec to keep the record and null to drop it: return CONDITION ? rec : null";

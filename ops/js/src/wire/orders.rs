@@ -14,7 +14,8 @@ use super::{
     write_record,
 };
 use crate::codes;
-use crate::isolate::{Limits, ScriptOutcome};
+use crate::limits::Limits;
+use crate::outcome::ScriptOutcome;
 use crate::position::Position;
 use crate::program::Program;
 

@@ -9,7 +9,7 @@ use anabranch_record::{Data, Record};
 use super::orders::*;
 use super::*;
 use crate::codes;
-use crate::isolate::ScriptOutcome;
+use crate::outcome::ScriptOutcome;
 use crate::testing::record;
 
 const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":""},"key":"a2V5","payload":{"before":null,"after":{"big":18446744073709551615,"float":-0.5,"list":[1,-2,[],{"x":null}],"no":false,"text":"é","yes":true}}}"#;
@@ -182,7 +182,7 @@ fn faults_keep_their_codes() {
 fn an_opening_and_a_frame_come_as_they_were_sent() {
     let opening = Opening {
         program: crate::program::Program { text: "x".into(), name: "script".into() },
-        limits: crate::isolate::Limits { time: Duration::from_millis(1500) },
+        limits: crate::limits::Limits { time: Duration::from_millis(1500) },
         memory: 7,
         level: 2,
         held: Some(std::time::UNIX_EPOCH + Duration::new(1, 2)),

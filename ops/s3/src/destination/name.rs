@@ -148,7 +148,7 @@ mod tests {
         let batch = [("1", "a"), ("2", "b")];
         names.begin();
         let first = names.name("", identity(&batch));
-        // It failed, and comes again.
+        // The write failed, and the batch is written again.
         assert_eq!(write(&mut names, &batch), first);
         // An equal batch that is a copy of its own.
         assert_eq!(write(&mut names, &batch), format!("{first}-1"));

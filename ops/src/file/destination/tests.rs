@@ -3,6 +3,7 @@ use std::io::Read;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::testing::{check_destination, check_refusal, configured};
 use anabranch_record::fault::FaultClass;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position};
@@ -25,6 +26,25 @@ fn row(text: &str) -> Record {
 fn unwritable_row() -> Record {
     let fields: Object = [("x", Value::Float(f64::NAN))].into_iter().collect();
     Record::create(Position::copy_from(b"1"), Data::Absent, fields.into())
+}
+
+#[tokio::test]
+async fn the_destination_keeps_its_promises() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out");
+    for durability in ["process", "disk"] {
+        let fresh = async || {
+            let _ = fs::remove_file(&path);
+            configured::destination(&super::kind(), &[("path", path.to_str().unwrap()), ("durability", durability)])
+                .unwrap()
+        };
+        let stored = async || -> Vec<String> {
+            fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect()
+        };
+        let rows = ["a", "b", "c"].map(row);
+        assert_eq!(check_destination(fresh, stored, &rows).await.unwrap().len(), 3);
+        check_refusal(fresh, stored, &rows, &unwritable_row()).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Follower {
                 return Ok(match self.rotated_away(None) {
                     Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
                     Ok(None) => self.open_later()?,
-                    // A directory that is gone or cannot be listed tells nothing.
+                    // Nothing is known of a directory that is gone or cannot be listed.
                     Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
                         Step::Missing
                     }
@@ -202,7 +202,7 @@ impl Follower {
     /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be one
     /// of these. What to say of them.
     fn note_gone(&mut self, resume: &Resume, next: Option<&File>) -> String {
-        // A writer may go on for a moment with a file that was replaced.
+        // A writer may still write to a file for a moment after it was replaced.
         let after = SystemTime::UNIX_EPOCH + Duration::from_millis(resume.born) + GRACE;
         let until = next.and_then(|next| next.metadata().ok()?.modified().ok());
         let found = Directory::of(&self.path).and_then(|directory| compressed(&directory, &self.path, after, until));

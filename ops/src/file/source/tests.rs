@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::testing::{check_source, configured};
 use futures::future::join_all;
 use proptest::prelude::*;
 
@@ -17,6 +18,19 @@ mod gap;
 mod moved;
 mod rewritten;
 mod rotated;
+
+#[tokio::test]
+async fn the_source_keeps_its_promises() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("in");
+    let fresh = async || {
+        fs::write(&path, "one\ntwo\n\nfour\nfive\n").unwrap();
+        configured::source(&super::kind(), &[("path", path.to_str().unwrap())]).unwrap()
+    };
+    let records = check_source(fresh).await.unwrap();
+    let lines: Vec<Vec<u8>> = records.iter().map(|record| raw(&record.payload.after)).collect();
+    assert_eq!(lines, ["one", "two", "", "four", "five"].map(Vec::from));
+}
 
 const ROOM: Room = Room { rows: 100, bytes: 1 << 20 };
 

@@ -86,7 +86,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     }
     if targets.is_empty() {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-        return Err(refused(codes::RUN_NO_PIPELINES, format!("there is no pipeline file in {}", paths.join(", "))));
+        return Err(refused(codes::PIPELINES_NONE, format!("there is no pipeline file in {}", paths.join(", "))));
     }
     let twice = targets.iter().enumerate().find_map(|(at, target)| {
         let id = target.id.as_ref()?;

@@ -8,7 +8,7 @@ use boa_engine::object::builtins::JsDate;
 use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{Context, Finalize, JsData, JsNativeError, JsObject, JsResult, JsSymbol, JsValue, Trace};
 
-use crate::view::property;
+use crate::isolate::view::property;
 
 /// The exact time of a date.
 #[derive(Trace, Finalize, JsData)]

@@ -8,7 +8,8 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::isolate::{Isolate, Limits};
+use crate::isolate::Isolate;
+use crate::limits::Limits;
 use crate::program::Program;
 use crate::testing::{Wired, Worker, record, text};
 use crate::wire::orders::write_order;
@@ -32,7 +33,7 @@ fn made(script: &str) -> Vec<Result<Vec<String>, String>> {
 /// The objects that are lasting under a script.
 fn lasting_places(script: &str) -> Vec<Place> {
     let program = Program { text: script.into(), name: "script".into() };
-    let lines: Rc<dyn crate::globals::log::Lines> = Rc::new(crate::globals::log::ServiceLog("js".into()));
+    let lines: Rc<dyn crate::log::Lines> = Rc::new(crate::log::ServiceLog("js".into()));
     let isolate = Isolate::open(&program, Limits { time: Duration::from_secs(60) }, &lines).unwrap();
     let places = Place::ALL.into_iter().filter(|place| part(*place, isolate.context()).is_some());
     places.collect()

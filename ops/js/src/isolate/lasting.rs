@@ -4,9 +4,10 @@ use std::cell::Cell;
 
 use boa_engine::{Context, JsObject, JsResult, js_string};
 
-use crate::envelope::{self, RECORD};
+use crate::isolate::envelope;
+use crate::isolate::view::named;
+use crate::properties::RECORD;
 use crate::uses::{Place, Uses};
-use crate::view::named;
 use crate::wire::{Want, Wants};
 
 /// State of a context whose script is known to keep no records.

@@ -7,8 +7,8 @@ use boa_engine::object::builtins::{JsArrayBuffer, JsUint8Array};
 use boa_engine::string::JsStrVariant;
 use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsStr, JsString, JsValue};
 
-use crate::conversion::enter;
-use crate::conversion::path::described;
+use crate::isolate::conversion::enter;
+use crate::isolate::conversion::path::described;
 
 /// Decoder that behaves as in browsers: padding, and bits after the last byte, are optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -14,9 +14,10 @@ use boa_engine::{Context, JsObject, JsString, JsValue};
 use bytes::Bytes;
 
 use super::path::{Path, Result, described};
-use crate::envelope::{self, Field, Opened, PAYLOAD, RECORD, Whole};
+use crate::isolate::envelope::{self, Field, Opened, Whole};
+use crate::isolate::view::{self, View, property, target};
+use crate::properties::{PAYLOAD, RECORD};
 use crate::text::{key, name, utf8};
-use crate::view::{self, View, property, target};
 use value::plain;
 
 /// Converts the values that a script returns.

@@ -12,8 +12,8 @@ use prost::encoding::{WireType, decode_key, decode_varint};
 use wasmtime::{Caller, Linker, Result};
 
 use crate::egress::Refusal;
+use crate::guest::wasi::memory;
 use crate::guest::{Death, Gone, State};
-use crate::wasi::memory;
 
 /// Error codes, which are greater than every size.
 mod code {

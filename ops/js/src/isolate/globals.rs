@@ -1,7 +1,7 @@
 //! Globals for scripts in addition to the language.
 
 mod bytes;
-pub(crate) mod log;
+mod log;
 
 use std::rc::Rc;
 
@@ -11,8 +11,8 @@ use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, Na
 
 use anabranch_record::Record;
 
-use self::log::Lines;
-use crate::envelope::{Whole, show};
+use crate::isolate::envelope::{Whole, show};
+use crate::log::Lines;
 
 /// Globals that are easier to write in JavaScript.
 const PRELUDE: &str = include_str!("globals/prelude.js");

@@ -1,9 +1,6 @@
 //! Log lines that scripts write to the service log.
 
-use std::rc::Rc;
-
 use anabranch_record::text::Str;
-use boa_engine::{Context, JsArgs, JsResult, JsValue};
 use tracing::Level;
 
 /// Log target of the lines; lines of other targets are not kept.
@@ -46,26 +43,3 @@ impl Lines for ServiceLog {
 
 /// Log levels by number, from trace (0) to error (4).
 pub(crate) const LEVELS: [Level; 5] = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN, Level::ERROR];
-
-/// Receiver of the lines that the functions below write.
-pub(super) struct Node(pub(super) Rc<dyn Lines>);
-
-fn level(args: &[JsValue]) -> Level {
-    let number = args.get_or_undefined(0).as_number().unwrap_or_default();
-    LEVELS.get(number as usize).copied().unwrap_or(Level::TRACE)
-}
-
-/// Writes a line. Arguments: level from 0 (trace) to 4 (error), text.
-pub(super) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let text = args.get_or_undefined(1).to_string(context)?.to_std_string_lossy();
-    if let Some(Node(lines)) = context.get_data::<Node>() {
-        lines.write(level(args), &text);
-    }
-    Ok(JsValue::undefined())
-}
-
-/// Returns whether lines of a level are kept.
-pub(super) fn enabled(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    let enabled = context.get_data::<Node>().is_some_and(|Node(lines)| lines.enabled(level(args)));
-    Ok(enabled.into())
-}

@@ -16,12 +16,12 @@ use boa_engine::{JsError, JsNativeError, JsObject, JsString, JsValue};
 use chrono::DateTime;
 
 use super::{Leave, text_of, whole};
-use crate::conversion::enter::SAFE;
-use crate::conversion::path::{Path, Result, unfit_kind};
-use crate::conversion::time;
-use crate::envelope::Envelope;
+use crate::isolate::conversion::enter::SAFE;
+use crate::isolate::conversion::path::{Path, Result, unfit_kind};
+use crate::isolate::conversion::time;
+use crate::isolate::envelope::Envelope;
+use crate::isolate::view::{self, Remembered, View, property, target};
 use crate::text::{key, name, utf8};
-use crate::view::{self, Remembered, View, property, target};
 
 /// Maximum number of elements of a list: scripts can set `length` to any number.
 const MOST_ITEMS: u64 = 1 << 24;

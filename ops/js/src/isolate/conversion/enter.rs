@@ -6,7 +6,7 @@ use boa_engine::object::builtins::{AlignedVec, JsArray, JsArrayBuffer, JsUint8Ar
 use boa_engine::{Context, JsBigInt, JsResult, JsString, JsValue};
 
 use super::time;
-use crate::view::{Whole, show};
+use crate::isolate::view::{Whole, show};
 
 /// Largest integer up to which JavaScript numbers represent every integer exactly.
 pub(crate) const SAFE: u64 = (1 << 53) - 1;

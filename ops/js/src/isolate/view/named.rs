@@ -6,7 +6,7 @@ use boa_engine::property::{PropertyDescriptor, PropertyKey};
 use boa_engine::{Context, Finalize, JsArgs, JsObject, JsResult, JsValue, NativeFunction, Trace};
 
 use super::{Remembered, Touched, View, Whole, convert, inherits, misused, property, remember, remembered};
-use crate::lasting;
+use crate::isolate::lasting;
 use crate::text::{key, name};
 
 /// Creates an object with an accessor for each of the names; no other fields may be accessed. It is reused for each

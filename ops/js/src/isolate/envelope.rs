@@ -16,16 +16,12 @@ use boa_engine::{
     js_string,
 };
 
-use crate::conversion::enter;
-use crate::lasting;
+use crate::isolate::conversion::enter;
+use crate::isolate::lasting;
+use crate::isolate::view::{self, insert, named, property};
+use crate::properties::{PAYLOAD, RECORD};
 use crate::text::name;
 use crate::uses::Place;
-use crate::view::{self, insert, named, property};
-
-/// Fields of a record, by their names in scripts.
-pub(crate) const RECORD: [&str; 5] = ["Position", "Operation", "Metadata", "Key", "Payload"];
-/// Fields of a payload.
-pub(crate) const PAYLOAD: [&str; 2] = ["Before", "After"];
 
 /// The value that is shown.
 pub(crate) enum Whole {

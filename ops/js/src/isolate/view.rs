@@ -23,7 +23,7 @@ use boa_engine::{
     NativeFunction, Trace, js_string,
 };
 
-use crate::conversion::enter;
+use crate::isolate::conversion::enter;
 use crate::text::{key, name};
 
 /// The Rust value behind an object.

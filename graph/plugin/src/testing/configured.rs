@@ -1,0 +1,153 @@
+//! Plugins as a pipeline would configure and call them, without a pipeline.
+
+use std::sync::Arc;
+
+use anabranch_record::Record;
+use anabranch_record::fault::Fault;
+
+use crate::arguments::Arguments;
+use crate::destination::{Destination, DestinationKind};
+use crate::diagnostic::Diagnostics;
+use crate::host::{Host, LogLevel, LogLine, LogSink};
+use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
+use crate::schema::MemoryRegistry;
+use crate::settings::Settings;
+use crate::source::{Source, SourceKind};
+use crate::specification::Specification;
+use crate::state::Oblivion;
+
+struct Silent;
+
+impl LogSink for Silent {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns a host that discards log lines and stores nothing.
+pub fn host() -> Host {
+    Host {
+        pipeline: "p".into(),
+        node: "p:n".into(),
+        log: Arc::new(Silent),
+        memo: Arc::new(Oblivion),
+        active: Arc::new(Oblivion),
+        schemas: Arc::new(MemoryRegistry::new()),
+        network: Default::default(),
+    }
+}
+
+/// Returns the source for settings, as a pipeline file has them.
+///
+/// # Errors
+/// The messages of all findings about the settings.
+pub fn source(kind: &Arc<dyn SourceKind>, settings: &[(&str, &str)]) -> Result<Arc<dyn Source>, Vec<String>> {
+    configured(kind.specification(), settings, |arguments| kind.configure(arguments))
+}
+
+/// Returns the processor for settings, as a pipeline file has them.
+///
+/// # Errors
+/// The messages of all findings about the settings.
+pub fn processor(
+    kind: &Arc<dyn OperatorKind>,
+    settings: &[(&str, &str)],
+) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+    configured(kind.specification(), settings, |arguments| kind.configure(arguments))
+}
+
+/// Returns the destination for settings, as a pipeline file has them.
+///
+/// # Errors
+/// The messages of all findings about the settings.
+pub fn destination(
+    kind: &Arc<dyn DestinationKind>,
+    settings: &[(&str, &str)],
+) -> Result<Arc<dyn Destination>, Vec<String>> {
+    configured(kind.specification(), settings, |arguments| kind.configure(arguments))
+}
+
+fn configured<T>(
+    specification: &Specification,
+    settings: &[(&str, &str)],
+    configure: impl FnOnce(&Arguments) -> Result<T, Diagnostics>,
+) -> Result<T, Vec<String>> {
+    Arguments::parse(specification, &Settings::from_pairs(settings.iter().copied()))
+        .and_then(|arguments| configure(&arguments))
+        .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
+}
+
+/// Calls a processor that computes with one record. Returns the records that replace it (none if it is filtered), or the
+/// fault of its dead letter.
+///
+/// # Errors
+/// The fault with which the processor fails the record, or cannot be opened.
+///
+/// # Panics
+/// The processor is asynchronous, changes a record that it fails, or gives a record another position.
+pub fn process(processor: &dyn ConfiguredOperator, record: &Record) -> Result<Vec<Record>, Fault> {
+    let mut records = vec![record.clone()];
+    let mut decisions = Vec::new();
+    match processor.build(0, &host())? {
+        BuiltOperator::Inline(mut operator) => operator.process(&mut Rows::new(&mut records, None, &mut decisions)),
+        BuiltOperator::Isolate(mut operator) => operator.process(&mut Rows::new(&mut records, None, &mut decisions)),
+        BuiltOperator::Async(_) => panic!("the processor is asynchronous: use `AsyncOperator::call`"),
+    }
+    let after = match decisions.pop().map_or(Decision::Keep, |(_, decision)| decision) {
+        Decision::Fail(fault) => {
+            // As text, because NaN is not equal to itself.
+            assert_eq!(
+                format!("{:?}", records[0]),
+                format!("{record:?}"),
+                "the processor changed a record that it fails"
+            );
+            return Err(fault);
+        }
+        Decision::Keep => records,
+        decision => decision.into_records(),
+    };
+    for record_after in &after {
+        assert_eq!(record_after.position(), record.position(), "the processor changed the position of a record");
+    }
+    Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_record::{Data, Position};
+
+    use super::*;
+    use crate::testing;
+
+    fn processed(step: fn(&mut Record) -> Result<Decision, Fault>) -> Result<Vec<u64>, String> {
+        let after = process(&*testing::inline(step), &testing::record(7));
+        after.map(|records| testing::rows(&records)).map_err(|fault| fault.code().name().to_owned())
+    }
+
+    #[test]
+    fn all_decisions_have_a_result() {
+        assert_eq!(processed(|_| Ok(Decision::Keep)), Ok(vec![7]));
+        assert_eq!(processed(|_| Ok(Decision::Filter)), Ok(vec![]));
+        assert_eq!(processed(|record| Ok(Decision::Split(vec![record.clone(), record.clone()]))), Ok(vec![7, 7]));
+        assert_eq!(processed(|_| Err(Fault::record(testing::codes::BAD, "it is wrong"))), Err("bad".to_owned()));
+    }
+
+    #[test]
+    #[should_panic(expected = "changed a record that it fails")]
+    fn a_failed_record_stays_as_it_was() {
+        let _ = processed(|record| {
+            record.key = Data::text("changed");
+            Err(Fault::record(testing::codes::BAD, "it is wrong"))
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "changed the position")]
+    fn positions_stay() {
+        let _ = processed(|record| Ok(Decision::Split(vec![record.clone().with_position(Position::copy_from(b"8"))])));
+    }
+}
