@@ -76,20 +76,20 @@ pub struct Answer {
 }
 
 /// An error of the protocol. Errors of tools are part of their results.
-struct Refusal {
+struct ProtocolError {
     status: u16,
     code: i32,
     message: String,
     data: Option<Value>,
 }
 
-impl Refusal {
+impl ProtocolError {
     fn new(status: u16, code: i32, message: impl Into<String>) -> Self {
-        Refusal { status, code, message: message.into(), data: None }
+        ProtocolError { status, code, message: message.into(), data: None }
     }
 
     fn parameters(message: impl Into<String>) -> Self {
-        Refusal::new(400, -32602, message)
+        ProtocolError::new(400, -32602, message)
     }
 
     fn answer(self, id: &Value) -> Answer {
@@ -103,7 +103,7 @@ impl Refusal {
 
 /// Values that a transport repeats outside of the message. They must match the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mirrored {
+pub struct MirroredHeaders {
     /// Revision of the protocol.
     pub version: Option<String>,
     /// Method of the request.
@@ -121,17 +121,17 @@ impl Server {
     /// Answers a message that is longer than [`MESSAGE`], of which only the id was read.
     pub fn too_long(&self, id: &Value) -> Answer {
         let message = format!("the message is longer than {} MiB: it was not processed", MESSAGE >> 20);
-        Refusal::new(413, -32700, message).answer(id)
+        ProtocolError::new(413, -32700, message).answer(id)
     }
 
     /// Refuses a message because too many calls are waiting.
     pub fn busy(&self, message: &Value) -> Answer {
         let what = "too many calls are waiting: wait for their responses";
-        Refusal::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
+        ProtocolError::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
     }
 
     /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such values.
-    pub fn answer(&self, message: &[u8], mirrored: Option<&Mirrored>) -> Answer {
+    pub fn answer(&self, message: &[u8], mirrored: Option<&MirroredHeaders>) -> Answer {
         match parsed(message) {
             Ok(message) => self.answer_to(&message, mirrored, &Cancellation::default()),
             Err(answer) => answer,
@@ -140,7 +140,12 @@ impl Server {
 
     /// Answers a message, or a batch of messages, which revision 2025-03-26 allows. Blocks as long as a tool takes,
     /// unless it is cancelled.
-    pub fn answer_to(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
+    pub fn answer_to(
+        &self,
+        message: &Value,
+        mirrored: Option<&MirroredHeaders>,
+        cancellation: &Cancellation,
+    ) -> Answer {
         match message.as_array() {
             Some(batch) if !batch.is_empty() => {
                 let answers = batch.iter().filter(|_| !cancellation.is_cancelled());
@@ -155,7 +160,7 @@ impl Server {
         }
     }
 
-    fn answer_one(&self, message: &Value, mirrored: Option<&Mirrored>, cancellation: &Cancellation) -> Answer {
+    fn answer_one(&self, message: &Value, mirrored: Option<&MirroredHeaders>, cancellation: &Cancellation) -> Answer {
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
             // An answer without a request, or not a valid message.
@@ -163,18 +168,18 @@ impl Server {
                 Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
                     Answer { status: 202, body: None }
                 }
-                id => Refusal::new(400, -32600, "a message must have a method").answer(&id.unwrap_or_default()),
+                id => ProtocolError::new(400, -32600, "a message must have a method").answer(&id.unwrap_or_default()),
             };
         };
         let Some(id) = id else { return Answer { status: 202, body: None } };
         if !(id.is_string() || id.is_number()) {
-            return Refusal::new(400, -32600, "an id must be a string or a number").answer(&Value::Null);
+            return ProtocolError::new(400, -32600, "an id must be a string or a number").answer(&Value::Null);
         }
         let none = Map::new();
         let parameters = match message.get("params") {
             None | Some(Value::Null) => &none,
             Some(Value::Object(parameters)) => parameters,
-            Some(_) => return Refusal::parameters("params must be an object").answer(&id),
+            Some(_) => return ProtocolError::parameters("params must be an object").answer(&id),
         };
         let version = parameters.get("_meta").and_then(|meta| meta.get(VERSION));
         let result = match version {
@@ -192,11 +197,11 @@ impl Server {
         version: &Value,
         method: &str,
         parameters: &Map<String, Value>,
-        mirrored: Option<&Mirrored>,
+        mirrored: Option<&MirroredHeaders>,
         cancellation: &Cancellation,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ProtocolError> {
         let Some(version) = version.as_str() else {
-            return Err(Refusal::parameters(format!("{VERSION} must be a string")));
+            return Err(ProtocolError::parameters(format!("{VERSION} must be a string")));
         };
         if let Some(mirrored) = mirrored {
             let name = (method == "tools/call").then(|| parameters.get("name").and_then(Value::as_str)).flatten();
@@ -208,18 +213,18 @@ impl Server {
             for (header, given, body) in pairs {
                 if body.is_some() && given != body {
                     let what = format!("header mismatch: {header} is {given:?}, the message has {body:?}");
-                    return Err(Refusal::new(400, -32020, what));
+                    return Err(ProtocolError::new(400, -32020, what));
                 }
             }
         }
         if !MODERN.contains(&version) {
             let supported: Vec<&str> = MODERN.into_iter().chain(LEGACY).collect();
-            let mut refusal = Refusal::new(400, -32022, "unsupported protocol version");
+            let mut refusal = ProtocolError::new(400, -32022, "unsupported protocol version");
             refusal.data = Some(json!({ "supported": supported, "requested": version }));
             return Err(refusal);
         }
         if !parameters["_meta"].get(CAPABILITIES).is_some_and(Value::is_object) {
-            return Err(Refusal::parameters(format!("_meta must contain {CAPABILITIES}")));
+            return Err(ProtocolError::parameters(format!("_meta must contain {CAPABILITIES}")));
         }
         let mut result = match method {
             "server/discover" => json!({
@@ -232,7 +237,7 @@ impl Server {
             }),
             "tools/list" => json!({ "tools": self.listed(), "ttlMs": REMEMBERED, "cacheScope": "private" }),
             "tools/call" => self.called(parameters, cancellation)?,
-            _ => return Err(Refusal::new(404, -32601, format!("there is no method {method:?}"))),
+            _ => return Err(ProtocolError::new(404, -32601, format!("there is no method {method:?}"))),
         };
         result["resultType"] = json!("complete");
         result["_meta"] = json!({ SERVER: identity() });
@@ -243,18 +248,18 @@ impl Server {
         &self,
         method: &str,
         parameters: &Map<String, Value>,
-        mirrored: Option<&Mirrored>,
+        mirrored: Option<&MirroredHeaders>,
         cancellation: &Cancellation,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ProtocolError> {
         // A client that claims a modern revision in the transport must name it in the message too.
         let claimed = mirrored.and_then(|mirrored| mirrored.version.as_deref());
         if method == "server/discover" || claimed.is_some_and(|version| MODERN.contains(&version)) {
-            return Err(Refusal::parameters(format!("_meta must contain {VERSION} and {CAPABILITIES}")));
+            return Err(ProtocolError::parameters(format!("_meta must contain {VERSION} and {CAPABILITIES}")));
         }
         match method {
             "initialize" => {
                 let asked = parameters.get("protocolVersion").and_then(Value::as_str);
-                let Some(asked) = asked else { return Err(Refusal::parameters("protocolVersion is missing")) };
+                let Some(asked) = asked else { return Err(ProtocolError::parameters("protocolVersion is missing")) };
                 let version = LEGACY.into_iter().find(|version| *version == asked).unwrap_or(LEGACY[0]);
                 Ok(json!({
                     "protocolVersion": version,
@@ -267,7 +272,7 @@ impl Server {
             "tools/list" => Ok(json!({ "tools": self.listed() })),
             "tools/call" => self.called(parameters, cancellation),
             // The HTTP status is 200, because older clients take 404 for the end of a session.
-            _ => Err(Refusal::new(200, -32601, format!("there is no method {method:?}"))),
+            _ => Err(ProtocolError::new(200, -32601, format!("there is no method {method:?}"))),
         }
     }
 
@@ -295,17 +300,17 @@ impl Server {
         self.tools.iter().map(listed).collect()
     }
 
-    fn called(&self, parameters: &Map<String, Value>, cancellation: &Cancellation) -> Result<Value, Refusal> {
+    fn called(&self, parameters: &Map<String, Value>, cancellation: &Cancellation) -> Result<Value, ProtocolError> {
         let Some(name) = parameters.get("name").and_then(Value::as_str) else {
-            return Err(Refusal::parameters("name is missing"));
+            return Err(ProtocolError::parameters("name is missing"));
         };
         if !self.tools.iter().any(|tool| tool.name == name) {
-            return Err(Refusal::parameters(format!("there is no tool {name:?}")));
+            return Err(ProtocolError::parameters(format!("there is no tool {name:?}")));
         }
         let arguments = match parameters.get("arguments") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
-            Some(_) => return Err(Refusal::parameters("arguments must be an object")),
+            Some(_) => return Err(ProtocolError::parameters("arguments must be an object")),
         };
         let told = self.call(name, arguments, cancellation).unwrap_or_default();
         Ok(json!({
@@ -322,7 +327,7 @@ impl Server {
 /// Returns the answer to an invalid message.
 fn parsed(message: &[u8]) -> Result<Value, Answer> {
     serde_json::from_slice(message)
-        .map_err(|error| Refusal::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null))
+        .map_err(|error| ProtocolError::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null))
 }
 
 fn identity() -> Value {
@@ -345,7 +350,7 @@ mod tests {
         Server::new(vec![echo], "for tests")
     }
 
-    fn ask(message: &Value, mirrored: Option<&Mirrored>) -> (u16, Value) {
+    fn ask(message: &Value, mirrored: Option<&MirroredHeaders>) -> (u16, Value) {
         let answer = server().answer(message.to_string().as_bytes(), mirrored);
         (answer.status, answer.body.unwrap_or_default())
     }
@@ -390,16 +395,16 @@ mod tests {
     #[test]
     fn headers_must_say_what_the_message_says() {
         let call = modern("tools/call", &json!({ "name": "echo", "arguments": { "a": 1 } }));
-        let right = Mirrored {
+        let right = MirroredHeaders {
             version: Some("2026-07-28".to_owned()),
             method: Some("tools/call".to_owned()),
             name: Some("echo".to_owned()),
         };
         assert_eq!(ask(&call, Some(&right)).0, 200);
         for wrong in [
-            Mirrored { version: None, ..right.clone() },
-            Mirrored { method: Some("tools/list".to_owned()), ..right.clone() },
-            Mirrored { name: Some("other".to_owned()), ..right.clone() },
+            MirroredHeaders { version: None, ..right.clone() },
+            MirroredHeaders { method: Some("tools/list".to_owned()), ..right.clone() },
+            MirroredHeaders { name: Some("other".to_owned()), ..right.clone() },
         ] {
             let (status, refused) = ask(&call, Some(&wrong));
             assert_eq!((status, &refused["error"]["code"]), (400, &json!(-32020)));

@@ -1,4 +1,4 @@
-// Asks the service. Every answer that the page shows comes through here.
+// Requests to the service. All data of the page comes through this module.
 
 /**
  * @typedef {{ word: string, since?: string, error?: string, where?: string, attempt?: number, nextTry?: string,
@@ -24,11 +24,11 @@
  * @typedef {{ pipeline: string, nodes: PlanNode[], edges: PlanEdge[] }} Plan
  */
 
-/** How long an answer may take. */
+/** Time limit of a request. */
 const PATIENCE = 30_000;
 const KEY = "anabranch.token";
 
-/** The service answered with an error, or could not be asked (status 0). */
+/** An error of the service, or status 0 if the service cannot be reached. */
 export class ApiError extends Error {
   /**
    * @param {number} status
@@ -43,7 +43,7 @@ export class ApiError extends Error {
     this.suggestion = suggestion;
   }
 
-  /** Whether the service is not there, or not able to answer anything. */
+  /** Whether the service is unreachable or cannot answer requests. */
   get isGone() {
     return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
   }
@@ -74,18 +74,18 @@ const token = {
     try {
       sessionStorage.setItem(KEY, value);
     } catch {
-      // Where the browser keeps nothing, it is asked for again after a reload.
+      // Without storage in the browser, the page asks for it after a reload.
     }
   },
 };
 
 /** @type {(refused: boolean) => Promise<string>} */
-let ask = () => Promise.reject(new ApiError(401, "this request needs the token of the service"));
+let ask = () => Promise.reject(new ApiError(401, "this request requires the token of the service"));
 /** @type {Promise<void> | null} */
 let asking = null;
 
 /**
- * Who is asked for the token, when the service wants one.
+ * Sets the function that asks for the token if the service requires one.
  * @param {(refused: boolean) => Promise<string>} how
  */
 export function onToken(how) {
@@ -97,7 +97,7 @@ export function onToken(how) {
  * @param {string} path
  * @param {unknown} [body]
  * @param {AbortSignal} [signal]
- * @returns {Promise<Response>} an answer that is no error
+ * @returns {Promise<Response>} a response that is not an error
  */
 async function request(method, path, body, signal) {
   for (;;) {

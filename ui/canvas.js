@@ -1,4 +1,4 @@
-// A drawing to move around in: it scrolls as everything does, is dragged with the mouse, and zoomed.
+// A drawing that can be scrolled, dragged with the mouse, and zoomed.
 
 import { h } from "./dom.js";
 
@@ -98,7 +98,7 @@ export class Canvas {
       const moved = held?.moved;
       held = null;
       room.classList.remove("moving");
-      // The end of a drag is no click on what lies below.
+      // The end of a drag is not a click on the element below.
       if (moved) room.addEventListener("click", (event) => event.stopPropagation(), { capture: true, once: true });
       setTimeout(() => { held = null; });
     };

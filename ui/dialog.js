@@ -5,12 +5,12 @@ import { h, say, uniqueId } from "./dom.js";
 /** @typedef {{ label: string, value: string, kind?: "main" | "danger" }} Choice */
 
 /**
- * Asks, above everything else. Escape is the answer `null`.
+ * Asks in a modal dialog. Escape returns `null`.
  * @param {string} title
  * @param {import("./dom.js").Child[]} body
  * @param {Choice[]} choices the first is what Enter in a field chooses
- * @param {{ wide?: boolean, check?: (choice: string) => string | null | Promise<string | null> }} [how] `check` says what
- *   is wrong with what was filled in, and then the question stays
+ * @param {{ wide?: boolean, check?: (choice: string) => string | null | Promise<string | null> }} [how] `check` returns
+ *   the error in the input; then the dialog stays open
  * @returns {Promise<string | null>}
  */
 export function question(title, body, choices, { wide = false, check } = {}) {
@@ -59,10 +59,10 @@ export function question(title, body, choices, { wide = false, check } = {}) {
 export async function askToken(refused) {
   const field = h("input", { type: "password", id: uniqueId(), autocomplete: "current-password", required: true, autofocus: true });
   for (;;) {
-    const answer = await question("This service wants a token", [
-      h("p", {}, refused ? "The one that was given is not the right one. " : "",
-        "It stands in the file of ", h("code", {}, "api.http.token-file"), " or in the variable ",
-        h("code", {}, "ANABRANCH_API_HTTP_TOKEN"), " of the service. It is kept in this tab until it is closed."),
+    const answer = await question("This service requires a token", [
+      h("p", {}, refused ? "The token is not correct. " : "",
+        "It is in the file of the setting ", h("code", {}, "api.http.token-file"), " or in the variable ",
+        h("code", {}, "ANABRANCH_API_HTTP_TOKEN"), " of the service. This tab keeps it until you close the tab."),
       h("label", { for: field.id }, "Token"), field,
     ], [{ label: "Connect", value: "connect", kind: "main" }]);
     if (answer !== null && field.value.trim()) return field.value.trim();
@@ -72,7 +72,7 @@ export async function askToken(refused) {
 const said = h("div", { class: "said-all", role: "status", "aria-live": "polite" });
 
 /**
- * Says what was done, or why it was not, for a while.
+ * Shows the result of an action for a while.
  * @param {string} text
  * @param {"good" | "bad"} [kind]
  */
@@ -81,6 +81,6 @@ export function tell(text, kind = "good") {
   const close = h("button", { type: "button", "aria-label": "Dismiss", click: () => line.remove() }, "×");
   const line = h("div", { class: `toast ${kind}` }, h("p", {}, text), close);
   said.append(line);
-  // What went wrong stays until it is read.
+  // Errors stay until they are dismissed.
   if (kind === "good") setTimeout(() => line.remove(), 6000);
 }

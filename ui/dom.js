@@ -1,4 +1,4 @@
-// Elements out of names, attributes and texts. Text is always set as text: nothing that is shown is ever read as markup.
+// Creates elements from names, attributes and texts. Text is always set as text and never interpreted as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -96,7 +96,7 @@ export function flag(element, name, on) {
 }
 
 /**
- * Keeps one child per item, in the order of the items; only what is new is made, and only what moved is moved.
+ * Keeps one child per item, in the order of the items. Creates only new children, and moves only those that moved.
  * @template I
  * @template {{ element: Element }} R
  */
@@ -139,7 +139,7 @@ export class Rows {
 
 let ids = 0;
 
-/** An id that nothing else on the page has. */
+/** Returns an id that is unique on the page. */
 export function uniqueId() {
   ids += 1;
   return `x${ids}`;
@@ -161,7 +161,7 @@ export async function copy(button, text) {
     area.value = text;
     button.after(area);
     area.select();
-    say(button, document.execCommand("copy") ? "Copied" : "The browser refuses");
+    say(button, document.execCommand("copy") ? "Copied" : "The browser does not allow it");
     area.remove();
     button.focus();
   }

@@ -1,4 +1,4 @@
-// The graph of a pipeline, as `pipelines plan` draws it, with what happens in it at the moment.
+// The graph of a pipeline, as `pipelines plan` draws it, with live counters.
 
 import { flag, mark, s, say, upright } from "./dom.js";
 import { about, count, duration, percent, plural, rate, since } from "./format.js";
@@ -33,7 +33,7 @@ function drawn(from) {
   return element;
 }
 
-/** A node of the drawing and what is said in it. */
+/** A node of the drawing, and its texts. */
 class Card {
   #rates = new Rates();
   /** @type {SVGGElement | null} */
@@ -48,7 +48,7 @@ class Card {
     const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(box.getAttribute(name)));
     this.box = { x: x ?? 0, y: y ?? 0, width: width ?? 0, height: height ?? 0 };
     this.load = s("rect", { class: "load", x: this.box.x + 14, y: this.box.y + this.box.height - 5, width: 0, height: 2.5, rx: 1.2 });
-    // It is called by what is written in it.
+    // Its accessible name is its text.
     mark(element, "aria-label", null);
     element.append(this.load);
   }
@@ -65,7 +65,7 @@ class Card {
     const flow = rates.rate(source || destination ? "rowsOut" : "rowsIn");
     const grown = rates.grown("rowsIn");
     const held = source ? 0 : waits(rates, live);
-    // What works on the same records for long has no rate yet.
+    // A step that works on the same records for long has no rate yet.
     const parts = [held ? `holds ${about(held)}` : rate(flow)];
     if (!held && this.node.condition && rowsIn > 0 && flow !== null) parts[0] = `${percent(selected / rowsIn)} of ${rate(flow)}`;
     const worked = this.node.condition ? rates.grown("selected") : grown;
@@ -80,7 +80,7 @@ class Card {
     const { stalled: holder } = all.status;
     const stalled = holder?.node === live.id && (!holder.kind || !live.kind || holder.kind === live.kind) ? holder : undefined;
     flag(this.element, "stalled", !!stalled);
-    // Where a run failed, no record needs to have failed.
+    // A run can fail without a failed record.
     const ended = all.status.word !== "running" && all.status.word !== "idle" && !!all.status.error && all.status.where === live.id
       // Of several with the same id, the one that has an error.
       && (!!live.lastError || all.nodes.every(({ node, id }) => node === live.node || id !== live.id));
@@ -113,7 +113,7 @@ class Card {
   }
 }
 
-/** An edge of the drawing: as wide as much goes along it, in another pattern where its queue is full. */
+/** An edge of the drawing: its width shows the rate, and its pattern shows whether its queue is full. */
 class Way {
   #rates = new Rates();
 
@@ -134,7 +134,7 @@ class Way {
     const part = (queued, bound) => (bound ? Math.min(1, (queued ?? 0) / bound) : 0);
     const filled = Math.max(part(live.queuedBytes, live.boundBytes), part(live.queuedRows, live.boundRows));
     const level = live.full ? "full" : filled >= NEARLY ? "nearly" : flow ? "flows" : "rests";
-    const queue = live.full ? "queue full" : (live.queuedRows ?? 0) > 0 ? `${about(live.queuedRows)} wait` : "";
+    const queue = live.full ? "queue full" : (live.queuedRows ?? 0) > 0 ? `${about(live.queuedRows)} queued` : "";
     if (this.text) say(this.text, [rate(flow), queue].filter(Boolean).join(" · "));
     say(this.title, `${plural(live.rows, "record")}${live.queuedRows ? `, ${count(live.queuedRows)} in the queue, which is ${percent(filled)} full` : ""}`);
     // Twice as wide from 1/s to 1,000/s.
@@ -162,7 +162,7 @@ export class Drawing {
   constructor(svg, plan, open) {
     const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
     const figure = drawn(parsed);
-    if (!(figure instanceof SVGSVGElement)) throw new Error("the drawing of the graph cannot be read");
+    if (!(figure instanceof SVGSVGElement)) throw new Error("the graph is not a valid drawing");
     this.element = figure;
     this.plan = plan;
     /** @param {number} from @param {number} to */

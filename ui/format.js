@@ -1,14 +1,14 @@
-// Numbers and times for people.
+// Formats numbers and times.
 
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-/** What is shown where there is no number. */
+/** Shown in place of a missing number. */
 export const NONE = "–";
 
 /**
- * Three digits that count, with a letter for thousands.
+ * Formats three significant digits, with a letter for thousands.
  * @param {number} number
  */
 function short(number) {

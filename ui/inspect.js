@@ -42,8 +42,8 @@ export class Inspector {
     this.side = sides.includes("after") ? "after" : "before";
     const radios = sides.map((side) => h("label", {},
       h("input", { type: "radio", name, value: side, checked: side === this.side, change: () => { this.side = side; this.#restart(); } }), side));
-    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only records for which this holds" });
-    this.sample = h("select", { "aria-label": "At most so many records a second", change: () => this.#restart() },
+    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only records that match this condition" });
+    this.sample = h("select", { "aria-label": "Maximum number of records per second", change: () => this.#restart() },
       ...[1, 10, 100, 1000].map((most) => h("option", { value: most, selected: most === 10 }, `${count(most)}/s`)));
     this.button = h("button", { type: "button", class: "small", click: () => this.#pause(!this.#paused) }, "Pause");
     this.state = h("p", { class: "hint", role: "status" });
@@ -94,7 +94,7 @@ export class Inspector {
     if (paused) {
       this.#disconnect();
       this.#show();
-      say(this.state, "Paused. Nothing is asked of the pipeline meanwhile.");
+      say(this.state, "Paused. The pipeline does not send records to this page.");
     } else {
       this.#open();
     }
@@ -112,7 +112,7 @@ export class Inspector {
       say(this.state, "Waiting for records …");
     });
     opened.addEventListener("message", ({ data }) => {
-      // Most are never looked at: only those that are shown are read.
+      // Only records that are shown are parsed.
       if (data.startsWith('{"result"')) {
         this.#came += 1;
         this.#fresh.push(data);
@@ -122,8 +122,8 @@ export class Inspector {
       const frame = JSON.parse(data);
       if (frame.dropped) this.#left += frame.dropped;
       if (frame.status && !isLive(frame.status)) say(this.state, `The pipeline is ${frame.status.word}. Waiting …`);
-      if (frame.failed) say(this.wrong, `${plural(frame.failed, "record")} could not be judged: ${frame.message}`);
-      if (frame.error) refused = frame.error.message ?? "the service refuses";
+      if (frame.failed) say(this.wrong, `${plural(frame.failed, "record")} could not be checked against the condition: ${frame.message}`);
+      if (frame.error) refused = frame.error.message ?? "the service refused the request";
       if (frame.result) {
         this.#came += 1;
         this.#fresh.push(data);
@@ -135,7 +135,7 @@ export class Inspector {
         say(this.state, refused);
         return;
       }
-      say(this.state, `${reason || "The connection is lost"}. Trying again …`);
+      say(this.state, `${reason || "The connection is lost"}. Reconnecting …`);
       this.#again = setTimeout(() => this.#open(), this.#wait);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     });
@@ -152,15 +152,15 @@ export class Inspector {
     this.#fresh = [];
     this.#seen.length = Math.min(this.#seen.length, KEPT);
     this.rows.show(this.#seen);
-    const left = this.#left ? `, ${count(this.#left)} more were left out` : "";
-    if (!this.#paused) say(this.state, `${plural(this.#came, "record")} came${left}; the latest are shown.`);
+    const left = this.#left ? `, ${count(this.#left)} more were skipped` : "";
+    if (!this.#paused) say(this.state, `${plural(this.#came, "record")} received${left}; the latest are shown.`);
   }
 }
 
 /** @param {Seen} seen */
 function entry({ at, record }) {
   const details = h("details", { toggle: () => {
-    // What nobody opens is not built.
+    // The content is built when it is first opened.
     if (details.open && details.children.length === 1) details.append(recordView(record));
   } }, h("summary", {}, h("time", {}, clock(at)), " ", h("span", { class: "tag" }, record.operation ?? ""), " ", h("code", {}, summary(record))));
   return h("li", {}, details);

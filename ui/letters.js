@@ -30,25 +30,25 @@ export class Letters {
 
   /**
    * @param {string} pipeline
-   * @param {(count: number) => void} counted is told how many there are
+   * @param {(count: number) => void} counted receives the number of dead letters
    */
   constructor(pipeline, counted) {
     this.pipeline = pipeline;
     this.counted = counted;
     this.home = `#/pipelines/${encodeURIComponent(pipeline)}/dead-letters`;
-    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only letters whose record this holds for" });
+    this.where = h("input", { type: "text", placeholder: '{{ eq .Metadata.kind "a" }}', spellcheck: "false", autocapitalize: "off", "aria-label": "Only dead letters whose record matches this condition" });
     this.replay = h("button", { type: "button", click: () => this.#replay() }, "Replay …");
     this.purge = h("button", { type: "button", click: () => this.#purge() }, "Delete …");
     this.more = h("button", { type: "button", click: () => { this.#limit += PAGE; this.load(); } }, "Show more");
     this.info = h("p", { class: "hint", role: "status" });
     this.lost = h("p", { class: "trouble", role: "status", hidden: true });
-    this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", change: () => {
+    this.all = h("input", { type: "checkbox", "aria-label": "Select all dead letters that are shown", change: () => {
       this.#chosen = new Set(this.all.checked ? this.#letters.map(({ number }) => number) : []);
       this.#draw();
     } });
     const body = h("tbody", {});
     this.table = h("table", { class: "list letters" }, h("caption", { class: "offscreen" }, "Dead letters, newest first"),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "tick" }, this.all), ...["Letter", "Failed", "Step", "Why"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", class: "number" }, "Size"))), body);
+      h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "tick" }, this.all), ...["Dead letter", "Failed", "Step", "Error"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", class: "number" }, "Size"))), body);
     this.rows = new Rows(body, (/** @type {Letter} */ letter) => String(letter.number), (letter) => this.#row(letter), (row, letter) => {
       row.tick.checked = this.#chosen.has(letter.number);
       flag(row.element, "chosen", letter.number === this.#open);
@@ -78,12 +78,12 @@ export class Letters {
       const here = new Set(this.#letters.map(({ number }) => number));
       for (const number of this.#chosen) if (!here.has(number)) this.#chosen.delete(number);
       this.counted(whole);
-      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest of ${moment(oldest)}` : ""}` : "");
+      say(this.info, whole ? `${plural(whole, "dead letter")}, ${bytes(size)}${oldest ? `, the oldest from ${moment(oldest)}` : ""}` : "");
       this.lost.hidden = !evicted;
       say(this.lost, evicted ? `The bounds of the queue removed ${plural(evicted, "dead letter")}: their records are lost.` : "");
       this.empty.replaceChildren(...(this.#where
-        ? [h("h2", {}, "No letter is like that"), h("p", {}, unjudged ? `The condition fails on ${plural(unjudged.count, "letter")}: ${unjudged.error.message}` : "The condition holds for none of them.")]
-        : [h("h2", {}, "No dead letters"), h("p", {}, "Records that fail are kept here, with the reason, when the dead-letter queue of the pipeline is "), h("pre", {}, "dead-letter-queue:\n  plugin: store\n  window-size: 0")]));
+        ? [h("h2", {}, "No matching dead letters"), h("p", {}, unjudged ? `The condition fails for ${plural(unjudged.count, "dead letter")}: ${unjudged.error.message}` : "The condition matches none of them.")]
+        : [h("h2", {}, "No dead letters"), h("p", {}, "Failed records are kept here, with their errors, if the pipeline has this dead-letter queue: "), h("pre", {}, "dead-letter-queue:\n  plugin: store\n  window-size: 0")]));
     } catch (error) {
       this.#letters = [];
       say(this.info, "");
@@ -101,7 +101,7 @@ export class Letters {
     this.#draw();
     if (number === null) {
       this.detail.replaceChildren(...(asked === null ? []
-        : [h("aside", { class: "panel", "aria-label": "Letter" }, h("p", {}, `There is no letter ${cut(asked, 40)}.`))]));
+        : [h("aside", { class: "panel", "aria-label": "Dead letter" }, h("p", {}, `Dead letter ${cut(asked, 40)} does not exist.`))]));
       return;
     }
     try {
@@ -110,7 +110,7 @@ export class Letters {
     } catch (error) {
       if (this.#open !== number) return;
       const gone = error instanceof ApiError && error.status === 404;
-      this.detail.replaceChildren(h("aside", { class: "panel", "aria-label": "Letter" }, h("p", {}, gone ? `Letter ${number} is not there any more.` : text(error))));
+      this.detail.replaceChildren(h("aside", { class: "panel", "aria-label": "Dead letter" }, h("p", {}, gone ? `Dead letter ${number} does not exist.` : text(error))));
     }
   }
 
@@ -131,7 +131,7 @@ export class Letters {
   /** @param {Letter} letter */
   #row(letter) {
     const { number, at, node, error, bytes: size } = letter;
-    const tick = h("input", { type: "checkbox", "aria-label": `Choose letter ${number}`, change: () => {
+    const tick = h("input", { type: "checkbox", "aria-label": `Select dead letter ${number}`, change: () => {
       if (tick.checked) this.#chosen.add(number);
       else this.#chosen.delete(number);
       this.#draw();
@@ -139,7 +139,7 @@ export class Letters {
     const element = h("tr", {}, h("td", { class: "tick" }, tick),
       h("th", { scope: "row" }, h("a", { href: `${this.home}/${number}` }, `#${number}`)),
       h("td", { "data-label": "Failed" }, moment(at)), h("td", { "data-label": "Step" }, node),
-      h("td", { "data-label": "Why", class: "why" }, error.message), h("td", { "data-label": "Size", class: "number" }, bytes(size)));
+      h("td", { "data-label": "Error", class: "why" }, error.message), h("td", { "data-label": "Size", class: "number" }, bytes(size)));
     return { element, tick };
   }
 
@@ -150,16 +150,16 @@ export class Letters {
     const replay = h("button", { type: "button", class: "main", click: () => this.#replay([number]) }, "Replay …");
     const edit = h("button", { type: "button", click: () => record && this.#edit(letter, record) }, "Edit and replay …");
     const purge = h("button", { type: "button", click: () => this.#purge([number]) }, "Delete …");
-    // Numbers of a record must come back as they were.
+    // The numbers of an edited record must not change.
     edit.disabled = !record || !isExact;
-    if (!isExact) edit.title = "This browser rounds large numbers: use another one, or anabranch dlq";
-    return h("aside", { class: "panel", "aria-label": `Letter ${number}`, keydown: (event) => { if (event.key === "Escape") location.hash = this.home; } },
-      h("header", {}, h("h2", { tabindex: -1 }, `Letter #${number}`), h("a", { class: "button close", href: this.home, "aria-label": "Close the letter" }, "×")),
+    if (!isExact) edit.title = "This browser rounds large numbers: use another browser or `anabranch dlq`";
+    return h("aside", { class: "panel", "aria-label": `Dead letter ${number}`, keydown: (event) => { if (event.key === "Escape") location.hash = this.home; } },
+      h("header", {}, h("h2", { tabindex: -1 }, `Dead letter #${number}`), h("a", { class: "button close", href: this.home, "aria-label": "Close the dead letter" }, "×")),
       h("div", { class: "trouble" }, h("p", {}, error.message)),
       h("div", { class: "buttons start" }, replay, edit, purge),
       h("table", { class: "pairs" }, h("tbody", {}, ...pairs.filter(([, value]) => value !== undefined && value !== null && value !== "").map(([name, value]) =>
         h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))))),
-      h("h3", {}, "The record, as it was when it failed"), record ? recordView(record) : h("p", { class: "hint" }, "It was not kept."));
+      h("h3", {}, "The record when it failed"), record ? recordView(record) : h("p", { class: "hint" }, "The record was not stored."));
   }
 
   /** @param {number[]} [numbers] one letter; else those that are chosen, else all */
@@ -173,8 +173,8 @@ export class Letters {
     const which = this.#which(numbers);
     const many = which.numbers?.length ?? this.#whole;
     const { element, from } = choiceOfStart();
-    const answer = await question(`Replay ${plural(many, "letter")}?`, [
-      h("p", {}, "The pipeline is held still meanwhile. What is delivered leaves the queue; what fails again stays in it."), element,
+    const answer = await question(`Replay ${plural(many, "dead letter")}?`, [
+      h("p", {}, "The pipeline is stopped during the replay. Delivered records leave the queue; records that fail again stay in it."), element,
     ], [{ label: "Replay", value: "replay", kind: "main" }]);
     if (answer) await this.#send({ ...which, from: from() });
   }
@@ -185,7 +185,7 @@ export class Letters {
     const { element, from } = choiceOfStart();
     /** @type {import("./record.js").RecordJson | undefined} */
     let edited;
-    const answer = await question(`Edit letter #${letter.number}`, [editor.element, element],
+    const answer = await question(`Edit dead letter #${letter.number}`, [editor.element, element],
       [{ label: "Replay", value: "replay", kind: "main" }], { wide: true, check: () => {
         try {
           edited = editor.read();
@@ -204,9 +204,9 @@ export class Letters {
       const { replayed, delivered, failedAgain, failures = [] } = await post(of(this.pipeline, "/dead-letters/replay"), order);
       const first = failures[0];
       const why = first ? `: #${first.number}: ${typeof first.error === "string" ? first.error : first.error.message}` : "";
-      if (failedAgain) tell(`${count(failedAgain)} of ${plural(replayed, "letter")} failed again${why}`, "bad");
-      else if (first) tell(`${count(delivered)} delivered; some could not be tried${why}`, "bad");
-      else tell(`${plural(delivered, "letter")} delivered.`);
+      if (failedAgain) tell(`${count(failedAgain)} of ${plural(replayed, "dead letter")} failed again${why}`, "bad");
+      else if (first) tell(`${count(delivered)} delivered; some could not be replayed${why}`, "bad");
+      else tell(`${plural(delivered, "dead letter")} delivered.`);
     } catch (error) {
       tell(`Not replayed: ${text(error)}`, "bad");
     }
@@ -217,12 +217,12 @@ export class Letters {
   async #purge(numbers) {
     const which = this.#which(numbers);
     const many = which.numbers?.length ?? this.#whole;
-    const answer = await question(`Delete ${plural(many, "letter")}?`, [h("p", {}, "Their records are gone then. This cannot be taken back.")],
+    const answer = await question(`Delete ${plural(many, "dead letter")}?`, [h("p", {}, "Their records are lost. You cannot undo this.")],
       [{ label: "Delete", value: "delete", kind: "danger" }]);
     if (!answer) return;
     try {
       const { purged } = await post(of(this.pipeline, "/dead-letters/purge"), which);
-      tell(`${plural(purged, "letter")} deleted.`);
+      tell(`${plural(purged, "dead letter")} deleted.`);
     } catch (error) {
       tell(`Not deleted: ${text(error)}`, "bad");
     }
@@ -232,17 +232,17 @@ export class Letters {
   async #after() {
     this.#chosen.clear();
     await this.load();
-    // What is not there any more is not shown any more.
+    // A dead letter that left the queue is not shown.
     if (this.#open !== null && !this.#letters.some(({ number }) => number === this.#open)) location.hash = this.home;
   }
 }
 
-/** From where a letter goes its way again. */
+/** The choice where a replayed record enters the pipeline. */
 function choiceOfStart() {
   const name = uniqueId();
   const [step, start] = ["step", "start"].map((value) => h("input", { type: "radio", name, value, checked: value === "step" }));
-  const element = h("fieldset", { class: "choices" }, h("legend", {}, "From where"),
-    h("label", {}, step, h("span", {}, "the step that failed", h("small", {}, "as the record was there"))),
-    h("label", {}, start, h("span", {}, "the start of the pipeline", h("small", {}, "through all steps, as if it were just read"))));
+  const element = h("fieldset", { class: "choices" }, h("legend", {}, "Replay from"),
+    h("label", {}, step, h("span", {}, "the step that failed", h("small", {}, "with the record as it entered the step"))),
+    h("label", {}, start, h("span", {}, "the start of the pipeline", h("small", {}, "through all steps, like a new record"))));
   return { element, from: () => (start?.checked ? "start" : "step") };
 }

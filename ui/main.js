@@ -1,4 +1,4 @@
-// The frame of the page: where one is, whether the service is there, and the light.
+// The frame of the page: navigation, state of the connection, and theme.
 
 import { get, onToken } from "./api.js";
 import { askToken } from "./dialog.js";
@@ -9,7 +9,7 @@ import { PipelinePage } from "./pipeline.js";
 import { connection, poll, tryNow } from "./poll.js";
 
 /**
- * Where one is: `#/pipelines/ID/nodes/NODE?…`.
+ * The address of a view: `#/pipelines/ID/nodes/NODE?…`.
  * @typedef {{ parts: string[], query: URLSearchParams }} Place
  */
 
@@ -46,7 +46,7 @@ function light(theme) {
   try {
     localStorage.setItem(THEME, theme);
   } catch {
-    // Where the browser keeps nothing, it lasts as long as the page.
+    // Without storage in the browser, it lasts as long as the page.
   }
 }
 
@@ -59,7 +59,7 @@ const lightButton = h("button", { type: "button", class: "small quiet", click: (
 
 const lostText = h("span", {});
 const lost = h("div", { class: "lost-banner", role: "alert", hidden: true }, lostText,
-  h("button", { type: "button", class: "small", click: tryNow }, "Try now"));
+  h("button", { type: "button", class: "small", click: tryNow }, "Retry now"));
 /** @type {ReturnType<typeof setInterval> | undefined} */
 let countdown;
 
@@ -71,10 +71,10 @@ function showConnection() {
   if (!gone) return;
   const draw = () => {
     const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
-    const last = connection.answered ? ` What is shown is of ${clock(new Date(connection.answered).toISOString())}.` : "";
+    const last = connection.answered ? ` The data is from ${clock(new Date(connection.answered).toISOString())}.` : "";
     // Only the first words are read out, not every second.
     say(lostText, `${connection.lost.charAt(0).toUpperCase()}${connection.lost.slice(1)}.${last}`);
-    mark(lost, "data-next", left > 0 ? `Next try in ${duration(left)}` : "Trying …");
+    mark(lost, "data-next", left > 0 ? `Next attempt in ${duration(left)}` : "Connecting …");
   };
   draw();
   countdown = setInterval(draw, 1000);
@@ -104,7 +104,7 @@ function go() {
       view.update(answer);
       document.title = upright(`${view.title} – Anabranch`);
     }, (error) => view.refuse(error), stop.signal);
-    // What reads the page aloud begins at its heading; the first time the browser does that itself.
+    // A screen reader starts at the heading; on the first view the browser does that itself.
     if (!first) view.heading.focus({ preventScroll: true });
     scrollTo(0, 0);
     return;

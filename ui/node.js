@@ -1,4 +1,4 @@
-// One node of the graph: what it is set to, what it does, and the records that pass.
+// One node of the graph: its settings, its counters, and live records.
 
 import { h, mark, say } from "./dom.js";
 import { NONE, clock, count, duration, percent, rate } from "./format.js";
@@ -9,7 +9,7 @@ import { Rates, waits } from "./rates.js";
 /** @typedef {import("./api.js").Plan} Plan */
 /** @typedef {import("./api.js").PlanNode} PlanNode */
 
-/** What is told of each kind of node: a name, and what it is out of its counters. */
+/** Figures of each kind of node: a name, and the value from its counters. */
 /** @typedef {[string, (rates: Rates, live: import("./api.js").LiveNode, node: PlanNode) => string]} Figure */
 
 /** @type {Record<string, Figure[]>} */
@@ -38,7 +38,7 @@ const FIGURES = {
   ],
 };
 /** @type {Figure} */
-const HITS = ["condition holds for", (_, live) => (live.rowsIn ? `${percent(live.selected / live.rowsIn)} (${count(live.selected)})` : NONE)];
+const HITS = ["condition matches", (_, live) => (live.rowsIn ? `${percent(live.selected / live.rowsIn)} (${count(live.selected)})` : NONE)];
 
 /** @param {Rates} rates @param {string} worked */
 function perRecord(rates, worked) {
@@ -46,7 +46,7 @@ function perRecord(rates, worked) {
   return rows > 0 ? duration(rates.grown("busySeconds") / rows) : NONE;
 }
 
-/** Time is counted when records leave: of those that are still in it nothing is known. @type {Figure[1]} */
+/** Time is counted when records leave, so records that are still in the step do not count. @type {Figure[1]} */
 function busy(rates, live, { workers }) {
   const seconds = rates.rate("busySeconds");
   return waits(rates, live) || seconds === null ? NONE : percent(Math.min(1, seconds / (workers ?? 1)));
@@ -79,13 +79,13 @@ export class NodePanel {
       h("a", { class: "button close", href: back, "aria-label": "Close the details" }, "×")),
       this.error,
       node.condition ? h("section", {}, h("h3", {}, "Condition"), h("pre", {}, node.condition.text),
-        h("p", { class: "hint" }, node.condition.as_before ? "Takes over the verdicts of the step before." : node.condition.native ? "Runs natively." : "Runs as a template.")) : null,
+        h("p", { class: "hint" }, node.condition.as_before ? "Uses the result of the previous step." : node.condition.native ? "Runs natively." : "Runs as a template.")) : null,
       h("section", {}, h("h3", {}, "Now"), h("table", { class: "pairs figures" }, h("tbody", {}, ...this.#figures.map(({ figure, value }) =>
         h("tr", {}, h("th", { scope: "row" }, figure[0]), value))))),
       h("section", {}, h("h3", {}, "Settings"), settings.length
         ? h("table", { class: "pairs" }, h("tbody", {}, ...settings.map(([name, value]) =>
           h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, h("code", {}, value))))))
-        : h("p", { class: "hint" }, "None are given.")),
+        : h("p", { class: "hint" }, "No settings.")),
       this.inspector.element,
       ways(plan, node));
     this.element.addEventListener("keydown", (event) => {
@@ -128,7 +128,7 @@ function ways(plan, node) {
     if (!edges.length) return;
     section.append(h("h3", {}, title), h("ul", { class: "ways" }, ...edges.map((edge) => {
       const other = plan.nodes[edge[there]];
-      return h("li", {}, other?.id ?? "", edge.port === "failed" ? " (records that fail)" : "", edge.shape ? h("pre", {}, edge.shape) : null);
+      return h("li", {}, other?.id ?? "", edge.port === "failed" ? " (failed records)" : "", edge.shape ? h("pre", {}, edge.shape) : null);
     })));
   };
   list("From", "to", "from");

@@ -89,7 +89,7 @@ export class Overview {
     const body = h("tbody", {});
     this.table = h("table", { class: "list pipelines", hidden: true }, h("caption", { class: "offscreen" }, "Pipelines"), h("thead", {}, h("tr", {}, ...this.heads)), body);
     this.rows = new Rows(body, (/** @type {Entry} */ entry) => entry.live.id, (entry) => new Row(entry.live), (row, entry) => row.update(entry));
-    this.empty = h("div", { class: "empty" }, h("p", {}, "Asking the service …"));
+    this.empty = h("div", { class: "empty" }, h("p", {}, "Loading …"));
     this.element = h("div", { class: "overview" }, h("div", { class: "head" }, this.heading, this.sum),
       h("div", { class: "bar" }, this.search, this.words), this.table, this.empty);
   }
@@ -125,7 +125,7 @@ export class Overview {
     mark(this.empty, "hidden", null);
   }
 
-  /** Keeps the choice in the address, so that it can be sent to others. */
+  /** Keeps the filters in the address, so that the address can be shared. */
   #remember() {
     const query = new URLSearchParams();
     if (this.search.value) query.set("filter", this.search.value);
@@ -163,10 +163,10 @@ export class Overview {
     mark(this.empty, "hidden", found.length ? "" : null);
     if (found.length) return;
     this.empty.replaceChildren(...(this.#entries.length
-      ? [h("h2", {}, "No pipeline is like that"), h("p", {}, "Take the filter away to see all of them.")]
-      : [h("h2", {}, "No pipelines yet"), h("p", {}, "Write one, and start the service again in the same directory:"),
+      ? [h("h2", {}, "No matching pipelines"), h("p", {}, "Remove the filter to see all pipelines.")]
+      : [h("h2", {}, "No pipelines yet"), h("p", {}, "Create one, and restart the service in the same directory:"),
         h("pre", {}, "anabranch pipelines init my-first"),
-        h("p", {}, "Or look at one that needs nothing: ", h("code", {}, "anabranch quickstart"))]));
+        h("p", {}, "Or try an example that needs no set-up: ", h("code", {}, "anabranch quickstart"))]));
   }
 
   #drawWords() {

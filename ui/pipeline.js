@@ -1,4 +1,4 @@
-// One pipeline: how it is, its graph, its dead letters, its positions, its plan.
+// One pipeline: its status, graph, dead letters, positions and plan.
 
 import { get, getText, of, post, text } from "./api.js";
 import { Canvas } from "./canvas.js";
@@ -44,7 +44,7 @@ const oldest = (seconds) => (seconds ? `oldest ${duration(seconds)}` : "");
 const next = (seconds) => (seconds ? `next ${duration(seconds)} old` : "");
 
 /**
- * What several sources have not read yet.
+ * The total backlog of several sources.
  * @param {import("./api.js").Backlog[]} [backlogs]
  * @returns {import("./api.js").Backlog}
  */
@@ -115,7 +115,7 @@ export class PipelinePage {
         h("div", { class: "buttons" }, this.start, this.stop)),
       this.cause, h("dl", { class: "tiles" }, ...this.tiles.map(({ element }) => element)),
       h("nav", { class: "tabs", "aria-label": "Parts of the pipeline" }, ...this.tabs), this.body);
-    this.element = h("div", { class: "pipeline" }, h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/" }, "Pipelines"), " / ", h("span", {}, id)), this.whole, this.missing);
+    this.element = h("div", { class: "pipeline" }, h("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, h("a", { href: "#/" }, "Pipelines"), " / ", h("span", {}, id)), this.whole, this.missing);
     this.start.hidden = this.stop.hidden = true;
     this.#about();
   }
@@ -185,11 +185,11 @@ export class PipelinePage {
   refuse(error) {
     mark(this.whole, "hidden", "");
     mark(this.missing, "hidden", null);
-    this.missing.replaceChildren(h("h1", {}, error.status === 404 ? "There is no such pipeline" : "The pipeline cannot be shown"),
+    this.missing.replaceChildren(h("h1", {}, error.status === 404 ? "The pipeline does not exist" : "The pipeline cannot be shown"),
       h("p", {}, text(error)), h("p", {}, h("a", { href: "#/" }, "All pipelines")));
   }
 
-  /** The graph can be another one in every run; where it is not, nothing is drawn anew. @param {number} run */
+  /** Draws the graph again if it differs from that of the previous run. @param {number} run */
   async #load(run) {
     this.#loaded = run;
     try {
@@ -203,7 +203,7 @@ export class PipelinePage {
       this.#panel = null;
       this.#showNode();
     } catch (error) {
-      // It may be about to be there: its plugins are loaded, or its file is mended.
+      // It may exist soon: its plugins are being loaded, or its file is being fixed.
       setTimeout(() => { this.#loaded = -1; }, 5000);
       this.#canvas.room.replaceChildren(h("div", { class: "empty" }, h("h2", {}, "The graph cannot be drawn"), h("p", {}, text(error))));
     }
@@ -255,7 +255,7 @@ export class PipelinePage {
       const { count: many } = await get(of(this.id, "/dead-letters", { limit: 1 }));
       this.#badge(many);
     } catch {
-      // The queue may be another than the one that can be read here.
+      // The dead-letter queue may be a destination that the service cannot read.
     }
   }
 
@@ -280,9 +280,9 @@ export class PipelinePage {
     const name = uniqueId();
     const [drain, drop] = ["drain", "drop"].map((value) => h("input", { type: "radio", name, value, checked: value === "drain" }));
     const answer = await question(`Stop ${this.id}?`, [
-      h("fieldset", { class: "choices" }, h("legend", {}, under ? `${plural(under, "record")} on the way` : "Nothing is on the way now"),
-        h("label", {}, drain, h("span", {}, "Deliver what is on the way", h("small", {}, "it reads no further, and stops when everything is delivered"))),
-        h("label", {}, drop, h("span", {}, "Drop what is on the way", h("small", {}, "it stops at once; the next start reads it again, and what was already written comes twice")))),
+      h("fieldset", { class: "choices" }, h("legend", {}, under ? `${plural(under, "record")} in flight` : "No records are in flight"),
+        h("label", {}, drain, h("span", {}, "Deliver records in flight", h("small", {}, "the pipeline stops reading, and stops when everything is delivered"))),
+        h("label", {}, drop, h("span", {}, "Drop records in flight", h("small", {}, "the pipeline stops immediately; the next start reads them again, so records that were already written are written twice")))),
     ], [{ label: "Stop", value: "stop", kind: "danger" }]);
     if (answer) await this.#act(() => post(of(this.id, "/stop"), { force: drop?.checked ?? false }), "Not stopped");
   }

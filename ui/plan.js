@@ -1,4 +1,4 @@
-// What a pipeline was compiled to, as `pipelines plan` prints it.
+// The compiled plan of a pipeline, as `pipelines plan` prints it.
 
 import { getText, of, text } from "./api.js";
 import { copy, h, say, uniqueId } from "./dom.js";
@@ -6,7 +6,7 @@ import { copy, h, say, uniqueId } from "./dom.js";
 const PASSES = [
   ["fused", "the stages that run"],
   ["rewritten", "after all rewrites"],
-  ["lowered", "what the file says"],
+  ["lowered", "the pipeline file"],
 ];
 
 export class PlanText {

@@ -1,4 +1,4 @@
-// Reads something again and again, as long as somebody looks, and knows whether the service is there.
+// Polls the service while the page is visible, and tracks whether the service is reachable.
 
 import { ApiError, get } from "./api.js";
 
@@ -39,7 +39,7 @@ function set(lost, next) {
 /**
  * @param {number} milliseconds
  * @param {AbortSignal} signal
- * @returns {Promise<void>} after the time, or when somebody wants to know now, or nobody any more
+ * @returns {Promise<void>} after the time, or on a request to retry now, or when the signal aborts
  */
 function pause(milliseconds, signal) {
   return new Promise((resolve) => {
@@ -73,7 +73,7 @@ export async function poll(path, take, refuse, signal) {
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) {
-        // A defect of the page: it is told of, and does not stop the numbers.
+        // A defect of the page: it is reported, and does not stop the polling.
         reportError(error);
         await pause(PERIOD, signal);
         continue;
@@ -87,7 +87,7 @@ export async function poll(path, take, refuse, signal) {
       }
     }
     if (signal.aborted) return;
-    // Nobody looks: the next look shows what is then.
+    // The page is hidden: it is updated when it is visible again.
     await pause(document.hidden ? 2 ** 30 : Math.max(100, wait - (Date.now() - began)), signal);
   }
 }

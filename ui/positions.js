@@ -1,4 +1,4 @@
-// How far each partition of each source has come.
+// The position of each partition of each source.
 
 import { Rows, h, mark, say } from "./dom.js";
 import { count, duration } from "./format.js";
@@ -14,8 +14,8 @@ export class Positions {
     this.table = h("table", { class: "list" }, h("caption", { class: "offscreen" }, "Partitions of the sources"),
       h("thead", {}, h("tr", {}, ...COLUMNS.map((name, i) => h("th", { scope: "col", class: i > 1 ? "number" : "" }, name)))), body);
     this.element = h("section", { class: "page", "aria-label": "Positions" }, this.table, this.empty,
-      h("p", { class: "hint" }, "Records of this run. Settled: every copy is delivered, filtered, or a dead letter. Stored: a restart begins after them. ",
-        h("code", {}, "anabranch positions"), " shows what is stored, and sets it back."));
+      h("p", { class: "hint" }, "Records of this run. Settled: every copy is delivered, filtered or a dead letter. Stored: a restart resumes after them. ",
+        h("code", {}, "anabranch positions"), " shows stored positions, and resets or rewinds them."));
     this.rows = new Rows(body, (/** @type {Lane} */ lane) => `${lane.connector} ${lane.partition}`, () => {
       const cells = COLUMNS.map((name, i) => (i === 0 ? h("th", { scope: "row" }) : h("td", { class: i > 1 ? "number" : "", "data-label": name })));
       return { element: h("tr", {}, ...cells), cells };

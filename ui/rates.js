@@ -1,4 +1,4 @@
-// Rates out of counters that are read again and again.
+// Computes rates from counters that are polled.
 
 /** Over how long a rate is taken: long enough to be read, short enough to see a change. */
 const WINDOW = 5000;
@@ -24,7 +24,7 @@ export class Rates {
 
   /**
    * @param {string} at RFC 3339, by the clock of the service
-   * @param {number} run counters begin anew with every run
+   * @param {number} run counters start at zero in every run
    * @param {Record<string, number>} counters
    */
   add(at, run, counters) {

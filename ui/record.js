@@ -1,4 +1,4 @@
-// Records for people: raw data as text where it is text, and back again.
+// Formats records: raw data is shown and edited as text if it is text.
 
 import { exact } from "./api.js";
 import { copy, h } from "./dom.js";
@@ -11,7 +11,7 @@ import { bytes, cut } from "./format.js";
  *   payload?: { before?: Data, after?: Data } | null }} RecordJson
  */
 
-/** How much of one part is put on the page; all of it can be copied. */
+/** Maximum number of characters of one part on the page; all of it can be copied. */
 const SHOWN = 64 << 10;
 
 /** @param {string} base64 @returns {string | null} the text in it; `null` where it is none */

@@ -1,4 +1,4 @@
-// How a pipeline is, in a shape, a word, and a cause. Never in a colour alone.
+// The status of a pipeline: a shape, a word and a cause. Colour is never the only sign.
 
 import { h, mark, s, say } from "./dom.js";
 import { clock, duration, since } from "./format.js";
@@ -19,7 +19,7 @@ const SHAPES = {
 };
 const FILLED = new Set(["running", "stopped"]);
 
-/** What needs somebody comes first. */
+/** Order of the statuses, the most urgent first. */
 const URGENCY = ["degraded", "invalid", "stalled", "recovering", "starting", "running", "idle", "stopped", "finished"];
 
 /** @param {Status} status @returns {keyof typeof SHAPES} the word that is shown */
@@ -30,7 +30,7 @@ export function wordOf(status) {
 
 /** @param {string} word */
 export function urgency(word) {
-  // Who waits for records now works in the next second: their lines do not change places.
+  // An idle pipeline may run in the next second: its line must not move.
   return URGENCY.indexOf(word === "idle" ? "running" : word);
 }
 
@@ -54,11 +54,11 @@ export class Chip {
   }
 }
 
-/** @param {Status} status what is wrong and what comes next; empty where nothing is wrong */
+/** @param {Status} status @returns {string} the error and the next attempt; empty without an error */
 export function cause(status) {
   const parts = [];
   if (status.stalled) {
-    parts.push(`Nothing moves at ${status.stalled.node} for ${duration(since(status.stalled.since))}`);
+    parts.push(`${status.stalled.node} has made no progress for ${duration(since(status.stalled.since))}`);
   }
   if (status.error && status.word !== "running" && status.word !== "idle") {
     const named = !status.where || status.error.startsWith(`${status.where}: `);

@@ -41,37 +41,37 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
 }
 
 /// Access to the dead letters.
-enum Shelf {
+enum DeadLetters {
     /// Through the API of a running service.
     Service(Remote),
     /// Directly in the store.
-    Store(Opened),
+    Store(OpenStore),
 }
 
 /// An open store, and the runtime that its calls need.
-struct Opened {
+struct OpenStore {
     command: &'static str,
     store: Store,
     runtime: Runtime,
 }
 
-impl Shelf {
+impl DeadLetters {
     /// Uses the running service if there is one, otherwise opens the store. A service locks the file of its store, so a
     /// file that can be opened belongs to no service. A database is opened only if no service answers.
-    fn find(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
-        Shelf::opened_by(Store::open, command, settings)
+    fn find(command: &'static str, settings: &Settings) -> Result<DeadLetters, Box<Report>> {
+        DeadLetters::opened_by(Store::open, command, settings)
     }
 
     /// Like `find`, for commands that change dead letters: no service can use the store at the same time.
-    fn find_to_change(command: &'static str, settings: &Settings) -> Result<Shelf, Box<Report>> {
-        Shelf::opened_by(Store::own, command, settings)
+    fn find_to_change(command: &'static str, settings: &Settings) -> Result<DeadLetters, Box<Report>> {
+        DeadLetters::opened_by(Store::own, command, settings)
     }
 
     fn opened_by(
         open: fn(&Database) -> Result<Store, OpenError>,
         command: &'static str,
         settings: &Settings,
-    ) -> Result<Shelf, Box<Report>> {
+    ) -> Result<DeadLetters, Box<Report>> {
         let unusable = |error: &OpenError| {
             Box::new(Report::new(command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, error.to_string()))
         };
@@ -79,23 +79,23 @@ impl Shelf {
         if settings.api.as_ref().is_some_and(|api| api.named)
             && let Some(remote) = Remote::find(command, settings)?
         {
-            return Ok(Shelf::Service(remote));
+            return Ok(DeadLetters::Service(remote));
         }
         if let Database::Embedded(_) = &settings.database {
             match Store::open_existing(&settings.database) {
-                Ok(Some(store)) => return Opened::new(command, store).map(Shelf::Store),
+                Ok(Some(store)) => return OpenStore::new(command, store).map(DeadLetters::Store),
                 Ok(None) => {}
-                Err(OpenError::InUse { .. }) => return Remote::of(command, settings).map(Shelf::Service),
+                Err(OpenError::InUse { .. }) => return Remote::of(command, settings).map(DeadLetters::Service),
                 Err(error) => return Err(unusable(&error)),
             }
         }
         if let Some(remote) = Remote::find(command, settings)? {
-            return Ok(Shelf::Service(remote));
+            return Ok(DeadLetters::Service(remote));
         }
         match &settings.database {
             Database::Postgres(_) => {
                 let store = open(&settings.database).map_err(|error| unusable(&error))?;
-                Opened::new(command, store).map(Shelf::Store)
+                OpenStore::new(command, store).map(DeadLetters::Store)
             }
             Database::Embedded(_) | Database::InMemory => Err(Box::new(
                 Report::new(command)
@@ -106,20 +106,20 @@ impl Shelf {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenStore {
     fn drop(&mut self) {
         self.runtime.block_on(self.store.release());
     }
 }
 
-impl Opened {
+impl OpenStore {
     fn new(command: &'static str, store: Store) -> Result<Self, Box<Report>> {
         // Replays run on this runtime too.
         let runtime = runtime::start(&mut Builder::new_multi_thread()).map_err(|error| {
             let message = format!("cannot start the runtime: {}", anabranch_process::files::system(&error));
             Box::new(Report::new(command).fail(Exit::Environment, codes::CLI_SYSTEM, message))
         })?;
-        Ok(Opened { command, store, runtime })
+        Ok(OpenStore { command, store, runtime })
     }
 
     fn ask<T>(&self, asking: impl Future<Output = Result<T, StoreError>>) -> Result<T, Box<Report>> {

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::terminal::Style;
 use anabranch_record::near::did_you_mean;
-use anabranch_settings::{Layers, Refused, ServiceFlags, Settings};
+use anabranch_settings::{Layers, ServiceFlags, Settings, SettingsFindings};
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
@@ -86,27 +86,27 @@ impl Mark {
 }
 
 /// The result of a check: severity, text and remedy.
-struct Found {
+struct CheckResult {
     mark: Mark,
     what: String,
     advice: Option<String>,
 }
 
-impl Found {
+impl CheckResult {
     fn new(mark: Mark, what: impl Into<String>) -> Self {
-        Found { mark, what: what.into(), advice: None }
+        CheckResult { mark, what: what.into(), advice: None }
     }
 
     fn well(what: impl Into<String>) -> Self {
-        Found::new(Mark::Well, what)
+        CheckResult::new(Mark::Well, what)
     }
 
     fn warning(what: impl Into<String>) -> Self {
-        Found::new(Mark::Warning, what)
+        CheckResult::new(Mark::Warning, what)
     }
 
     fn environment(what: impl Into<String>) -> Self {
-        Found::new(Mark::Environment, what)
+        CheckResult::new(Mark::Environment, what)
     }
 
     fn advise(mut self, advice: impl Into<String>) -> Self {
@@ -115,7 +115,7 @@ impl Found {
     }
 }
 
-type Check = fn(&mut Patient<'_>) -> Found;
+type Check = fn(&mut DoctorContext<'_>) -> CheckResult;
 
 /// The checks, in the order in which they run.
 const CHECKS: &[(&str, Check)] = &[
@@ -138,8 +138,8 @@ const SETTINGS: &str = "config.resolve";
 /// Runs only with `--deep`.
 const STANDALONE: &str = "plugins.standalone";
 
-/// The subject of the checks.
-struct Patient<'a> {
+/// Input of the checks: the settings, and results of earlier checks.
+struct DoctorContext<'a> {
     settings: &'a Settings,
     deep: bool,
     /// Whether a service answers at the configured address; `None` before that check has run.
@@ -164,7 +164,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     let asked = |name: &str| arguments.checks.is_empty() || arguments.checks.iter().any(|asked| is_meant(name, asked));
 
     let mut findings = Vec::new();
-    let mut add = |check: &'static str, found: Found| {
+    let mut add = |check: &'static str, found: CheckResult| {
         findings.push(Finding { check, mark: found.mark, what: found.what, advice: found.advice });
     };
     let mut notes = String::new();
@@ -172,7 +172,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     match (Layers { flags: &arguments.settings.0.given, environment: &environment }).resolve() {
         Err(refused) => {
             notes = context.rendered(&refused.findings, &refused.files);
-            let found = Found::new(Mark::Invalid, "the settings cannot be used; no other check can run");
+            let found = CheckResult::new(Mark::Invalid, "the settings cannot be used; no other check can run");
             add(SETTINGS, found.advise(told(&refused)));
         }
         Ok((settings, warned)) => {
@@ -180,13 +180,13 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
                 notes = context.rendered(&warned.findings, &warned.files);
                 add(SETTINGS, resolved(&settings, &warned));
             }
-            let mut patient = Patient { settings: &settings, deep: arguments.deep, answers: None };
+            let mut subject = DoctorContext { settings: &settings, deep: arguments.deep, answers: None };
             for (name, look) in CHECKS.iter().filter(|(name, _)| asked(name)) {
-                add(name, look(&mut patient));
+                add(name, look(&mut subject));
             }
             let standalone = arguments.deep || arguments.checks.iter().any(|asked| asked == STANDALONE);
             if standalone && asked(STANDALONE) {
-                add(STANDALONE, parts::standalone(&mut patient));
+                add(STANDALONE, parts::standalone(&mut subject));
             }
         }
     }
@@ -194,12 +194,12 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
 }
 
 /// Returns the first error in the settings as one line.
-fn told(refused: &Refused) -> String {
+fn told(refused: &SettingsFindings) -> String {
     let first = refused.findings.iter().find(|finding| finding.severity == Severity::Error);
     first.map(|finding| finding.message.clone()).unwrap_or_default()
 }
 
-fn resolved(settings: &Settings, warned: &Refused) -> Found {
+fn resolved(settings: &Settings, warned: &SettingsFindings) -> CheckResult {
     let path = settings.config_path.display();
     let what = if settings.config_path.exists() {
         format!("settings of {path}")
@@ -207,10 +207,10 @@ fn resolved(settings: &Settings, warned: &Refused) -> Found {
         format!("{path} does not exist: the settings come from flags, variables and defaults")
     };
     match warned.findings.iter().count() {
-        0 => Found::well(what),
+        0 => CheckResult::well(what),
         count => {
             let advice = warned.findings.iter().next().map(|finding| finding.message.clone()).unwrap_or_default();
-            Found::warning(format!("{what}, with {}", report::counted(count, "warning"))).advise(advice)
+            CheckResult::warning(format!("{what}, with {}", report::counted(count, "warning"))).advise(advice)
         }
     }
 }

@@ -112,32 +112,32 @@ pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<
 }
 
 /// An open store, and the runtime that its calls need.
-pub(super) struct Opened {
+pub(super) struct OpenStore {
     store: Store,
     runtime: Runtime,
 }
 
-impl Drop for Opened {
+impl Drop for OpenStore {
     fn drop(&mut self) {
         self.runtime.block_on(self.store.release());
     }
 }
 
-impl Opened {
+impl OpenStore {
     /// Opens the existing store.
     ///
     /// # Errors
     /// Returns the report of `command` if the store does not exist or cannot be opened.
     pub(super) fn open(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
-        Opened::opened_by(Store::open, command, database)
+        OpenStore::opened_by(Store::open, command, database)
     }
 
-    /// Like [`Opened::open`], for commands that change positions: no service can use the store at the same time.
+    /// Like [`OpenStore::open`], for commands that change positions: no service can use the store at the same time.
     ///
     /// # Errors
-    /// As [`Opened::open`]; also if a service uses the store.
+    /// As [`OpenStore::open`]; also if a service uses the store.
     pub(super) fn open_to_change(command: &'static str, database: &Database) -> Result<Self, Box<Report>> {
-        Opened::opened_by(Store::own, command, database)
+        OpenStore::opened_by(Store::own, command, database)
     }
 
     fn opened_by(
@@ -156,7 +156,7 @@ impl Opened {
             ));
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(Opened { store, runtime: runtime.map_err(|e| failed(e.to_string()))? })
+        Ok(OpenStore { store, runtime: runtime.map_err(|e| failed(e.to_string()))? })
     }
 
     pub(super) fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anabranch_process::files::system;
 use anabranch_settings::{Layers, document};
 
-use super::run::{Manner, serve};
+use super::run::{ServeOptions, serve};
 use super::{Context, Exit, Report, pipelines};
 use crate::codes;
 
@@ -54,8 +54,9 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
     // If the output is not a terminal, a browser is not wanted either.
     let opens = !arguments.no_open && context.terminal && !context.json && has_display();
     let on_listening = Box::new(move |address: SocketAddr| show(address, opens));
-    let manner = Manner { before_abort: Some(before_abort), on_listening: Some(on_listening), ..Manner::default() };
-    serve("quickstart", settings, manner, context)
+    let options =
+        ServeOptions { before_abort: Some(before_abort), on_listening: Some(on_listening), ..ServeOptions::default() };
+    serve("quickstart", settings, options, context)
 }
 
 /// Prints the address of the page, and opens it if asked to.

@@ -12,7 +12,7 @@ use anabranch_process::runtime;
 use anabranch_service::listener::ListenError;
 use anabranch_service::outputs;
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{Companion, Later, Service, ServiceError};
+use anabranch_service::{Companion, DeferredPipelines, Service, ServiceError};
 use anabranch_settings::{Database, SettingFlags, Settings};
 use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use futures::FutureExt as _;
@@ -63,12 +63,12 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     match context.settings("run", &arguments.settings) {
         Ok(mut settings) => {
             settings.pipelines.strict |= arguments.strict;
-            let manner = Manner {
+            let serving = ServeOptions {
                 once: arguments.once,
                 watches: (settings.dev || settings.pipelines.watch) && !arguments.once,
-                ..Manner::default()
+                ..ServeOptions::default()
             };
-            serve("run", settings, manner, context)
+            serve("run", settings, serving, context)
         }
         Err(report) => *report,
     }
@@ -76,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
 
 /// Options of how the service runs.
 #[derive(Default)]
-pub(super) struct Manner {
+pub(super) struct ServeOptions {
     /// Read to the end of the sources, then stop.
     pub(super) once: bool,
     /// Apply files when they are saved. The service then also starts without files or with files that are not valid.
@@ -88,8 +88,8 @@ pub(super) struct Manner {
 }
 
 /// Runs the service with these settings until it ends.
-pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manner, context: &Context) -> Report {
-    let Manner { once, watches, before_abort, on_listening } = manner;
+pub(super) fn serve(command: &'static str, mut settings: Settings, serving: ServeOptions, context: &Context) -> Report {
+    let ServeOptions { once, watches, before_abort, on_listening } = serving;
     if context.json {
         settings.log.format = LogFormat::Json;
     }
@@ -103,7 +103,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, manner: Manne
             pipelines = Pipelines::load(&[&path], &registry, &options);
         } else {
             let (context, registry) = (context.clone(), registry.clone());
-            later = Some(Later {
+            later = Some(DeferredPipelines {
                 stored: unloaded.configs.iter().map(StoredPipeline::from).collect(),
                 compile: Box::new(move || {
                     let pipelines = unloaded.compile(&registry, &options);

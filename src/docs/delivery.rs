@@ -21,19 +21,19 @@ const VARIANTS: [(&str, &str); 2] = [("exactlyOnce", "true"), ("durability", "di
 const SAID: [(&str, &str); 1] = [("table", "rows")];
 
 /// A processor, one of its settings, and its value.
-pub(crate) type Step = (&'static str, &'static str, &'static str);
+pub(crate) type ProcessorSetting = (&'static str, &'static str, &'static str);
 
-const DECODE: Step = ("json.decode", "field", ".Payload.After");
-const EXCLUDE: Step = ("field.exclude", "fields", ".Key");
+const DECODE: ProcessorSetting = ("json.decode", "field", ".Payload.After");
+const EXCLUDE: ProcessorSetting = ("field.exclude", "fields", ".Key");
 /// The processors to try between a source and a destination. The destination may need fields instead of raw bytes, and
 /// a key that is an object, or no key.
-const WAYS: [&[Step]; 4] = [&[], &[DECODE], &[EXCLUDE], &[DECODE, EXCLUDE]];
+const WAYS: [&[ProcessorSetting]; 4] = [&[], &[DECODE], &[EXCLUDE], &[DECODE, EXCLUDE]];
 
 /// Placeholder values for variables. Nothing is opened, so any text in the right form will do. The required credentials
 /// are addresses.
-struct Made;
+struct PlaceholderVariables;
 
-impl Variables for Made {
+impl Variables for PlaceholderVariables {
     fn variable(&self, _: &str) -> Option<String> {
         Some("postgres://user@host/database".to_owned())
     }
@@ -66,12 +66,12 @@ pub fn page(registry: &Registry) -> Page {
 
 /// Returns the shortest sequence of processors after which the destination can write the records of the source; empty
 /// if none helps.
-pub(crate) fn steps_between(
+pub(crate) fn processors_between(
     registry: &Registry,
     source: &Specification,
     destination: &Specification,
-) -> &'static [Step] {
-    way(registry, source, destination, None).map_or(&[], |(steps, _)| steps)
+) -> &'static [ProcessorSetting] {
+    way(registry, source, destination, None).map_or(&[], |(processors, _)| processors)
 }
 
 /// Returns these processors, with the guarantees of the compiler.
@@ -80,8 +80,8 @@ fn way(
     source: &Specification,
     destination: &Specification,
     more: Option<(&str, &str)>,
-) -> Option<(&'static [Step], Value)> {
-    WAYS.into_iter().find_map(|steps| Some((steps, route(registry, source, destination, more, steps)?)))
+) -> Option<(&'static [ProcessorSetting], Value)> {
+    WAYS.into_iter().find_map(|processors| Some((processors, route(registry, source, destination, more, processors)?)))
 }
 
 fn row(
@@ -95,12 +95,12 @@ fn row(
         None => destination.name.to_string(),
         Some((name, value)) => format!("{} with `{name}: {value}`", destination.name),
     };
-    let Some((steps, route)) = way(registry, source, destination, more) else {
+    let Some((processors, route)) = way(registry, source, destination, more) else {
         let _ = writeln!(text, "| {} | {to} | cannot be combined | | |", source.name);
         return;
     };
     let mut from = source.name.to_string();
-    for (i, (plugin, _, field)) in steps.iter().enumerate() {
+    for (i, (plugin, _, field)) in processors.iter().enumerate() {
         let _ = write!(from, "{} `{plugin}` of `{field}`", if i == 0 { ", then" } else { " and" });
     }
     let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
@@ -117,7 +117,7 @@ fn route(
     source: &Specification,
     destination: &Specification,
     more: Option<(&str, &str)>,
-    steps: &[Step],
+    processors: &[ProcessorSetting],
 ) -> Option<Value> {
     let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
         let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
@@ -131,22 +131,22 @@ fn route(
             given.chain(more).chain(apart).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })
     };
-    let step = |(plugin, setting, field): &Step| {
+    let processor = |(plugin, setting, field): &ProcessorSetting| {
         let mut settings = serde_json::Map::new();
         settings.insert((*setting).to_owned(), Value::from(*field));
         serde_json::json!({ "id": plugin, "plugin": plugin, "settings": settings })
     };
-    let steps: Vec<Value> = steps.iter().map(step).collect();
+    let processors: Vec<Value> = processors.iter().map(processor).collect();
     let document = serde_json::json!({ "version": "2.2", "pipelines": [{
         "id": "pair",
         "connectors": [
             connector("from", "source", source, None), connector("to", "destination", destination, more),
         ],
-        "processors": steps,
+        "processors": processors,
     }] });
     let mut files = Files::new();
     files.add("pair.yaml", document.to_string());
-    let loaded = load(&files, &Made);
+    let loaded = load(&files, &PlaceholderVariables);
     let compiled = compile(loaded.pipelines.first()?, registry, &CompileOptions::default()).ok()?;
     // If nearly every record would fail, the compiler only warns.
     if compiled.warnings.iter().any(|finding| finding.code.name().starts_with("flow.")) {

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use base64::Engine as _;
 
-use super::{Answer, MESSAGE, Mirrored, Server};
+use super::{Answer, MESSAGE, MirroredHeaders, Server};
 
 /// Returns the router with the only path, behind access control.
 pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
@@ -39,9 +39,13 @@ async fn message(State(server): State<Arc<Server>>, headers: HeaderMap, body: By
     }
 }
 
-fn mirrored(headers: &HeaderMap) -> Mirrored {
+fn mirrored(headers: &HeaderMap) -> MirroredHeaders {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    Mirrored { version: text("mcp-protocol-version"), method: text("mcp-method"), name: text("mcp-name").map(decoded) }
+    MirroredHeaders {
+        version: text("mcp-protocol-version"),
+        method: text("mcp-method"),
+        name: text("mcp-name").map(decoded),
+    }
 }
 
 /// Decodes a header value. Values that a header cannot carry as they are come in base64, marked as such.

@@ -10,7 +10,7 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_trial::codes;
-use anabranch_trial::synthetic::{Patience, try_pipelines};
+use anabranch_trial::synthetic::{TrialLimits, try_pipelines};
 use regex::{Captures, Regex};
 use right::RIGHT;
 use rows::ROWS;
@@ -20,7 +20,7 @@ use crate::docs::below;
 use crate::process::{DECODE, TO_FILE, Workspace, lines_to};
 
 /// Time enough on any machine.
-const PATIENCE: Patience = Patience { one: Duration::from_secs(60), all: Duration::from_secs(600) };
+const LIMITS: TrialLimits = TrialLimits { one: Duration::from_secs(60), all: Duration::from_secs(600) };
 /// The line of the first processor behind `json.decode`.
 const FIRST: u32 = 8;
 
@@ -34,7 +34,7 @@ fn tried(processors: &[&str]) -> Pipelines {
     text.push_str(" ]\n");
     let options = CompileOptions { split: true, ..CompileOptions::default() };
     let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
-    try_pipelines(&mut pipelines, PATIENCE);
+    try_pipelines(&mut pipelines, LIMITS);
     pipelines
 }
 
@@ -126,7 +126,7 @@ fn what_data_of_a_certain_form_make_right_is_not_reported() {
     let options = CompileOptions { split: true, ..CompileOptions::default() };
     let reported = (0..RIGHT.len()).filter_map(|number| {
         let mut pipelines = Pipelines::of_text("p.yaml", right(number), &registry(), &options);
-        try_pipelines(&mut pipelines, PATIENCE);
+        try_pipelines(&mut pipelines, LIMITS);
         // A step with a finding is not judged.
         (pipelines.good.is_empty() || !pipelines.findings.is_empty())
             .then(|| format!("{}: {:?}", RIGHT[number].of, pipelines.findings))
@@ -181,7 +181,7 @@ fn no_published_pipeline_is_reported() {
     let (mut tried, mut reported) = (0, Vec::new());
     for (name, text) in published() {
         let mut pipelines = Pipelines::of_text(&name, text, &registry(), &options);
-        try_pipelines(&mut pipelines, PATIENCE);
+        try_pipelines(&mut pipelines, LIMITS);
         tried += pipelines.good.len();
         reported.extend(found(&pipelines).into_iter().map(|found| format!("{name}: {found:?}")));
     }
@@ -221,6 +221,6 @@ fn commands_that_check_pipelines_try_them() {
 #[test]
 fn pipelines_for_which_there_is_no_time_are_counted() {
     let mut pipelines = tried(&[r#"{ id: a, plugin: field.exclude, settings: { fields: .Key } }"#]);
-    assert_eq!(try_pipelines(&mut pipelines, PATIENCE), 0);
-    assert_eq!(try_pipelines(&mut pipelines, Patience { all: Duration::ZERO, ..PATIENCE }), 1);
+    assert_eq!(try_pipelines(&mut pipelines, LIMITS), 0);
+    assert_eq!(try_pipelines(&mut pipelines, TrialLimits { all: Duration::ZERO, ..LIMITS }), 1);
 }

@@ -23,7 +23,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
 use anabranch_service::Service;
-use anabranch_service::lifecycle::Outcome;
+use anabranch_service::lifecycle::PipelineOutcome;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{Layers, Settings};
 use async_trait::async_trait;
@@ -163,7 +163,7 @@ fn serve(directory: &str) -> ! {
     };
     let ended = service.run::<Api>(pipelines, None).unwrap();
     println!("{ended:?}");
-    let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Finished));
+    let finished = ended.outcomes.iter().all(|(_, outcome)| matches!(outcome, PipelineOutcome::Finished));
     std::process::exit(i32::from(!finished));
 }
 

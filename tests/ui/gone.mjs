@@ -1,4 +1,4 @@
-// A service that wants a token, goes away, and comes back: the page asks, says so, and goes on by itself.
+// A service that requires a token, stops, and starts again: the page asks for the token, reports the outage, and reconnects.
 import { strict as assert } from "node:assert";
 import { at, browse } from "./browser.mjs";
 
@@ -15,7 +15,7 @@ await browse({}, async (page) => {
   const field = page.locator("input[type=password]");
   await field.fill("wrong");
   await page.keyboard.press("Enter");
-  await page.getByText("not the right one").waitFor();
+  await page.getByText("token is not correct").waitFor();
   await field.fill(token);
   await page.keyboard.press("Enter");
   await page.locator(".pipelines tbody tr").first().waitFor();
@@ -29,7 +29,7 @@ await browse({}, async (page) => {
   await told("start");
   const back = page.locator("body:not(.lost)").waitFor();
   // The page may have tried by itself meanwhile: then the button is gone.
-  await Promise.race([page.getByRole("button", { name: "Try now" }).click().catch(() => {}), back]);
+  await Promise.race([page.getByRole("button", { name: "Retry now" }).click().catch(() => {}), back]);
   await back;
   await page.locator(".pipelines tbody tr").first().waitFor();
 }, /401|Unauthorized|ERR_/);

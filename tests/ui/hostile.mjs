@@ -23,7 +23,7 @@ await browse({}, async (page) => {
   await page.locator(".letters a").first().click();
   await shown(".letter-detail .record", "the record of a letter");
   await page.goto(at("/pipelines/hostile/dead-letters/1000000000000000000000"));
-  await page.locator(".letter-detail", { hasText: "There is no letter 1000000000000000000000." }).waitFor();
+  await page.locator(".letter-detail", { hasText: "Dead letter 1000000000000000000000 does not exist." }).waitFor();
   // The numbers of letters of a queue that is in use for long.
   await page.route(/dead-letters\?/, async (route) => {
     const answer = await route.fetch();

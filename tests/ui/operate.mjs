@@ -42,13 +42,13 @@ try {
 
     await page.getByRole("link", { name: /Dead letters/ }).click();
     await page.getByRole("link", { name: "#", exact: false }).first().click();
-    await page.getByRole("heading", { name: /^Letter #/ }).waitFor();
+    await page.getByRole("heading", { name: /^Dead letter #/ }).waitFor();
     assert.match(await text(".letter-detail"), /decode/);
     await accessible(page, "a dead letter");
     await page.setViewportSize({ width: 320, height: 640 });
     await page.locator(".letters").waitFor({ state: "hidden" });
     await accessible(page, "a dead letter on a narrow screen");
-    await page.getByRole("link", { name: "Close the letter" }).click();
+    await page.getByRole("link", { name: "Close the dead letter" }).click();
     await page.locator(".letters").waitFor();
     await page.getByRole("link", { name: "#", exact: false }).first().click();
     await page.setViewportSize({ width: 1360, height: 860 });
@@ -58,7 +58,7 @@ try {
     await field.fill('{"order": "mended", "amount": 9007199254740993}');
     await accessible(page, "the editor");
     await page.getByRole("button", { name: "Replay", exact: true }).click();
-    await page.getByText("1 letter delivered").waitFor();
+    await page.getByText("1 dead letter delivered").waitFor();
     await page.getByRole("heading", { name: "No dead letters" }).waitFor();
     await until("the record", async () => output().includes("mended"));
     assert.match(output(), /"amount":9007199254740993[,}]/);

@@ -35,6 +35,6 @@ await browse({}, async (page) => {
   await page.locator(".records li").first().waitFor();
   await look("a step that fails");
   await page.goto(at("/pipelines/hooks/dead-letters/1"));
-  await page.getByRole("heading", { name: /^Letter #/ }).waitFor();
+  await page.getByRole("heading", { name: /^Dead letter #/ }).waitFor();
   await look("a letter");
 }, /40\d|412|50\d/);

@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
 use crate::codes;
-use crate::connections::Seat;
+use crate::connections::Slot;
 use crate::error::{ApiError, Kind, RegistryError};
 
 /// Time limit of a response.
@@ -196,8 +196,8 @@ pub async fn guard(State((access, body)): State<(Arc<Access>, ErrorBody)>, reque
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer, Basic"));
         return response;
     }
-    if let Some(seat) = request.extensions().get::<Arc<Seat>>() {
-        seat.authenticated();
+    if let Some(slot) = request.extensions().get::<Arc<Slot>>() {
+        slot.authenticated();
     }
     match timeout(ANSWER, next.run(request)).await {
         Ok(response) => in_form(body, response).await,

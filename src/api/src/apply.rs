@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Files;
 use anabranch_service::apply::{Desired, Difference, Planned};
 use anabranch_service::edit::EditError;
-use anabranch_service::renames::Reread;
+use anabranch_service::renames::RereadSource;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,8 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 /// The desired pipeline: `config` or `yaml`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+#[schema(as = Asked)]
+struct PlanRequest {
     #[serde(default)]
     config: Option<PipelineDocument>,
     /// The text of a pipeline file.
@@ -225,9 +226,9 @@ impl Plan {
     fn of(view: &View, planned: Planned) -> Self {
         let Planned { id, changes, restart, rereads, notes, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
-        let repeat = |reread: Reread| {
+        let repeat = |reread: RereadSource| {
             let message = reread.to_string();
-            let Reread { source, replaces, records } = reread;
+            let RereadSource { source, replaces, records } = reread;
             Repeat { source, replaces, records, message }
         };
         let change = |Difference { resource, id, action, config_paths }| Change { resource, id, action, config_paths };
@@ -252,11 +253,11 @@ impl Plan {
 ///
 /// Opens nothing and changes nothing.
 #[utoipa::path(
-    post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = Asked,
+    post, path = "/v1/pipelines/plan", tag = "pipelines", request_body = PlanRequest,
     responses((status = 200, description = "The plan", body = Plan),
               (status = 400, description = "It has errors; `line` and `column` locate them in `yaml`", body = Error)),
 )]
-async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
+async fn plan(State(view): State<Arc<View>>, Body(asked): Body<PlanRequest>) -> Result<Json<Plan>, ApiError> {
     let planned = view.control.plan(desired(&asked)?).await.map_err(|error| refused(error, asked.yaml))?;
     Ok(Json(Plan::of(&view, planned)))
 }
@@ -266,13 +267,13 @@ async fn plan(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result
 /// Replaces the pipeline, or creates it. A running pipeline is drained, switched and resumed. If the new pipeline
 /// cannot be opened, the old one is restored. Sources that exist in both resume from their positions.
 #[utoipa::path(
-    post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = Asked,
+    post, path = "/v1/pipelines/apply", tag = "pipelines", request_body = PlanRequest,
     responses((status = 200, description = "The plan, which was applied", body = Plan),
               (status = 400, description = "It has errors (`line` and `column` locate them in `yaml`), or \
                                             `pipelines.switch_failed`", body = Error),
               (status = 409, description = "`pipelines.plan_stale`: the plan is outdated", body = Error)),
 )]
-async fn apply(State(view): State<Arc<View>>, Body(asked): Body<Asked>) -> Result<Json<Plan>, ApiError> {
+async fn apply(State(view): State<Arc<View>>, Body(asked): Body<PlanRequest>) -> Result<Json<Plan>, ApiError> {
     let desired = desired(&asked)?;
     let Some(hash) = asked.hash else {
         return Err(ApiError::malformed("`hash` is missing: send the hash of the plan to apply")
@@ -294,7 +295,7 @@ fn refused(error: EditError, yaml: Option<String>) -> ApiError {
     }
 }
 
-fn desired(asked: &Asked) -> Result<Desired, ApiError> {
+fn desired(asked: &PlanRequest) -> Result<Desired, ApiError> {
     let text = match (&asked.config, &asked.yaml) {
         (Some(config), None) => config.text(),
         (None, Some(yaml)) => yaml.clone(),

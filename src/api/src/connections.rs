@@ -1,8 +1,8 @@
 //! Connections: accepting, TLS, serving and closing.
 
-mod asked;
-mod seats;
-mod watched;
+mod body;
+mod slots;
+mod stream;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +29,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use asked::Asked;
-pub(crate) use seats::Seat;
-use seats::Seats;
-use watched::Watched;
+use body::RequestBody;
+pub(crate) use slots::Slot;
+use slots::Slots;
+use stream::MonitoredStream;
 
 /// Time limit for the head of a request, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(30);
@@ -97,7 +97,7 @@ pub async fn serve<T>(
     // The date of the library fails if the clock is before 1970 or after 9999.
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).auto_date_header(false);
     let (open, closing) = watch::channel(());
-    let seats = Seats::within(open_files().unwrap_or(u64::MAX));
+    let slots = Slots::within(open_files().unwrap_or(u64::MAX));
     let mut account = Account::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
@@ -105,8 +105,8 @@ pub async fn serve<T>(
     let mut exhausted_until = Instant::now();
     loop {
         let now = Instant::now();
-        let accepts = now >= exhausted_until && seats.has_room(now);
-        account.tell(&seats, now);
+        let accepts = now >= exhausted_until && slots.has_room(now);
+        account.tell(&slots, now);
         tokio::select! {
             biased;
             () = &mut stop => break,
@@ -114,16 +114,16 @@ pub async fn serve<T>(
             accepted = listener.accept(), if accepts => match accepted {
                 Ok((stream, peer)) => {
                     // Dropping the stream closes it.
-                    if let Some(seat) = seats.take(peer.ip().to_canonical(), Instant::now()) {
+                    if let Some(slot) = slots.take(peer.ip().to_canonical(), Instant::now()) {
                         let tls = tls.borrow().clone();
-                        connections.push(seated(stream, seat, tls, http.clone(), router.clone(), closing.clone()));
+                        connections.push(served_in_slot(stream, slot, tls, http.clone(), router.clone(), closing.clone()));
                     }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
                     let has_no_files = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
                     if has_no_files.contains(&error.raw_os_error()) {
-                        seats.close_one(Instant::now());
+                        slots.close_one(Instant::now());
                         account.tell_of_files(Instant::now());
                     }
                     exhausted_until = Instant::now() + 2 * AGAIN;
@@ -169,11 +169,11 @@ impl Account {
         );
     }
 
-    fn tell(&mut self, seats: &Seats, now: Instant) {
+    fn tell(&mut self, slots: &Slots, now: Instant) {
         if now < self.next {
             return;
         }
-        let closed = seats.take_closed();
+        let closed = slots.take_closed();
         self.is_open = closed.is_some();
         if let Some((closed, most)) = closed {
             self.next = now + ACCOUNT;
@@ -188,40 +188,40 @@ impl Account {
 }
 
 /// Serves a connection until it ends, is upgraded, or is closed to make room for another.
-async fn seated(
+async fn served_in_slot(
     stream: TcpStream,
-    seat: Seat,
+    slot: Slot,
     tls: Option<TlsAcceptor>,
     http: http1::Builder,
     router: Router,
     closing: watch::Receiver<()>,
 ) {
-    let seat = Arc::new(seat);
-    let stream = Watched::new(stream, seat.clone());
+    let slot = Arc::new(slot);
+    let stream = MonitoredStream::new(stream, slot.clone());
     tokio::select! {
         biased;
-        () = seat.left() => {}
-        () = shaken_hands(stream, seat.clone(), tls, http, router, closing) => {}
+        () = slot.left() => {}
+        () = shaken_hands(stream, slot.clone(), tls, http, router, closing) => {}
     }
 }
 
 /// Serves a connection, after a handshake if TLS is configured.
 async fn shaken_hands(
-    stream: Watched,
-    seat: Arc<Seat>,
+    stream: MonitoredStream,
+    slot: Arc<Slot>,
     tls: Option<TlsAcceptor>,
     http: http1::Builder,
     router: Router,
     mut closing: watch::Receiver<()>,
 ) {
     // A connection that becomes a websocket leaves the listener.
-    let Some(tls) = tls else { return served(stream, seat, http, router, closing).await };
+    let Some(tls) = tls else { return served(stream, slot, http, router, closing).await };
     let shaken = tokio::select! {
         shaken = timeout(HANDSHAKE, tls.accept(stream)) => shaken,
         _ = closing.changed() => return,
     };
     match shaken {
-        Ok(Ok(stream)) => served(stream, seat, http, router, closing).await,
+        Ok(Ok(stream)) => served(stream, slot, http, router, closing).await,
         Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake with a client failed"),
         Err(_) => tracing::debug!("the TLS handshake with a client took too long"),
     }
@@ -239,7 +239,7 @@ fn date(now: SystemTime) -> Option<HeaderValue> {
 /// arrived before are answered.
 async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
-    seat: Arc<Seat>,
+    slot: Arc<Slot>,
     http: http1::Builder,
     router: Router,
     mut closing: watch::Receiver<()>,
@@ -250,11 +250,11 @@ async fn served<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         // The permit is stored for a later wait.
         asks.notify_one();
-        request.extensions_mut().insert(seat.clone());
-        let (seat, answering) = (seat.clone(), router.call(request.map(|body| Asked::new(body, seat.clone()))));
+        request.extensions_mut().insert(slot.clone());
+        let (slot, answering) = (slot.clone(), router.call(request.map(|body| RequestBody::new(body, slot.clone()))));
         async move {
             let answer: Result<Response, Infallible> = answering.await;
-            seat.answered();
+            slot.answered();
             answer.map(|mut answer| {
                 if let Some(date) = date(SystemTime::now()) {
                     answer.headers_mut().insert(DATE, date);

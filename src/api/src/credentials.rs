@@ -29,21 +29,21 @@ pub(super) struct Credentials {
     settings: Arc<ApiSettings>,
     access: Arc<Access>,
     tls: watch::Sender<Option<TlsAcceptor>>,
-    seen: Seen,
+    seen: FileStamps,
 }
 
 /// The state of the files before they are read for the first time: any later difference is a change.
 #[derive(Clone)]
-pub(super) struct Seen {
-    token: Vec<Stamp>,
-    certificate: Vec<Stamp>,
+pub(super) struct FileStamps {
+    token: Vec<FileStamp>,
+    certificate: Vec<FileStamp>,
 }
 
-impl Seen {
+impl FileStamps {
     /// Reads the state of the files. Blocks.
-    pub(super) fn now(settings: &ApiSettings) -> Seen {
+    pub(super) fn now(settings: &ApiSettings) -> FileStamps {
         let certificate = settings.identity.iter().flat_map(files_of);
-        Seen {
+        FileStamps {
             token: settings.token_file.iter().map(stamp).collect(),
             certificate: certificate.map(|file| stamp(&file)).collect(),
         }
@@ -55,12 +55,12 @@ fn files_of(identity: &Identity) -> [PathBuf; 2] {
 }
 
 /// One state of a file: modification time, size, inode.
-type Stamp = Option<(SystemTime, u64, u64)>;
+type FileStamp = Option<(SystemTime, u64, u64)>;
 
 impl Credentials {
     pub(super) fn of(
         settings: &ApiSettings,
-        seen: Seen,
+        seen: FileStamps,
         access: &Arc<Access>,
         tls: &watch::Sender<Option<TlsAcceptor>>,
     ) -> Self {
@@ -124,7 +124,7 @@ struct Followed {
     files: Vec<PathBuf>,
     reloads: watch::Receiver<u64>,
     /// Their state when they were last read.
-    seen: Option<Vec<Stamp>>,
+    seen: Option<Vec<FileStamp>>,
     /// Why they could not be used, as it was logged.
     failure: Option<String>,
     /// True if the last read succeeded and the one before failed.
@@ -135,7 +135,7 @@ impl Followed {
     fn new(
         setting: &'static str,
         files: Vec<PathBuf>,
-        seen: Option<Vec<Stamp>>,
+        seen: Option<Vec<FileStamp>>,
         reloads: watch::Receiver<u64>,
     ) -> Self {
         Followed { setting, files, reloads, seen, failure: None, is_good_again: false }
@@ -189,7 +189,7 @@ impl Followed {
         self.failure = Some(error);
     }
 
-    async fn stamps(&mut self) -> Option<Vec<Stamp>> {
+    async fn stamps(&mut self) -> Option<Vec<FileStamp>> {
         let files = self.files.clone();
         self.waited_for(move || files.iter().map(stamp).collect()).await
     }
@@ -224,7 +224,7 @@ pub fn ending(identity: &Identity, now: SystemTime) -> Option<String> {
     soon.then(|| format!("the certificate in {shown} expires at {}", at(validity.until)))
 }
 
-fn stamp(file: &PathBuf) -> Stamp {
+fn stamp(file: &PathBuf) -> FileStamp {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))

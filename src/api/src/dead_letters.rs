@@ -7,9 +7,9 @@ use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 use anabranch_record::text::Str;
 use anabranch_service::dead_letters::filter::{ConditionError, Filter, condition_of_client};
-use anabranch_service::dead_letters::replay::{From, Outcome, ReplayError, Request};
+use anabranch_service::dead_letters::replay::{ReplayError, ReplayFrom, ReplayOutcome, Request};
 use anabranch_service::dead_letters::view::{self, LetterPage, LetterView, PageError};
-use anabranch_service::replay::NotReplayed;
+use anabranch_service::replay::ReplayRequestError;
 use anabranch_store::letters::{Which, nanos};
 use axum::Json;
 use axum::extract::{Path, State};
@@ -51,7 +51,7 @@ struct Replay {
     /// they failed.
     #[serde(default)]
     #[schema(value_type = String, default = "step", example = "step:decode")]
-    from: From,
+    from: ReplayFrom,
     /// The JSON form of a record that replaces the one in the dead letter. Requires exactly one number.
     #[serde(default)]
     record: Option<serde_json::Value>,
@@ -184,12 +184,12 @@ async fn show(State(view): Shared, Path((id, number)): Path<(String, String)>) -
     post, path = "/v1/pipelines/{id}/dead-letters/replay", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Replay,
-    responses((status = 200, description = "The outcome", body = Outcome),
+    responses((status = 200, description = "The outcome", body = ReplayOutcome),
               (status = 400, description = "`api.malformed_request`, `dead_letter.invalid_record`, \
                                             `dead_letter.not_one`, `dead_letter.no_step`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
-async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Replay>) -> Answer<Outcome> {
+async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Replay>) -> Answer<ReplayOutcome> {
     let numbers = match asked {
         Replay { numbers: Some(ref numbers), all: None | Some(false), .. } => Some(numbers.clone()),
         Replay { numbers: None, all: Some(true), .. } => None,
@@ -202,8 +202,8 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     })?;
     let request = Request { numbers, from: asked.from, record };
     view.control.replay(&id, request).await.map(Json).map_err(|error| match error {
-        NotReplayed::Control(error) => error.into(),
-        NotReplayed::Replay(error) => {
+        ReplayRequestError::Control(error) => error.into(),
+        ReplayRequestError::Replay(error) => {
             let kind = match error {
                 ReplayError::NotFound(_) => Kind::NotFound,
                 ReplayError::Store(_) => Kind::Unavailable,

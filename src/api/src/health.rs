@@ -28,21 +28,21 @@ const SERVICES: [&str; 5] =
     ["PipelineService", "ConnectorService", "ProcessorService", "ConnectorPluginService", "ProcessorPluginService"];
 
 /// State of the probes.
-pub(super) type Probed = (Arc<View>, Arc<Access>);
+pub(super) type ProbeState = (Arc<View>, Arc<Access>);
 
-pub(super) fn router() -> OpenApiRouter<Probed> {
+pub(super) fn router() -> OpenApiRouter<ProbeState> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
 /// State of the probes while the service waits for its store: the reason, and the access rules.
-pub(super) type Waiting = (watch::Receiver<String>, Arc<Access>);
+pub(super) type WaitingState = (watch::Receiver<String>, Arc<Access>);
 
 /// Returns the probes of a service that waits for its store. Other requests are refused with the reason.
-pub(super) fn waiting() -> Router<Waiting> {
+pub(super) fn waiting() -> Router<WaitingState> {
     Router::new().fallback(wait)
 }
 
-async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap) -> Response {
+async fn wait(State((why, access)): State<WaitingState>, uri: Uri, headers: HeaderMap) -> Response {
     if uri.path() == "/healthz" {
         return Json(Health { status: "SERVING" }).into_response();
     }
@@ -63,7 +63,7 @@ async fn wait(State((why, access)): State<Waiting>, uri: Uri, headers: HeaderMap
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Asked {
+struct HealthQuery {
     /// A component of the service. All components live as long as the process.
     #[serde(default)]
     #[param(example = "PipelineService")]
@@ -110,11 +110,11 @@ struct DegradedPipeline {
 
 /// Check liveness
 #[utoipa::path(
-    get, path = "/healthz", tag = "health", params(Asked),
+    get, path = "/healthz", tag = "health", params(HealthQuery),
     responses((status = 200, description = "The process is alive", body = Health),
               (status = 404, description = "No such component", body = crate::error::Error)),
 )]
-async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
+async fn healthz(Query(asked): Query<HealthQuery>) -> Result<Json<Health>, ApiError> {
     if asked.service.is_empty() || SERVICES.contains(&asked.service.as_str()) {
         return Ok(Json(Health { status: "SERVING" }));
     }
@@ -130,7 +130,7 @@ async fn healthz(Query(asked): Query<Asked>) -> Result<Json<Health>, ApiError> {
     responses((status = 200, description = "The service is ready", body = Readiness),
               (status = 503, description = "The service is starting or stopping, or its state store does not answer or cannot be written", body = Readiness)),
 )]
-async fn readyz(State((view, access)): State<Probed>, headers: HeaderMap) -> Response {
+async fn readyz(State((view, access)): State<ProbeState>, headers: HeaderMap) -> Response {
     let told = |status, reason, pipelines| Json(Readiness { status, reason, pipelines });
     let unready = |status, reason| (StatusCode::SERVICE_UNAVAILABLE, told(status, reason, None)).into_response();
     if view.control.is_stopping() {

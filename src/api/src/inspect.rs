@@ -19,7 +19,7 @@ use utoipa_axum::routes;
 use crate::error::ApiError;
 use crate::view::View;
 use frame::Form;
-use request::{Asked, Request};
+use request::{InspectQuery, Request};
 
 /// Maximum size of a client message in bytes; clients do not send data.
 const FROM_CLIENT: usize = 512;
@@ -39,13 +39,13 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 /// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
-    params(("id" = String, Path, description = "Id of the pipeline"), Asked),
+    params(("id" = String, Path, description = "Id of the pipeline"), InspectQuery),
     responses((status = 101, description = "The websocket")),
 )]
 async fn of_pipeline(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<InspectQuery>,
     socket: WebSocketUpgrade,
 ) -> Response {
     let request = Request::of_pipeline(&view, &id, &asked).await;
@@ -96,7 +96,7 @@ async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>,
 fn upgrade(socket: WebSocketUpgrade, view: Arc<View>, request: Result<Request, ApiError>, form: Form) -> Response {
     let socket = socket.max_message_size(FROM_CLIENT).max_frame_size(FROM_CLIENT);
     socket.on_upgrade(async move |socket| match request.and_then(|request| Ok((request, view.sessions.enter()?))) {
-        Ok((request, seat)) => stream::run(socket, &view, &request, form, seat).await,
+        Ok((request, permit)) => stream::run(socket, &view, &request, form, permit).await,
         Err(error) => stream::refuse(socket, error).await,
     })
 }

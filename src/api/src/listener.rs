@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, ErrorBody};
 use crate::codes;
-use crate::credentials::{Credentials, Seen};
+use crate::credentials::{Credentials, FileStamps};
 use crate::error::{ApiError, Kind};
 use crate::paths::paths;
 #[cfg(feature = "avro")]
@@ -47,7 +47,7 @@ pub struct Api {
 
 impl Listener for Api {
     async fn listen(settings: &ApiSettings) -> Result<Api, ListenError> {
-        let seen = Seen::now(settings);
+        let seen = FileStamps::now(settings);
         let token = settings.read_token().map_err(ListenError::Token)?;
         let tls = match &settings.identity {
             Some(identity) => Some(connections::acceptor(identity)?),

@@ -10,7 +10,7 @@ use anabranch_graph::plan::Compiled;
 use anabranch_picture::{EdgePlace, EdgeRuns, NodePlace, NodeRuns};
 use anabranch_record::text::Str;
 use anabranch_service::backlog::BacklogNumbers;
-use anabranch_service::lifecycle::Seen;
+use anabranch_service::lifecycle::LifecycleState;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
@@ -248,7 +248,7 @@ async fn live_of_one(State(view): State<Arc<View>>, Path(id): Path<String>) -> R
 }
 
 impl PipelineLive {
-    fn of(id: Str, seen: &Seen, invalid: Option<Str>, compiled: Option<&Compiled>) -> Self {
+    fn of(id: Str, seen: &LifecycleState, invalid: Option<Str>, compiled: Option<&Compiled>) -> Self {
         let progress = seen.progress.as_deref();
         let totals = progress.map(Progress::totals).unwrap_or_default();
         let lanes = seen.lanes();

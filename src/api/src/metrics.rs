@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
 use anabranch_record::text::Str;
-use anabranch_service::lifecycle::Seen;
+use anabranch_service::lifecycle::LifecycleState;
 use anabranch_store::StoreNumbers;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -61,7 +61,7 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-fn sampled(pipelines: &[(Str, Seen)], inspections: impl Fn(&Str) -> usize) -> Samples {
+fn sampled(pipelines: &[(Str, LifecycleState)], inspections: impl Fn(&Str) -> usize) -> Samples {
     let mut samples = Samples::default();
     samples.add(&INFO, Labels::of("version", Str::from_static(env!("CARGO_PKG_VERSION"))), 1.0);
     for word in StatusNow::WORDS {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_series_however_many_pipelines_there_are() {
-        let pipeline = |number: usize| (Str::from(format!("p{number:04}")), Seen::new(Status::Finished));
+        let pipeline = |number: usize| (Str::from(format!("p{number:04}")), LifecycleState::new(Status::Finished));
         let pipelines: Vec<_> = (0..MOST_PIPELINES + 200).map(pipeline).collect();
         let text = sampled(&pipelines, |_| 0).exposed(ALL);
         let line = |name: &str| text.lines().filter(|line| line.starts_with(name)).collect::<Vec<_>>();

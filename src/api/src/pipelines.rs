@@ -177,25 +177,25 @@ async fn processor(State(view): Shared, Path(id): Path<String>) -> Answer<Proces
 }
 
 /// A processor with its parent.
-pub(super) struct Placed<'a> {
+pub(super) struct ProcessorEntry<'a> {
     /// Id of the pipeline, or `pipeline:connector`.
     parent: String,
     of_connector: bool,
     processor: &'a StoredProcessor,
 }
 
-pub(super) fn of_pipeline(pipeline: &StoredPipeline) -> impl Iterator<Item = Placed<'_>> {
+pub(super) fn of_pipeline(pipeline: &StoredPipeline) -> impl Iterator<Item = ProcessorEntry<'_>> {
     let of_connectors = pipeline.connectors.iter().flat_map(move |connector| {
         let parent = connector_id(pipeline, connector);
-        let placed = move |processor| Placed { parent: parent.clone(), of_connector: true, processor };
+        let placed = move |processor| ProcessorEntry { parent: parent.clone(), of_connector: true, processor };
         connector.processors.iter().map(placed)
     });
     let own = pipeline.processors.iter();
-    let own = own.map(|processor| Placed { parent: pipeline.id.to_string(), of_connector: false, processor });
+    let own = own.map(|processor| ProcessorEntry { parent: pipeline.id.to_string(), of_connector: false, processor });
     of_connectors.chain(own)
 }
 
-impl Placed<'_> {
+impl ProcessorEntry<'_> {
     pub(super) fn id(&self) -> String {
         format!("{}:{}", self.parent, self.processor.id)
     }

@@ -7,7 +7,7 @@ use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_service::positions::{
-    Chosen, MoveError, Moved, check, go_on_after, parse, parse_shown, resume_from, shown,
+    MoveError, Moved, PositionFilter, check, go_on_after, parse, parse_shown, resume_from, shown,
 };
 use axum::Json;
 use axum::extract::{Path, State};
@@ -55,7 +55,8 @@ struct Lane {
 /// The sources to reset or rewind.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+#[schema(as = Asked)]
+struct MoveRequest {
     /// Only this source.
     #[serde(default)]
     connector: Option<String>,
@@ -114,14 +115,14 @@ async fn positions(State(view): State<Arc<View>>, Path(id): Path<String>) -> Res
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/reset", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
-    request_body = Option<Asked>,
+    request_body = Option<MoveRequest>,
     responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
 )]
 async fn reset(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
-    Body(asked): Body<Asked>,
+    Body(asked): Body<MoveRequest>,
 ) -> Result<Json<Moves>, ApiError> {
     if asked.to.is_some() {
         return Err(ApiError::malformed("a reset does not accept `to`: it always moves to the beginning"));
@@ -136,7 +137,7 @@ async fn reset(
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/positions/rewind", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
-    request_body = Asked,
+    request_body = MoveRequest,
     responses((status = 200, description = "The changes, made or planned", body = Moves),
               (status = 400, description = "`positions.ambiguous`, `positions.refused`", body = Error),
               (status = 404, description = "`pipeline.not_found`, `positions.none`", body = Error)),
@@ -144,7 +145,7 @@ async fn reset(
 async fn rewind(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
-    Body(asked): Body<Asked>,
+    Body(asked): Body<MoveRequest>,
 ) -> Result<Json<Moves>, ApiError> {
     let Some(to) = &asked.to else {
         return Err(ApiError::malformed("`to` is missing: give the position after which the source resumes"));
@@ -220,9 +221,9 @@ async fn import(
     Ok(Json(Moves { positions: Moved::checked(moves, &unasked), done: asked.yes }))
 }
 
-async fn moved(view: &View, id: &str, asked: Asked, to: Position) -> Result<Json<Moves>, ApiError> {
-    let Asked { connector, partition, yes, .. } = asked;
-    let chosen = Chosen { connector, partition };
+async fn moved(view: &View, id: &str, asked: MoveRequest, to: Position) -> Result<Json<Moves>, ApiError> {
+    let MoveRequest { connector, partition, yes, .. } = asked;
+    let chosen = PositionFilter { connector, partition };
     let id: Str = one(view, id).await?.id;
     // A dry run does not disturb the pipeline, and finds errors.
     let mut moves = go_on_after(&view.store, &id, &chosen, &to, false).await?;

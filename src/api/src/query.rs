@@ -11,15 +11,15 @@ use crate::error::ApiError;
 /// An invalid parameter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {given:?} is not {allowed}")]
-pub(super) struct Misgiven {
+pub(super) struct InvalidParameter {
     name: &'static str,
     given: String,
     allowed: &'static str,
 }
 
-impl From<Misgiven> for ApiError {
-    fn from(misgiven: Misgiven) -> Self {
-        ApiError::malformed(misgiven.to_string())
+impl From<InvalidParameter> for ApiError {
+    fn from(invalid: InvalidParameter) -> Self {
+        ApiError::malformed(invalid.to_string())
     }
 }
 
@@ -51,23 +51,23 @@ impl Query {
         name: &'static str,
         allowed: &'static str,
         understand: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, Misgiven> {
+    ) -> Result<Option<T>, InvalidParameter> {
         match self.text(name) {
             "" => Ok(None),
             given => match understand(given) {
                 Some(understood) => Ok(Some(understood)),
-                None => Err(Misgiven { name, given: given.to_owned(), allowed }),
+                None => Err(InvalidParameter { name, given: given.to_owned(), allowed }),
             },
         }
     }
 
     /// Returns a number from 0; `None` if it is absent.
-    pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Misgiven> {
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, InvalidParameter> {
         self.read(name, "a whole number from 0 to 18446744073709551615", |text| text.parse().ok())
     }
 
     /// Returns the value of a flag; `false` if it is absent.
-    pub(super) fn flag(&self, name: &'static str) -> Result<bool, Misgiven> {
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, InvalidParameter> {
         let values = [("true", true), ("false", false)];
         let value =
             |text: &str| values.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, value)| *value);
@@ -82,7 +82,7 @@ impl Query {
 
     /// Returns the part of a list given by `offset` and `limit`. Clients of the registry send `-1` for no limit.
     #[cfg(feature = "avro")]
-    pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> Result<impl Iterator<Item = T>, Misgiven> {
+    pub(super) fn part<T>(&self, all: impl Iterator<Item = T>) -> Result<impl Iterator<Item = T>, InvalidParameter> {
         let most = self.read("limit", "a whole number (negative for no limit)", |text| text.parse::<i64>().ok())?;
         let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         let left_out = self.number("offset")?.unwrap_or(0);
@@ -91,7 +91,7 @@ impl Query {
 
     /// Returns which texts fully match the regular expression of this name; all if it is absent. It runs on a thread
     /// for expressions of clients.
-    pub(super) async fn matching(&self, name: &'static str, texts: Vec<String>) -> Result<Vec<bool>, Misgiven> {
+    pub(super) async fn matching(&self, name: &'static str, texts: Vec<String>) -> Result<Vec<bool>, InvalidParameter> {
         let given = self.text(name).to_owned();
         if given.is_empty() {
             return Ok(vec![true; texts.len()]);

@@ -92,7 +92,7 @@ pub(super) fn paths() -> OpenApiRouter<Arc<Registry>> {
 /// A schema in a request body.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = SchemaGiven, example = json!({ "schema": "{\"type\":\"string\"}", "schemaType": "AVRO" }))]
-struct Given {
+struct SchemaRequest {
     /// Its text.
     #[serde(default)]
     schema: String,
@@ -107,7 +107,7 @@ struct Given {
 /// A version of a subject.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SchemaVersion)]
-struct Shown {
+struct SchemaVersionAnswer {
     subject: String,
     version: u32,
     id: u32,
@@ -144,7 +144,7 @@ struct Found {
 impl Registry {
     /// Parses the schema in a body and loads its references.
     async fn given(&self, body: &Bytes) -> Result<Document, Refusal> {
-        let given: Given = refusal::parse(body)?;
+        let given: SchemaRequest = refusal::parse(body)?;
         if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
             return Err(Refusal::invalid(format!("schema type {kind:?} is not supported: only AVRO is")));
         }
@@ -262,8 +262,8 @@ fn text_for(document: &Document, query: &Query) -> Str {
     if query.text("format") == "resolved" { document.whole.clone() } else { document.text.clone() }
 }
 
-fn shown(subject: &Str, Found { entry, document }: Found, query: &Query) -> Media<Shown> {
-    Media(Shown {
+fn shown(subject: &Str, Found { entry, document }: Found, query: &Query) -> Media<SchemaVersionAnswer> {
+    Media(SchemaVersionAnswer {
         subject: subject.to_string(),
         version: entry.version.get(),
         id: entry.id.get(),
@@ -317,7 +317,7 @@ async fn versions(State(registry): Shared, Path(subject): Path<String>, query: Q
            ("version" = String, Path, description = "A number from 1, or `latest`"),
            ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones"),
            ("format" = Option<String>, Query, description = "`resolved`: with references resolved")),
-    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The version", body = SchemaVersionAnswer, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
               (status = 422, description = "`42202`: invalid version", body = RegistryError)),
 )]
@@ -325,7 +325,7 @@ async fn version(
     State(registry): Shared,
     Path((subject, version)): Path<(String, String)>,
     query: Query,
-) -> Answer<Shown> {
+) -> Answer<SchemaVersionAnswer> {
     let subject = Str::from(subject);
     Ok(shown(&subject, registry.version(&subject, &version, &query).await?, &query))
 }
@@ -374,12 +374,17 @@ async fn referenced_by(
     post, path = "/subjects/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("deleted" = Option<bool>, Query, description = "Include soft-deleted ones")),
-    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "The version", body = Shown, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = SchemaRequest, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The version", body = SchemaVersionAnswer, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40403`: the subject does not have this schema", body = RegistryError),
               (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
-async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Query, body: Bytes) -> Answer<Shown> {
+async fn look_up(
+    State(registry): Shared,
+    Path(subject): Path<String>,
+    query: Query,
+    body: Bytes,
+) -> Answer<SchemaVersionAnswer> {
     let (subject, document) = (Str::from(subject), registry.given(&body).await?);
     match registry.find(&subject, &document, &query).await? {
         Some(entry) => Ok(shown(&subject, Found { entry, document }, &query)),
@@ -394,7 +399,7 @@ async fn look_up(State(registry): Shared, Path(subject): Path<String>, query: Qu
 #[utoipa::path(
     post, path = "/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
-    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = SchemaRequest, content_type = "application/vnd.schemaregistry.v1+json"),
     responses((status = 200, description = "Its id and version, also if it was registered before", body = Registered, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 409, description = "`409`: not compatible with earlier versions", body = RegistryError),
               (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
@@ -445,7 +450,7 @@ impl Registry {
     post, path = "/compatibility/subjects/{subject}/versions", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject"),
            ("verbose" = Option<bool>, Query, description = "Include the reasons")),
-    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = SchemaRequest, content_type = "application/vnd.schemaregistry.v1+json"),
     responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 422, description = "`42201`: invalid schema", body = RegistryError)),
 )]
@@ -469,7 +474,7 @@ async fn check_all(
     params(("subject" = String, Path, description = "The subject"),
            ("version" = String, Path, description = "A number from 1, or `latest`"),
            ("verbose" = Option<bool>, Query, description = "Include the reasons")),
-    request_body(content = Given, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = SchemaRequest, content_type = "application/vnd.schemaregistry.v1+json"),
     responses((status = 200, description = "The result", body = Comparison, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40401`: no such subject; `40402`: no such version", body = RegistryError),
               (status = 422, description = "`42201`: invalid schema; `42202`: invalid version", body = RegistryError)),

@@ -11,40 +11,40 @@ use crate::error::{ApiError, Kind};
 const MOST: usize = 64;
 /// The open inspections.
 pub(crate) struct Sessions {
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     closing: watch::Sender<bool>,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        Sessions { seats: Arc::new(Semaphore::new(MOST)), closing: watch::Sender::new(false) }
+        Sessions { permits: Arc::new(Semaphore::new(MOST)), closing: watch::Sender::new(false) }
     }
 }
 
 /// The permit for one inspection, returned on drop.
-pub(crate) struct Seat {
+pub(crate) struct Permit {
     _permit: OwnedSemaphorePermit,
     closing: watch::Receiver<bool>,
 }
 
 impl Sessions {
-    pub(crate) fn enter(&self) -> Result<Seat, ApiError> {
-        let permit = self.seats.clone().try_acquire_owned().map_err(|_| {
+    pub(crate) fn enter(&self) -> Result<Permit, ApiError> {
+        let permit = self.permits.clone().try_acquire_owned().map_err(|_| {
             let what = format!("{MOST} inspections are open already, which is the maximum");
             ApiError::new(Kind::ResourceExhausted, codes::INSPECT_TOO_MANY, what).suggest("close an inspection")
         })?;
-        Ok(Seat { _permit: permit, closing: self.closing.subscribe() })
+        Ok(Permit { _permit: permit, closing: self.closing.subscribe() })
     }
 
     /// Ends all inspections, and waits until they have ended.
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         // This fails only if the semaphore is closed, which never happens.
-        let _ = self.seats.acquire_many(MOST as u32).await;
+        let _ = self.permits.acquire_many(MOST as u32).await;
     }
 }
 
-impl Seat {
+impl Permit {
     /// Returns when the service ends.
     pub(crate) async fn closing(&mut self) {
         // An error means that the sender is gone, which also means that the service ends.

@@ -8,7 +8,7 @@ use anabranch_store::Status;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use anabranch_service::lifecycle::{Failed, Seen};
+use anabranch_service::lifecycle::{Failed, LifecycleState};
 
 /// The current status of a pipeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -83,7 +83,7 @@ impl StatusNow {
         ["starting", "running", "idle", "recovering", "degraded", "stopped", "finished", "invalid"];
 
     /// Returns the status of a pipeline of this service. `invalid` is the error of its configuration.
-    pub(super) fn of(seen: &Seen, invalid: Option<Str>) -> Self {
+    pub(super) fn of(seen: &LifecycleState, invalid: Option<Str>) -> Self {
         let activity = match (&seen.status, &seen.progress) {
             (Status::Running, Some(progress)) => progress.activity(),
             _ => Activity::Moving,

@@ -78,7 +78,7 @@ pub(super) fn edit(command: &'static str, record: &Value) -> Result<Option<Edite
 
 /// The part of the output of `dlq show --json` that is used here.
 #[derive(Deserialize)]
-struct Shown<'a> {
+struct ShowOutput<'a> {
     #[serde(borrow)]
     result: ShownLetter<'a>,
 }
@@ -92,7 +92,7 @@ struct ShownLetter<'a> {
 /// Returns the JSON of the record in a text, and its offset. The text is the record itself or the output of `dlq show
 /// --json`.
 fn record_of(text: &[u8]) -> (&[u8], usize) {
-    match serde_json::from_slice::<Shown<'_>>(text) {
+    match serde_json::from_slice::<ShowOutput<'_>>(text) {
         Ok(shown) => {
             let record = shown.result.record.get().as_bytes();
             (record, record.as_ptr().addr().saturating_sub(text.as_ptr().addr()))
@@ -126,15 +126,15 @@ fn readable(record: &Value) -> Value {
 }
 
 #[derive(Deserialize)]
-struct Parts<'a> {
+struct RawParts<'a> {
     #[serde(borrow, default)]
     key: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    payload: Option<Sides<'a>>,
+    payload: Option<RawPayload<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Sides<'a> {
+struct RawPayload<'a> {
     #[serde(borrow, default)]
     before: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -146,7 +146,7 @@ struct Sides<'a> {
 fn exact(written: &[u8]) -> (Vec<u8>, Vec<(usize, isize)>) {
     let mut exact = Vec::with_capacity(written.len());
     let mut moved = Vec::new();
-    let parts = serde_json::from_slice::<Parts<'_>>(written).ok();
+    let parts = serde_json::from_slice::<RawParts<'_>>(written).ok();
     let parts = parts.into_iter().flat_map(|parts| {
         let sides = parts.payload.map(|sides| [sides.before, sides.after]);
         [parts.key].into_iter().chain(sides.into_iter().flatten()).flatten()

@@ -14,7 +14,7 @@ use chrono::DateTime;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::{Shelf, letters};
+use super::{DeadLetters, letters};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
@@ -66,9 +66,9 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
     })?;
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     let id = Str::from(arguments.pipeline.as_str());
-    let shelf = Shelf::find(COMMAND, &settings)?;
-    let found: LetterPage = match &shelf {
-        Shelf::Service(remote) => {
+    let dead_letters = DeadLetters::find(COMMAND, &settings)?;
+    let found: LetterPage = match &dead_letters {
+        DeadLetters::Service(remote) => {
             let mut path = format!("/v1/pipelines/{}/dead-letters?limit={}", escaped(&id), arguments.limit);
             let texts = [("node", arguments.node.clone()), ("where", arguments.condition.clone())];
             let numbers = [("sinceNanos", arguments.since.map(|since| since.to_string()))];
@@ -79,7 +79,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
             }
             remote.get(&path)?
         }
-        Shelf::Store(opened) => {
+        DeadLetters::Store(opened) => {
             opened.known(&id)?;
             let filter = Filter { node: arguments.node.clone(), since: arguments.since, condition };
             let asking = page(&opened.store, &id, &filter, None, arguments.limit.into());
@@ -96,7 +96,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
             })?
         }
     };
-    let queue = if found.count == 0 { Queue::of(&shelf, &id)? } else { None };
+    let queue = if found.count == 0 { Queue::of(&dead_letters, &id)? } else { None };
     let summary = json!({
         "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "evicted": found.evicted,
         "unjudged": found.unjudged.as_ref().map_or(0, |unjudged| unjudged.count),
@@ -117,9 +117,9 @@ struct Queue {
 
 impl Queue {
     /// Returns `None` if the pipeline does not exist any more.
-    fn of(shelf: &Shelf, id: &Str) -> Result<Option<Queue>, Box<Report>> {
-        match shelf {
-            Shelf::Service(remote) => {
+    fn of(dead_letters: &DeadLetters, id: &Str) -> Result<Option<Queue>, Box<Report>> {
+        match dead_letters {
+            DeadLetters::Service(remote) => {
                 let queue: Option<Value> =
                     remote.get_if_known(&format!("/v1/pipelines/{}/dead-letter-queue", escaped(id)))?;
                 Ok(queue.map(|queue| Queue {
@@ -127,7 +127,7 @@ impl Queue {
                     path: queue["settings"]["path"].as_str().map(str::to_owned),
                 }))
             }
-            Shelf::Store(opened) => Ok(opened.pipeline(id)?.map(|pipeline| {
+            DeadLetters::Store(opened) => Ok(opened.pipeline(id)?.map(|pipeline| {
                 let queue = pipeline.dead_letter;
                 let path = queue.settings.iter().find(|setting| *setting.name == *"path");
                 Queue { plugin: queue.plugin.to_string(), path: path.map(|path| path.written.to_string()) }

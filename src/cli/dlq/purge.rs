@@ -8,7 +8,7 @@ use anabranch_settings::ServiceFlags;
 use anabranch_store::letters::{Which, nanos};
 use serde_json::json;
 
-use super::{Shelf, letters, missing};
+use super::{DeadLetters, letters, missing};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::client::escaped;
@@ -47,7 +47,7 @@ fn age(text: &str) -> Result<Duration, String> {
 pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "dlq.purge";
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
-    let shelf = Shelf::find_to_change(COMMAND, &settings)?;
+    let dead_letters = DeadLetters::find_to_change(COMMAND, &settings)?;
     let id = Str::from(arguments.pipeline.as_str());
     let by_number = !arguments.numbers.is_empty();
     if by_number && !arguments.yes {
@@ -58,12 +58,12 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
             return Ok(Report::new(COMMAND).notes("Nothing was removed.\n").summary(summary));
         }
     } else if !arguments.yes {
-        let count = match &shelf {
-            Shelf::Service(remote) => {
+        let count = match &dead_letters {
+            DeadLetters::Service(remote) => {
                 let page = format!("/v1/pipelines/{}/dead-letters?limit=1", escaped(&id));
                 remote.get::<anabranch_service::dead_letters::view::LetterPage>(&page)?.count
             }
-            Shelf::Store(opened) => {
+            DeadLetters::Store(opened) => {
                 opened.known(&id)?;
                 opened.ask(opened.store.letter_totals(&id))?.count
             }
@@ -85,8 +85,8 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
             return Ok(if answer.is_none() && count > 0 { report.found(Exit::Drift) } else { report });
         }
     }
-    let purged = match &shelf {
-        Shelf::Service(remote) => {
+    let purged = match &dead_letters {
+        DeadLetters::Service(remote) => {
             let body = match arguments.older_than {
                 Some(age) => json!({ "olderThanSeconds": age.as_secs_f64() }),
                 None if by_number => json!({ "numbers": arguments.numbers }),
@@ -96,7 +96,7 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
                 remote.post(&format!("/v1/pipelines/{}/dead-letters/purge", escaped(&id)), &body)?;
             answer["purged"].as_u64().unwrap_or(0)
         }
-        Shelf::Store(opened) => {
+        DeadLetters::Store(opened) => {
             opened.known(&id)?;
             let which = match arguments.older_than {
                 Some(age) => Which::Before(nanos(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))),

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use anabranch_record::text::Str;
-use anabranch_service::dead_letters::replay::{Failure, From, Outcome, Request, Tools, replay as run};
+use anabranch_service::dead_letters::replay::{Failure, ReplayFrom, ReplayOutcome, Request, Tools, replay as run};
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 use anabranch_service::schemas;
 use anabranch_service::traces::{Exporter, FLUSH};
@@ -14,7 +14,7 @@ use anabranch_store::Status;
 use serde_json::{Value, json};
 
 use super::edit::{self, Edited};
-use super::{Opened, Shelf, letters, show};
+use super::{DeadLetters, OpenStore, letters, show};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
@@ -70,11 +70,11 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
     // Before the store is opened: a `dlq show` that pipes into this command holds the store until it ends.
     let given = arguments.edit.as_deref().filter(|name| !name.is_empty());
     let given = given.map(|name| edit::read(COMMAND, name)).transpose()?;
-    let shelf = Shelf::find_to_change(COMMAND, &settings)?;
+    let dead_letters = DeadLetters::find_to_change(COMMAND, &settings)?;
     let edited = match arguments.edit.as_deref() {
         None => None,
         Some("") => {
-            let letter = show::letter(COMMAND, &shelf, &arguments.pipeline, arguments.numbers[0])?;
+            let letter = show::letter(COMMAND, &dead_letters, &arguments.pipeline, arguments.numbers[0])?;
             match edit::edit(COMMAND, &letter.record)? {
                 Some(edited) => Some(edited),
                 None => return Ok(Report::new(COMMAND).text("Nothing was changed, so nothing was replayed.\n")),
@@ -82,17 +82,17 @@ pub(super) fn replay(arguments: &Arguments, context: &Context) -> Result<Report,
         }
         Some(_) => given,
     };
-    let outcome = match &shelf {
-        Shelf::Service(remote) => ask(arguments, remote, edited)?,
-        Shelf::Store(opened) => here(arguments, context, opened, &settings, edited)?,
+    let outcome = match &dead_letters {
+        DeadLetters::Service(remote) => ask(arguments, remote, edited)?,
+        DeadLetters::Store(opened) => here(arguments, context, opened, &settings, edited)?,
     };
-    Ok(told(&outcome, &From::from(arguments.from.clone())))
+    Ok(told(&outcome, &ReplayFrom::from(arguments.from.clone())))
 }
 
 /// Replays through the service, in portions, between which the pipeline runs.
-fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result<Outcome, Box<Report>> {
+fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result<ReplayOutcome, Box<Report>> {
     let path = format!("/v1/pipelines/{}/dead-letters/replay", escaped(&arguments.pipeline));
-    let mut body = json!({ "from": From::from(arguments.from.clone()) });
+    let mut body = json!({ "from": ReplayFrom::from(arguments.from.clone()) });
     match arguments.all {
         true => body["all"] = json!(true),
         false => body["numbers"] = json!(arguments.numbers),
@@ -100,15 +100,15 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
     if let Some(edited) = edited {
         body["record"] = edited.json;
     }
-    let mut total: Outcome = remote.post(&path, &body)?;
+    let mut total: ReplayOutcome = remote.post(&path, &body)?;
     while total.stopped.is_none() {
         let refused: BTreeSet<u64> = total.failures.iter().map(|failure| failure.number).collect();
         let left: Vec<u64> = total.remaining.iter().copied().filter(|number| !refused.contains(number)).collect();
         if left.is_empty() {
             break;
         }
-        let part: Outcome =
-            remote.post(&path, &json!({ "from": From::from(arguments.from.clone()), "numbers": left }))?;
+        let part: ReplayOutcome =
+            remote.post(&path, &json!({ "from": ReplayFrom::from(arguments.from.clone()), "numbers": left }))?;
         let stuck = part.replayed == 0;
         total.replayed += part.replayed;
         total.delivered += part.delivered;
@@ -128,10 +128,10 @@ fn ask(arguments: &Arguments, remote: &Remote, edited: Option<Edited>) -> Result
 fn here(
     arguments: &Arguments,
     context: &Context,
-    opened: &Opened,
+    opened: &OpenStore,
     settings: &Settings,
     edited: Option<Edited>,
-) -> Result<Outcome, Box<Report>> {
+) -> Result<ReplayOutcome, Box<Report>> {
     let id = Str::from(arguments.pipeline.as_str());
     opened.known(&id)?;
     let live = opened
@@ -154,7 +154,7 @@ fn here(
         traces.map_err(|error| Box::new(Report::new(COMMAND).fail(Exit::Environment, codes::RUN_TRACES, error)))?;
     let tools = Tools {
         store: opened.store.clone(),
-        log: Arc::new(anabranch_trial::Notes),
+        log: Arc::new(anabranch_trial::StderrLog),
         schemas,
         executor: opened.runtime.handle().clone(),
         traces: traces.as_ref().map(|traces| traces.tracing()),
@@ -205,8 +205,8 @@ fn compiled(context: &Context, settings: &Settings, id: &Str) -> Result<Pipeline
     }))
 }
 
-fn told(outcome: &Outcome, from: &From) -> Report {
-    let Outcome { replayed, delivered, failed_again, failures, remaining, stopped } = outcome;
+fn told(outcome: &ReplayOutcome, from: &ReplayFrom) -> Report {
+    let ReplayOutcome { replayed, delivered, failed_again, failures, remaining, stopped } = outcome;
     let mut text = format!("Replayed {}: {delivered} delivered", letters(*replayed));
     if *failed_again > 0 {
         text.push_str(&format!(", {failed_again} failed again"));
@@ -216,7 +216,7 @@ fn told(outcome: &Outcome, from: &From) -> Report {
         let place = if node.is_empty() { String::new() } else { format!(" at {node}") };
         text.push_str(&format!("  {number}{place}: {}\n", error.message));
     }
-    if let From::At(id) = from
+    if let ReplayFrom::At(id) = from
         && !failures.is_empty()
     {
         text.push_str(&format!(

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{Shelf, missing};
+use super::{DeadLetters, missing};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
@@ -30,21 +30,21 @@ pub(in crate::cli) struct Arguments {
 pub(super) fn show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     const COMMAND: &str = "dlq.show";
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
-    let shelf = Shelf::find(COMMAND, &settings)?;
-    let letter = letter(COMMAND, &shelf, &arguments.pipeline, arguments.number)?;
+    let dead_letters = DeadLetters::find(COMMAND, &settings)?;
+    let letter = letter(COMMAND, &dead_letters, &arguments.pipeline, arguments.number)?;
     Ok(Report::new(COMMAND).text(text(&arguments.pipeline, &letter)).result(json!(letter)))
 }
 
 /// Returns a dead letter with its complete record.
 pub(super) fn letter(
     command: &'static str,
-    shelf: &Shelf,
+    dead_letters: &DeadLetters,
     pipeline: &str,
     number: u64,
 ) -> Result<LetterView, Box<Report>> {
-    match shelf {
-        Shelf::Service(remote) => remote_letter(remote, pipeline, number),
-        Shelf::Store(opened) => {
+    match dead_letters {
+        DeadLetters::Service(remote) => remote_letter(remote, pipeline, number),
+        DeadLetters::Store(opened) => {
             let id = Str::from(pipeline);
             opened.known(&id)?;
             opened.ask(one(&opened.store, &id, number))?.ok_or_else(|| missing(command, pipeline, number))

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::{Found, Patient};
+use super::{CheckResult, DoctorContext};
 use crate::cli::report::counted;
 use crate::client::{Client, ClientError, escaped};
 
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Numbers of removed dead letters, by pipeline.
 type Evicted = Vec<(String, u64)>;
 
-pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
-    let answers = patient.answers();
-    let unknown = |why: String| Found::warning(format!("unknown: {why}"));
+pub(super) fn evicted(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let answers = subject.answers();
+    let unknown = |why: String| CheckResult::warning(format!("unknown: {why}"));
     let runtime = match runtime::start(&mut Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return unknown(error.to_string()),
     };
-    let settings = patient.settings;
+    let settings = subject.settings;
     let asked = runtime.block_on(async {
         let asking = async {
             if answers {
@@ -45,13 +45,13 @@ pub(super) fn evicted(patient: &mut Patient<'_>) -> Found {
     };
     evicted.retain(|(_, letters)| *letters > 0);
     let Some((worst, _)) = evicted.iter().max_by_key(|(_, letters)| *letters) else {
-        return Found::well("the bounds of dead-letter queues have removed no dead letters");
+        return CheckResult::well("the bounds of dead-letter queues have removed no dead letters");
     };
     let of = |(pipeline, letters): &(String, u64)| format!("{pipeline}: {letters}");
     let shown: Vec<String> = evicted.iter().take(5).map(of).collect();
     let more = evicted.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(", and {}", counted(more, "more pipeline")) } else { String::new() };
-    Found::warning(format!(
+    CheckResult::warning(format!(
         "the bounds of dead-letter queues have removed dead letters, which are lost ({}{more})",
         shown.join(", ")
     ))

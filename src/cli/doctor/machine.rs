@@ -8,19 +8,19 @@ use anabranch_settings::Database;
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Found, Patient};
+use super::{CheckResult, DoctorContext};
 
 /// Limit of open files below which a service with some dozens of pipelines can fail.
 const FILES: u64 = 1024;
 
-pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
+pub(super) fn open_files(_: &mut DoctorContext<'_>) -> CheckResult {
     let limit = getrlimit(Resource::Nofile);
     let shown = |limit: Option<u64>| limit.map_or_else(|| "no limit".to_owned(), |limit| limit.to_string());
     let what = format!("{} (at most {})", shown(limit.current), shown(limit.maximum));
     match limit.current {
-        Some(current) if current < FILES => Found::warning(format!("the process can open only {what} files"))
+        Some(current) if current < FILES => CheckResult::warning(format!("the process can open only {what} files"))
             .advise(format!("allow {FILES} or more: `ulimit -n`, or LimitNOFILE of the systemd unit")),
-        _ => Found::well(format!("limit of open files: {what}")),
+        _ => CheckResult::well(format!("limit of open files: {what}")),
     }
 }
 
@@ -28,24 +28,27 @@ pub(super) fn open_files(_: &mut Patient<'_>) -> Found {
 const SCARCE: u64 = 64 << 20;
 const LITTLE: u64 = 1 << 30;
 
-pub(super) fn disk(patient: &mut Patient<'_>) -> Found {
-    let Database::Embedded(path) = &patient.settings.database else {
-        return Found::well("the store is not a file on this machine");
+pub(super) fn disk(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let Database::Embedded(path) = &subject.settings.database else {
+        return CheckResult::well("the store is not a file on this machine");
     };
     let directory = directory_of(path);
     let free = match statvfs(&directory) {
         Ok(system) => system.f_bavail.saturating_mul(system.f_frsize),
         Err(error) => {
             let error = anabranch_process::files::system(&error.into());
-            return Found::warning(format!("cannot determine the free space in {}: {error}", directory.display()));
+            return CheckResult::warning(format!(
+                "cannot determine the free space in {}: {error}",
+                directory.display()
+            ));
         }
     };
     let what = format!("{} free in the directory of the store ({})", size(free), directory.display());
     match free {
-        ..SCARCE => Found::environment(what)
+        ..SCARCE => CheckResult::environment(what)
             .advise("free disk space: without it the service cannot store positions, and no pipeline runs"),
-        SCARCE..LITTLE => Found::warning(what).advise("free disk space before the disk is full"),
-        _ => Found::well(what),
+        SCARCE..LITTLE => CheckResult::warning(what).advise("free disk space before the disk is full"),
+        _ => CheckResult::well(what),
     }
 }
 
@@ -64,10 +67,10 @@ fn size(bytes: u64) -> String {
 /// How far the clock may be behind the modification times of files.
 const BEHIND: Duration = Duration::from_secs(5);
 
-pub(super) fn clock(patient: &mut Patient<'_>) -> Found {
+pub(super) fn clock(subject: &mut DoctorContext<'_>) -> CheckResult {
     let now = SystemTime::now();
     let written = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
-    let store = match &patient.settings.database {
+    let store = match &subject.settings.database {
         Database::Embedded(path) => Some(path.clone()),
         Database::InMemory | Database::Postgres(_) => None,
     };
@@ -78,10 +81,10 @@ pub(super) fn clock(patient: &mut Patient<'_>) -> Found {
     });
     let shown = chrono::DateTime::<chrono::Utc>::from(now).format("%Y-%m-%d %H:%M:%S UTC");
     match later {
-        None => Found::well(format!("the clock shows {shown}")),
+        None => CheckResult::well(format!("the clock shows {shown}")),
         Some((what, ahead)) => {
             let ahead = ahead.as_secs();
-            Found::warning(format!("the clock shows {shown}, but {what} was written {ahead} s later than that"))
+            CheckResult::warning(format!("the clock shows {shown}, but {what} was written {ahead} s later than that"))
                 .advise("correct the clock (NTP), which is slow; records and dead letters get their times from it")
         }
     }

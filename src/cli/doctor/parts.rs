@@ -20,23 +20,23 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::machine::directory_of;
-use super::{Found, Mark, Patient};
+use super::{CheckResult, DoctorContext, Mark};
 use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
 use crate::client::{Client, ClientError};
 
-pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
-    let settings = patient.settings;
+pub(super) fn pipelines(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let settings = subject.settings;
     let path = &settings.pipelines.path;
     if !path.exists() {
         let advice = "`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline into it";
-        return Found::warning(format!("{} does not exist", path.display())).advise(advice);
+        return CheckResult::warning(format!("{} does not exist", path.display())).advise(advice);
     }
     let (registry, options) = (registry_with(settings), compile_options(settings, false));
     // If no standalone plugin is installed, plugins that are not built in are errors.
     let nothing_installed = children(&settings.processors.path).next().is_none();
-    let (pipelines, left) = if patient.deep || nothing_installed {
+    let (pipelines, left) = if subject.deep || nothing_installed {
         (Pipelines::load(&[path], &registry, &options), 0)
     } else {
         let (pipelines, unloaded) = Pipelines::load_ready(&[path], &registry, &options);
@@ -53,18 +53,19 @@ pub(super) fn pipelines(patient: &mut Patient<'_>) -> Found {
     let look = "`anabranch pipelines validate` shows them; with `--fix` it corrects those that it can";
     let what = format!("{} in {}{left}", counted(good, "pipeline"), path.display());
     if pipelines.has_errors() {
-        Found::new(Mark::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display())).advise(look)
+        CheckResult::new(Mark::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display()))
+            .advise(look)
     } else if warnings > 0 {
-        Found::warning(format!("{what}, with {}", counted(warnings, "warning"))).advise(look)
+        CheckResult::warning(format!("{what}, with {}", counted(warnings, "warning"))).advise(look)
     } else if good == 0 && left.is_empty() {
-        Found::warning(format!("there is no pipeline in {}", path.display()))
+        CheckResult::warning(format!("there is no pipeline in {}", path.display()))
             .advise("`anabranch pipelines init` writes one")
     } else {
-        Found::well(what)
+        CheckResult::well(what)
     }
 }
 
-impl Patient<'_> {
+impl DoctorContext<'_> {
     /// Returns `true` if a service answers at the configured address.
     pub(super) fn answers(&mut self) -> bool {
         *self.answers.get_or_insert_with(|| health(self.settings).is_ok())
@@ -82,12 +83,12 @@ fn health(settings: &anabranch_settings::Settings) -> Result<(String, serde_json
     })
 }
 
-pub(super) fn service(patient: &mut Patient<'_>) -> Found {
-    if patient.settings.api.is_none() {
-        return Found::well("api.enabled is false: the service has no HTTP API");
+pub(super) fn service(subject: &mut DoctorContext<'_>) -> CheckResult {
+    if subject.settings.api.is_none() {
+        return CheckResult::well("api.enabled is false: the service has no HTTP API");
     }
-    let health = health(patient.settings);
-    patient.answers = Some(health.is_ok());
+    let health = health(subject.settings);
+    subject.answers = Some(health.is_ok());
     match health {
         Ok((url, ready)) => {
             let degraded = ready["pipelines"]["degraded"].as_u64().unwrap_or_default();
@@ -95,51 +96,54 @@ pub(super) fn service(patient: &mut Patient<'_>) -> Found {
             match (ready["status"].as_str(), degraded) {
                 (Some("ready"), 0) => {
                     let total = total.map(|total| format!(", with {}", counted(total as usize, "pipeline")));
-                    Found::well(format!("a service runs at {url}{}", total.unwrap_or_default()))
+                    CheckResult::well(format!("a service runs at {url}{}", total.unwrap_or_default()))
                 }
-                (Some("ready"), degraded) => Found::warning(format!(
+                (Some("ready"), degraded) => CheckResult::warning(format!(
                     "a service runs at {url}, {} degraded",
                     counted(degraded as usize, "pipeline")
                 ))
                 .advise("`anabranch pipelines list` shows why"),
-                _ => Found::warning(format!("a service runs at {url}, but it is not ready"))
+                _ => CheckResult::warning(format!("a service runs at {url}, but it is not ready"))
                     .advise("it is starting or stopping, or it cannot reach its store: see its log"),
             }
         }
-        Err(error) if error.is_absence() => Found::warning(format!("{error}"))
+        Err(error) if error.is_absence() => CheckResult::warning(format!("{error}"))
             .advise("`anabranch run` starts a service; the other checks do not need one"),
         Err(error) => {
             let advice =
                 error.suggestion().unwrap_or("check whether another program listens at this address").to_owned();
-            Found::environment(error.to_string()).advise(advice)
+            CheckResult::environment(error.to_string()).advise(advice)
         }
     }
 }
 
 /// Reports pipelines of the service that deliver nothing, and why.
-pub(super) fn progress(patient: &mut Patient<'_>) -> Found {
-    if !patient.answers() {
-        return Found::well("no service runs: no records are delivered");
+pub(super) fn progress(subject: &mut DoctorContext<'_>) -> CheckResult {
+    if !subject.answers() {
+        return CheckResult::well("no service runs: no records are delivered");
     }
-    let live = match live(patient.settings) {
+    let live = match live(subject.settings) {
         Ok(live) => live,
         Err(error) => {
             let advice = error.suggestion().unwrap_or("see the log of the service").to_owned();
-            return Found::warning(format!("cannot read the pipelines of the service: {error}")).advise(advice);
+            return CheckResult::warning(format!("cannot read the pipelines of the service: {error}")).advise(advice);
         }
     };
     let now = Utc::now();
     let is_told = |status: &StatusAnswer| status.is_held_up() || status.recent_failure(now).is_some();
     let held_up: Vec<_> = live.pipelines.iter().filter(|pipeline| is_told(&pipeline.status)).collect();
     if held_up.is_empty() {
-        return Found::well(format!("{}, none of them stalled or failed", counted(live.pipelines.len(), "pipeline")));
+        return CheckResult::well(format!(
+            "{}, none of them stalled or failed",
+            counted(live.pipelines.len(), "pipeline")
+        ));
     }
     let told =
         |LivePipeline { id, status, .. }: &LivePipeline| format!("{id} is {}: {}", status.shown(), status.detail(now));
     let told: Vec<String> = held_up.iter().take(TOLD).map(|pipeline| told(pipeline)).collect();
     let more = held_up.len().saturating_sub(TOLD);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    Found::warning(format!("{}{more}", told.join("; ")))
+    CheckResult::warning(format!("{}{more}", told.join("; ")))
         .advise("correct the cause in the message; `anabranch pipelines describe ID` shows more")
 }
 
@@ -157,12 +161,12 @@ pub(super) fn live(settings: &anabranch_settings::Settings) -> Result<LiveAnswer
 /// How long a store may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) fn store(patient: &mut Patient<'_>) -> Found {
-    let answers = patient.answers();
-    let database = &patient.settings.database;
+pub(super) fn store(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let answers = subject.answers();
+    let database = &subject.settings.database;
     match database {
         Database::InMemory => {
-            return Found::warning("in memory: the positions of sources are lost when the service ends")
+            return CheckResult::warning("in memory: the positions of sources are lost when the service ends")
                 .advise("set db.type to embedded to store positions in a file");
         }
         Database::Embedded(path) if !path.exists() => return absent(path),
@@ -170,21 +174,22 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
     }
     let store = match Store::open_existing(database) {
         Ok(Some(store)) => store,
-        Ok(None) => return Found::well("there is no store yet; the first `anabranch run` creates it"),
+        Ok(None) => return CheckResult::well("there is no store yet; the first `anabranch run` creates it"),
         Err(OpenError::InUse { place, owner, .. }) => {
             let who = owner.map(|who| format!(" by {who}")).unwrap_or_default();
             let what = format!("{place} is in use{who}");
             return if answers {
-                Found::well(what)
+                CheckResult::well(what)
             } else {
-                Found::environment(what).advise("stop that process first, or set another db.path for this service")
+                CheckResult::environment(what)
+                    .advise("stop that process first, or set another db.path for this service")
             };
         }
-        Err(error) => return Found::environment(error.to_string()),
+        Err(error) => return CheckResult::environment(error.to_string()),
     };
     let runtime = match runtime::start(&mut Builder::new_current_thread()) {
         Ok(runtime) => runtime,
-        Err(error) => return Found::environment(system(&error)),
+        Err(error) => return CheckResult::environment(system(&error)),
     };
     let place = match database {
         Database::Embedded(path) => path.display().to_string(),
@@ -192,47 +197,47 @@ pub(super) fn store(patient: &mut Patient<'_>) -> Found {
         Database::Postgres(postgres) => format!("PostgreSQL, table {}", postgres.table),
     };
     match runtime.block_on(async { timeout(PATIENCE, store.pipelines()).await }) {
-        Ok(Ok(pipelines)) => Found::well(format!("{place}: {}", counted(pipelines.len(), "pipeline"))),
-        Ok(Err(error)) => Found::environment(format!("{place}: {error}")),
-        Err(_) => Found::environment(format!("{place}: no answer within {} s", PATIENCE.as_secs())),
+        Ok(Ok(pipelines)) => CheckResult::well(format!("{place}: {}", counted(pipelines.len(), "pipeline"))),
+        Ok(Err(error)) => CheckResult::environment(format!("{place}: {error}")),
+        Err(_) => CheckResult::environment(format!("{place}: no answer within {} s", PATIENCE.as_secs())),
     }
 }
 
 /// Checks that a store that does not exist can be created at the first start.
-fn absent(path: &Path) -> Found {
+fn absent(path: &Path) -> CheckResult {
     let directory = directory_of(path);
     let shown = path.display();
     if path.parent().is_some_and(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
-        return Found::environment(format!("{shown} cannot be created: its directory does not exist"))
+        return CheckResult::environment(format!("{shown} cannot be created: its directory does not exist"))
             .advise("create the directory, or set another db.path");
     }
     match tempfile::tempfile_in(&directory) {
-        Ok(_) => Found::well(format!("{shown} does not exist; the first start creates it")),
-        Err(error) => Found::environment(format!("{shown} cannot be created: {}", system(&error)))
+        Ok(_) => CheckResult::well(format!("{shown} does not exist; the first start creates it")),
+        Err(error) => CheckResult::environment(format!("{shown} cannot be created: {}", system(&error)))
             .advise("allow this user to write there, or set another db.path"),
     }
 }
 
-pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
-    let Some(api) = &patient.settings.api else {
-        return Found::well("api.enabled is false: the service does not serve HTTP");
+pub(super) fn listener(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let Some(api) = &subject.settings.api else {
+        return CheckResult::well("api.enabled is false: the service does not serve HTTP");
     };
     if let Err(error) = api.read_token() {
-        return Found::new(Mark::Invalid, format!("api.http.token-file: {error}"));
+        return CheckResult::new(Mark::Invalid, format!("api.http.token-file: {error}"));
     }
     if let Some(Err(error)) = api.identity.as_ref().map(Identity::server) {
-        return Found::new(Mark::Invalid, format!("api.http.tls: {error}"));
+        return CheckResult::new(Mark::Invalid, format!("api.http.tls: {error}"));
     }
     if let Some(warning) = api.identity.as_ref().and_then(|identity| ending(identity, SystemTime::now())) {
-        return Found::warning(format!("api.http.tls: {warning}"))
+        return CheckResult::warning(format!("api.http.tls: {warning}"))
             .advise("replace it with a new certificate: a running service reads the new one within seconds");
     }
     let shown = api.shown();
     let open = |what: String| {
         if api.is_local() || api.identity.is_some() {
-            Found::well(what)
+            CheckResult::well(what)
         } else {
-            Found::warning(format!("{what}; other machines can reach it, without encryption"))
+            CheckResult::warning(format!("{what}; other machines can reach it, without encryption"))
                 .advise("if you do not trust the network, set api.http.tls.cert and api.http.tls.key")
         }
     };
@@ -240,21 +245,21 @@ pub(super) fn listener(patient: &mut Patient<'_>) -> Found {
         return open(format!("{shown}: any free port"));
     }
     let (host, port) = (if api.host.is_empty() { "::" } else { api.host.as_str() }, api.port);
-    if patient.answers() {
+    if subject.answers() {
         return open(format!("the running service serves {shown}"));
     }
     match TcpListener::bind((host, port)) {
         Ok(_) => open(format!("{shown} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            Found::environment(format!("{shown} is in use by another program"))
+            CheckResult::environment(format!("{shown} is in use by another program"))
                 .advise("set another address with api.http.address, or disable HTTP with api.enabled=false")
         }
-        Err(error) => Found::environment(format!("cannot listen on {shown}: {}", system(&error)))
+        Err(error) => CheckResult::environment(format!("cannot listen on {shown}: {}", system(&error)))
             .advise("set another address with api.http.address"),
     }
 }
 
-pub(super) fn builtin(_: &mut Patient<'_>) -> Found {
+pub(super) fn builtin(_: &mut DoctorContext<'_>) -> CheckResult {
     let registry = registry();
     let counts = [
         (registry.sources().count(), "source"),
@@ -262,28 +267,30 @@ pub(super) fn builtin(_: &mut Patient<'_>) -> Found {
         (registry.destinations().count(), "destination"),
     ];
     let counts: Vec<String> = counts.iter().map(|(count, what)| counted(*count, what)).collect();
-    Found::well(counts.join(", "))
+    CheckResult::well(counts.join(", "))
 }
 
-pub(super) fn connectors(patient: &mut Patient<'_>) -> Found {
-    let path = &patient.settings.connectors.path;
-    let found = directory(patient, "connectors.path", path);
+pub(super) fn connectors(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let path = &subject.settings.connectors.path;
+    let found = directory(subject, "connectors.path", path);
     if found.mark > Mark::Well {
         return found;
     }
     let not_executable = children(path).filter(|(_, metadata)| metadata.permissions().mode() & 0o111 == 0).count();
     match not_executable {
         0 => found,
-        count => Found::warning(format!("{} in {} without execute permission", counted(count, "file"), path.display()))
-            .advise(
-                "connectors are programs: run `chmod +x` on them, or move files that are not connectors to another \
+        count => {
+            CheckResult::warning(format!("{} in {} without execute permission", counted(count, "file"), path.display()))
+                .advise(
+                    "connectors are programs: run `chmod +x` on them, or move files that are not connectors to another \
                      directory",
-            ),
+                )
+        }
     }
 }
 
-pub(super) fn processors(patient: &mut Patient<'_>) -> Found {
-    directory(patient, "processors.path", &patient.settings.processors.path)
+pub(super) fn processors(subject: &mut DoctorContext<'_>) -> CheckResult {
+    directory(subject, "processors.path", &subject.settings.processors.path)
 }
 
 fn children(path: &Path) -> impl Iterator<Item = (std::path::PathBuf, fs::Metadata)> {
@@ -296,46 +303,46 @@ fn children(path: &Path) -> impl Iterator<Item = (std::path::PathBuf, fs::Metada
 }
 
 /// Checks a directory of plugins, whose files this program executes.
-fn directory(patient: &Patient<'_>, setting: &str, path: &Path) -> Found {
+fn directory(subject: &DoctorContext<'_>, setting: &str, path: &Path) -> CheckResult {
     let shown = path.display();
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let given =
-                patient.settings.resolved.iter().any(|it| it.key.name == setting && it.source != Source::Default);
+                subject.settings.resolved.iter().any(|it| it.key.name == setting && it.source != Source::Default);
             let what = format!("{shown} does not exist: no standalone plugins");
             return if given {
-                Found::warning(what).advise(format!("create it, or correct {setting}"))
+                CheckResult::warning(what).advise(format!("create it, or correct {setting}"))
             } else {
-                Found::well(what)
+                CheckResult::well(what)
             };
         }
-        Err(error) => return Found::environment(format!("{shown}: {}", system(&error))),
+        Err(error) => return CheckResult::environment(format!("{shown}: {}", system(&error))),
     };
     if !metadata.is_dir() {
-        return Found::environment(format!("{shown} is not a directory")).advise(format!("correct {setting}"));
+        return CheckResult::environment(format!("{shown} is not a directory")).advise(format!("correct {setting}"));
     }
     if let Err(error) = fs::read_dir(path) {
-        return Found::environment(format!("{shown} cannot be read: {}", system(&error)));
+        return CheckResult::environment(format!("{shown} cannot be read: {}", system(&error)));
     }
     if metadata.permissions().mode() & 0o002 != 0 {
-        return Found::warning(format!("every user can write to {shown}, and the service runs the files in it"))
+        return CheckResult::warning(format!("every user can write to {shown}, and the service runs the files in it"))
             .advise(format!("run `chmod o-w {shown}`"));
     }
-    Found::well(format!("{} in {shown}", counted(children(path).count(), "file")))
+    CheckResult::well(format!("{} in {shown}", counted(children(path).count(), "file")))
 }
 
 /// Loads all standalone plugins. Errors are printed when they occur.
-pub(super) fn standalone(patient: &mut Patient<'_>) -> Found {
-    let registry = registry_with(patient.settings);
+pub(super) fn standalone(subject: &mut DoctorContext<'_>) -> CheckResult {
+    let registry = registry_with(subject.settings);
     let (connectors, processors) = (registry.standalone_connectors().len(), registry.standalone_operators().len());
-    let files = [&patient.settings.connectors.path, &patient.settings.processors.path];
+    let files = [&subject.settings.connectors.path, &subject.settings.processors.path];
     let files: usize = files.iter().map(|path| children(path).count()).sum();
     let what = format!("{}, {}", counted(connectors, "connector"), counted(processors, "processor"));
     if connectors + processors < files {
-        Found::warning(format!("{what}, from {}", counted(files, "file")))
+        CheckResult::warning(format!("{what}, from {}", counted(files, "file")))
             .advise("the messages above describe the files that could not be loaded")
     } else {
-        Found::well(what)
+        CheckResult::well(what)
     }
 }

@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// The call that such a process reads from its input, on one line. The input stays open as long as the caller wants the
 /// answer.
 #[derive(Deserialize, Serialize)]
-struct Called {
+struct ToolCall {
     name: String,
     arguments: Map<String, Value>,
 }
@@ -54,14 +54,14 @@ impl Drop for Group {
 }
 
 /// The end of a call.
-enum End {
+enum CallEnd {
     Answered(io::Result<Vec<u8>>),
     Cancelled,
 }
 
 fn call(name: &str, arguments: Map<String, Value>, cancellation: &Cancellation) -> Value {
     let failed = |code: Code, why: String| Report::new("mcp").fail(Exit::Environment, code, why).envelope();
-    match answered(&Called { name: name.to_owned(), arguments }, cancellation) {
+    match answered(&ToolCall { name: name.to_owned(), arguments }, cancellation) {
         Ok(answer) => serde_json::from_slice(&answer)
             .unwrap_or_else(|_| failed(codes::CLI_SYSTEM, format!("the process of {name} ended without a result"))),
         Err(NotAnswered::System(error)) => {
@@ -80,7 +80,7 @@ enum NotAnswered {
     Cancelled,
 }
 
-fn answered(called: &Called, cancellation: &Cancellation) -> Result<Vec<u8>, NotAnswered> {
+fn answered(called: &ToolCall, cancellation: &Cancellation) -> Result<Vec<u8>, NotAnswered> {
     let mut request = serde_json::to_vec(called).map_err(|error| NotAnswered::System(error.into()))?;
     request.push(b'\n');
     let child = std::env::current_exe().and_then(|program| {
@@ -105,15 +105,15 @@ fn answered(called: &Called, cancellation: &Cancellation) -> Result<Vec<u8>, Not
             }
             _ => Err(io::ErrorKind::BrokenPipe.into()),
         };
-        let _ = sender.send(End::Answered(spoken));
+        let _ = sender.send(CallEnd::Answered(spoken));
     };
     std::thread::Builder::new().name("anabranch-call".to_owned()).spawn(speak).map_err(NotAnswered::System)?;
     cancellation.ended_by(move || {
-        let _ = cancel.send(End::Cancelled);
+        let _ = cancel.send(CallEnd::Cancelled);
     });
     match receiver.recv_timeout(LONGEST) {
-        Ok(End::Answered(answer)) => answer.map_err(NotAnswered::System),
-        Ok(End::Cancelled) | Err(RecvTimeoutError::Disconnected) => Err(NotAnswered::Cancelled),
+        Ok(CallEnd::Answered(answer)) => answer.map_err(NotAnswered::System),
+        Ok(CallEnd::Cancelled) | Err(RecvTimeoutError::Disconnected) => Err(NotAnswered::Cancelled),
         Err(RecvTimeoutError::Timeout) => Err(NotAnswered::TooLong),
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn one_call(server: &Server) -> io::Result<()> {
     let mut input = BufReader::new(io::stdin());
     let mut line = Vec::new();
     io::Read::take(&mut input, 2 * MESSAGE as u64).read_until(b'\n', &mut line)?;
-    let Called { name, arguments } = serde_json::from_slice(&line)?;
+    let ToolCall { name, arguments } = serde_json::from_slice(&line)?;
     std::thread::Builder::new().name("anabranch-caller".to_owned()).spawn(move || {
         // The input carries nothing more. It ends when the caller ends or does not want the answer any more.
         let _ = io::copy(&mut input, &mut io::sink());

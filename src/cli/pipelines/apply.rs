@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use self::diff::Diff;
-use self::prune::Surplus;
+use self::prune::UndeclaredPipeline;
 use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -59,7 +59,7 @@ pub(in crate::cli) struct Arguments {
 const COMMAND: &str = "pipelines.apply";
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct ApplyRequest<'a> {
     yaml: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pipeline: Option<&'a str>,
@@ -77,9 +77,9 @@ struct Compared {
 }
 
 /// All changes to apply.
-struct Work {
+struct ApplyPlan {
     pipelines: Vec<Compared>,
-    surplus: Vec<Surplus>,
+    surplus: Vec<UndeclaredPipeline>,
     /// Whether the arguments are one file with one pipeline. The result is then that pipeline's plan.
     single: bool,
 }
@@ -141,13 +141,17 @@ fn compare(
     remote: &Remote,
     settings: &Settings,
     context: &Context,
-) -> Result<Work, Box<Report>> {
+) -> Result<ApplyPlan, Box<Report>> {
     let single = targets.len() == 1 && !arguments.prune;
     let mut pipelines = Vec::with_capacity(targets.len());
     let mut refused = Vec::new();
     for target in targets {
-        let asked =
-            Asked { yaml: &target.yaml, pipeline: target.asked(), hash: None, strict: settings.pipelines.strict };
+        let asked = ApplyRequest {
+            yaml: &target.yaml,
+            pipeline: target.asked(),
+            hash: None,
+            strict: settings.pipelines.strict,
+        };
         match remote.post::<Value>("/v1/pipelines/plan", &asked) {
             Ok(plan) => pipelines.push(Compared { diff: diff::read(COMMAND, &plan)?, plan, target }),
             Err(report) => refused.push((target, report)),
@@ -169,11 +173,11 @@ fn compare(
         }
         false => Vec::new(),
     };
-    Ok(Work { pipelines, surplus, single })
+    Ok(ApplyPlan { pipelines, surplus, single })
 }
 
 fn carry_out(
-    mut work: Work,
+    mut work: ApplyPlan,
     mut text: String,
     remote: &Remote,
     settings: &Settings,
@@ -183,7 +187,7 @@ fn carry_out(
     let mut failed: Vec<(String, Box<Report>)> = Vec::new();
     let mut done = 0;
     for Compared { target, plan, diff } in work.pipelines.iter_mut().filter(|pipeline| pipeline.diff.differs()) {
-        let asked = Asked {
+        let asked = ApplyRequest {
             yaml: &target.yaml,
             pipeline: target.asked(),
             hash: Some(&diff.hash),
@@ -227,7 +231,7 @@ fn carry_out(
     Ok(work.report(text, true).notes(notes))
 }
 
-impl Work {
+impl ApplyPlan {
     fn differs(&self) -> bool {
         !self.surplus.is_empty() || self.pipelines.iter().any(|pipeline| pipeline.diff.differs())
     }
@@ -283,7 +287,7 @@ impl Work {
         }
         json!({
             "pipelines": self.pipelines.iter().map(shown).collect::<Vec<_>>(),
-            "pruned": self.surplus.iter().map(Surplus::shown).collect::<Vec<_>>(),
+            "pruned": self.surplus.iter().map(UndeclaredPipeline::shown).collect::<Vec<_>>(),
             "hash": self.hash(),
             "applied": applied,
         })

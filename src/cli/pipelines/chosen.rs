@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anabranch_record::near::did_you_mean;
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 use anabranch_settings::Settings;
-use anabranch_trial::synthetic::{Patience, try_some};
+use anabranch_trial::synthetic::{TrialLimits, try_some};
 use serde_json::json;
 
 use super::is_yaml;
@@ -40,9 +40,9 @@ impl<'a> Chosen<'a> {
 
     /// Tries the requested pipelines that can run with synthetic records, and adds what was found to the findings.
     /// Returns the number of pipelines for which there was no time.
-    pub(super) fn try_synthetic(&mut self, patience: Patience) -> usize {
+    pub(super) fn try_synthetic(&mut self, limits: TrialLimits) -> usize {
         let id = self.id;
-        try_some(&mut self.pipelines, patience, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
+        try_some(&mut self.pipelines, limits, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
     }
 
     /// Returns the requested pipelines that can run, at least one.

@@ -44,8 +44,8 @@ fn drops_oldest(value: &str) -> bool {
 /// The contents of the page.
 struct Description {
     pipeline: PipelineAnswer,
-    connectors: Vec<Part>,
-    processors: Vec<Part>,
+    connectors: Vec<Component>,
+    processors: Vec<Component>,
     dead_letter: DeadLetter,
     /// `None` if the service cannot provide them.
     positions: Option<Vec<Lane>>,
@@ -55,14 +55,14 @@ struct Description {
 }
 
 /// A connector or a processor.
-struct Part {
+struct Component {
     id: String,
     /// `source`, `destination`; empty for processors.
     role: &'static str,
     plugin: String,
     condition: String,
     settings: Map<String, Value>,
-    processors: Vec<Part>,
+    processors: Vec<Component>,
 }
 
 /// The dead-letter queue of a pipeline.
@@ -103,9 +103,9 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let parents = connectors.iter().map(|connector| connector.id.as_str()).chain([id]);
     let parents: Vec<String> = parents.map(|parent| format!("parentIds={}", escaped(parent))).collect();
     let processors: Vec<PartAnswer> = remote.get(&format!("/v1/processors?{}", parents.join("&")))?;
-    let own = |ids: &[String]| -> Vec<Part> {
+    let own = |ids: &[String]| -> Vec<Component> {
         let found = ids.iter().filter_map(|id| processors.iter().find(|processor| processor.id == *id));
-        found.cloned().map(Part::from).collect()
+        found.cloned().map(Component::from).collect()
     };
     let queue: Value = remote.get(&format!("{path}/dead-letter-queue"))?;
     let plugin = queue["plugin"].as_str().unwrap_or_default();
@@ -126,7 +126,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
         processors: own(&pipeline.processor_ids),
         connectors: connectors
             .into_iter()
-            .map(|connector| Part { processors: own(&connector.processor_ids), ..Part::from(connector) })
+            .map(|connector| Component { processors: own(&connector.processor_ids), ..Component::from(connector) })
             .collect(),
         pipeline,
         dead_letter: DeadLetter {
@@ -143,9 +143,9 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     })
 }
 
-impl From<PartAnswer> for Part {
+impl From<PartAnswer> for Component {
     fn from(part: PartAnswer) -> Self {
-        Part {
+        Component {
             role: match part.kind.as_str() {
                 "TYPE_SOURCE" => "source",
                 "TYPE_DESTINATION" => "destination",
@@ -162,7 +162,7 @@ impl From<PartAnswer> for Part {
 }
 
 fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
-    let opened = positions::Opened::open(COMMAND, &settings.database)?;
+    let opened = positions::OpenStore::open(COMMAND, &settings.database)?;
     let failed = |error| Box::new(positions::unreadable(COMMAND, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let Some(pipeline) = pipelines.iter().find(|pipeline| *pipeline.id == *id) else {
@@ -189,8 +189,8 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
             created_at: None,
             updated_at: None,
         },
-        connectors: pipeline.connectors.iter().map(Part::stored_connector).collect(),
-        processors: pipeline.processors.iter().map(Part::stored).collect(),
+        connectors: pipeline.connectors.iter().map(Component::stored_connector).collect(),
+        processors: pipeline.processors.iter().map(Component::stored).collect(),
         dead_letter: DeadLetter {
             plugin: pipeline.dead_letter.plugin.to_string(),
             drops_oldest: pipeline
@@ -220,9 +220,9 @@ fn at_rest(pipeline: &StoredPipeline) -> StatusAnswer {
     StatusAnswer { word: word.to_owned(), error: pipeline.status.error().map(str::to_owned), ..StatusAnswer::default() }
 }
 
-impl Part {
+impl Component {
     fn stored(processor: &StoredProcessor) -> Self {
-        Part {
+        Component {
             id: processor.id.to_string(),
             role: "",
             plugin: processor.plugin.to_string(),
@@ -233,13 +233,13 @@ impl Part {
     }
 
     fn stored_connector(connector: &StoredConnector) -> Self {
-        Part {
+        Component {
             id: connector.id.to_string(),
             role: if *connector.role == *"source" { "source" } else { "destination" },
             plugin: connector.plugin.to_string(),
             condition: String::new(),
             settings: Map::new(),
-            processors: connector.processors.iter().map(Part::stored).collect(),
+            processors: connector.processors.iter().map(Component::stored).collect(),
         }
     }
 }
@@ -287,8 +287,8 @@ fn shown(description: &Description, next: &str) -> Value {
         "detached": pipeline.detached,
         "createdAt": pipeline.created_at,
         "updatedAt": pipeline.updated_at,
-        "connectors": connectors.iter().map(Part::shown).collect::<Vec<_>>(),
-        "processors": processors.iter().map(Part::shown).collect::<Vec<_>>(),
+        "connectors": connectors.iter().map(Component::shown).collect::<Vec<_>>(),
+        "processors": processors.iter().map(Component::shown).collect::<Vec<_>>(),
         "deadLetterQueue": {
             "plugin": dead_letter.plugin,
             "windowSize": dead_letter.window_size,
@@ -309,12 +309,12 @@ fn shown(description: &Description, next: &str) -> Value {
     })
 }
 
-impl Part {
+impl Component {
     fn shown(&self) -> Value {
         let mut shown = json!({ "id": self.id, "plugin": self.plugin });
         if !self.role.is_empty() {
             shown["type"] = self.role.into();
-            shown["processors"] = self.processors.iter().map(Part::shown).collect();
+            shown["processors"] = self.processors.iter().map(Component::shown).collect();
         }
         if !self.condition.is_empty() {
             shown["condition"] = self.condition.as_str().into();

@@ -45,7 +45,7 @@ pub(super) fn dev(arguments: &Arguments, context: &Context) -> Report {
     }
     // The user will fix a failed pipeline, so it must not end the service.
     settings.pipelines.exit_on_degraded = false;
-    run::serve(COMMAND, settings, run::Manner { watches: true, ..run::Manner::default() }, context)
+    run::serve(COMMAND, settings, run::ServeOptions { watches: true, ..run::ServeOptions::default() }, context)
 }
 
 /// Polling interval, and how long a file must stay unchanged: editors write in several steps.
@@ -59,11 +59,11 @@ pub(in crate::cli) struct Watch {
     options: CompileOptions,
     context: Context,
     /// The applied version of each file.
-    loaded: BTreeMap<PathBuf, Loaded>,
+    loaded: BTreeMap<PathBuf, AppliedFile>,
 }
 
 /// The applied version of a file.
-struct Loaded {
+struct AppliedFile {
     text: Str,
     pipelines: BTreeSet<Str>,
     scripts: Vec<Script>,
@@ -71,7 +71,7 @@ struct Loaded {
 
 /// File metadata that changes when a file is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
     /// Editors write a new file and rename it.
@@ -79,8 +79,8 @@ struct Stamp {
 }
 
 /// A file as it was last polled.
-struct Watched {
-    stamp: Stamp,
+struct WatchedFile {
+    stamp: FileStamp,
     /// Time of the last change.
     since: Instant,
     /// Text of the applied version, and its pipelines.
@@ -88,18 +88,18 @@ struct Watched {
     pipelines: BTreeSet<Str>,
     /// Scripts of the applied version, and their metadata.
     scripts: Vec<Script>,
-    script_stamps: BTreeMap<PathBuf, Stamp>,
+    script_stamps: BTreeMap<PathBuf, FileStamp>,
     /// Whether the file must be applied.
     changed: bool,
 }
 
-impl Watched {
-    fn new(stamp: Stamp, since: Instant, changed: bool) -> Self {
+impl WatchedFile {
+    fn new(stamp: FileStamp, since: Instant, changed: bool) -> Self {
         let (text, pipelines) = (None, BTreeSet::new());
-        Watched { stamp, since, text, pipelines, scripts: Vec::new(), script_stamps: BTreeMap::new(), changed }
+        WatchedFile { stamp, since, text, pipelines, scripts: Vec::new(), script_stamps: BTreeMap::new(), changed }
     }
 
-    fn stamps_of_scripts(&self) -> BTreeMap<PathBuf, Stamp> {
+    fn stamps_of_scripts(&self) -> BTreeMap<PathBuf, FileStamp> {
         let paths = self.scripts.iter().map(|script| PathBuf::from(script.content.path.as_str()));
         paths.filter_map(|path| Some((stamp(&path)?, path))).map(|(stamp, path)| (path, stamp)).collect()
     }
@@ -116,7 +116,7 @@ impl Watch {
     ) -> Self {
         let loaded = |(id, file): (FileId, &SourceFile)| {
             let (text, scripts) = (file.text.clone(), scripts(pipelines, id));
-            (PathBuf::from(file.name.as_str()), Loaded { text, pipelines: ids(pipelines, id), scripts })
+            (PathBuf::from(file.name.as_str()), AppliedFile { text, pipelines: ids(pipelines, id), scripts })
         };
         let loaded = pipelines.files.iter().map(loaded).collect();
         Watch { path, registry, options, context, loaded }
@@ -127,11 +127,11 @@ impl Watch {
     pub(in crate::cli) async fn watch(mut self, control: Control) {
         let mut loaded = std::mem::take(&mut self.loaded);
         let watch = Arc::new(self);
-        let mut files: BTreeMap<PathBuf, Watched> = BTreeMap::new();
+        let mut files: BTreeMap<PathBuf, WatchedFile> = BTreeMap::new();
         let looked = watch.clone().looked().await;
         for (path, stamp) in looked {
-            let mut file = Watched::new(stamp, Instant::now(), true);
-            if let Some(Loaded { text, pipelines, scripts }) = loaded.remove(&path) {
+            let mut file = WatchedFile::new(stamp, Instant::now(), true);
+            if let Some(AppliedFile { text, pipelines, scripts }) = loaded.remove(&path) {
                 (file.text, file.pipelines, file.scripts) = (Some(text), pipelines, scripts);
                 file.script_stamps = file.stamps_of_scripts();
             }
@@ -148,7 +148,7 @@ impl Watch {
             }
             files.retain(|path, _| found.contains_key(path));
             for (path, stamp) in found {
-                let file = files.entry(path).or_insert_with(|| Watched::new(stamp, now, true));
+                let file = files.entry(path).or_insert_with(|| WatchedFile::new(stamp, now, true));
                 if file.stamp != stamp {
                     (file.stamp, file.since, file.changed) = (stamp, now, true);
                 }
@@ -157,7 +157,7 @@ impl Watch {
                     (file.script_stamps, file.since, file.changed) = (of_scripts, now, true);
                 }
             }
-            let settled = |file: &Watched| file.changed && now.duration_since(file.since) >= SETTLED;
+            let settled = |file: &WatchedFile| file.changed && now.duration_since(file.since) >= SETTLED;
             if !files.values().any(settled) {
                 continue;
             }
@@ -186,7 +186,7 @@ impl Watch {
     }
 
     /// Returns the pipeline files and their metadata.
-    async fn looked(self: Arc<Self>) -> BTreeMap<PathBuf, Stamp> {
+    async fn looked(self: Arc<Self>) -> BTreeMap<PathBuf, FileStamp> {
         tokio::task::spawn_blocking(move || stamps(&self.path)).await.unwrap_or_default()
     }
 
@@ -280,13 +280,13 @@ fn scripts(pipelines: &Pipelines, file: FileId) -> Vec<Script> {
     pipelines.scripts.iter().filter(|script| name == *script.pipeline_file.as_str()).cloned().collect()
 }
 
-fn stamps(path: &Path) -> BTreeMap<PathBuf, Stamp> {
+fn stamps(path: &Path) -> BTreeMap<PathBuf, FileStamp> {
     let paths = anabranch_process::files::pipeline_files(path).unwrap_or_default();
     paths.into_iter().filter_map(|path| Some((stamp(&path)?, path))).map(|(stamp, path)| (path, stamp)).collect()
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Stamp { modified: metadata.modified().ok(), bytes: metadata.len(), inode: metadata.ino() })
+    Some(FileStamp { modified: metadata.modified().ok(), bytes: metadata.len(), inode: metadata.ino() })
 }

@@ -19,7 +19,7 @@ use anabranch_settings::SettingFlags;
 use anabranch_trial::schemas::registry;
 use anabranch_trial::services;
 use anabranch_trial::tap::tapped;
-use anabranch_trial::trace::{History, Outcome, Step, Trace, steps};
+use anabranch_trial::trace::{History, StepInfo, StepOutcome, Trace, steps};
 use anabranch_trial::watch::watched;
 use serde_json::{Value, json};
 
@@ -148,7 +148,7 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
 /// The result of the dry run of a pipeline.
 struct Trial {
     pipeline: String,
-    steps: Vec<Step>,
+    steps: Vec<StepInfo>,
     histories: Vec<History>,
     counts: Counts,
     /// Probable mistakes that make no record fail.
@@ -171,12 +171,12 @@ struct Counts {
 impl Counts {
     fn of(histories: &[History]) -> Self {
         let events = || histories.iter().flat_map(|history| &history.events);
-        let count = |is: fn(&Outcome) -> bool| events().filter(|event| is(&event.outcome)).count();
+        let count = |is: fn(&StepOutcome) -> bool| events().filter(|event| is(&event.outcome)).count();
         Counts {
             read: histories.len(),
-            delivered: count(|outcome| matches!(outcome, Outcome::Delivered(_))),
-            dropped: count(|outcome| matches!(outcome, Outcome::Dropped)),
-            failed: count(|outcome| matches!(outcome, Outcome::Failed { .. })),
+            delivered: count(|outcome| matches!(outcome, StepOutcome::Delivered(_))),
+            dropped: count(|outcome| matches!(outcome, StepOutcome::Dropped)),
+            failed: count(|outcome| matches!(outcome, StepOutcome::Failed { .. })),
             doubtful: 0,
         }
     }
@@ -207,7 +207,7 @@ fn hide(histories: &mut [History], secrets: &[Str]) {
     }
     let outcomes = histories.iter_mut().flat_map(|history| &mut history.events).map(|event| &mut event.outcome);
     for outcome in outcomes {
-        if let Outcome::Delivered(Some(written)) = outcome
+        if let StepOutcome::Delivered(Some(written)) = outcome
             && let Ok(text) = std::str::from_utf8(written)
         {
             *written = mask(text, secrets).into_bytes();
@@ -215,14 +215,14 @@ fn hide(histories: &mut [History], secrets: &[Str]) {
     }
 }
 
-/// Returns how many records each place dropped, in pipeline order.
+/// Returns how many records each step dropped, in pipeline order.
 fn drops(histories: &[History]) -> Vec<(StageId, usize, u64)> {
     let mut drops = BTreeMap::<_, u64>::new();
     let events = histories.iter().flat_map(|history| &history.events);
-    for event in events.filter(|event| matches!(event.outcome, Outcome::Dropped)) {
-        *drops.entry(event.place).or_default() += 1;
+    for event in events.filter(|event| matches!(event.outcome, StepOutcome::Dropped)) {
+        *drops.entry(event.step).or_default() += 1;
     }
-    drops.into_iter().map(|(place, count)| (place.stage, place.step, count)).collect()
+    drops.into_iter().map(|(id, count)| (id.stage, id.step, count)).collect()
 }
 
 async fn run(pipeline: &Pipeline, arguments: &Arguments, services: Services) -> Trial {

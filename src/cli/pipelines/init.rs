@@ -23,7 +23,7 @@ use crate::cli::completions;
 use crate::cli::init::write_new;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};
 use crate::codes;
-use crate::docs::delivery::steps_between;
+use crate::docs::delivery::processors_between;
 
 /// The demo pipeline.
 pub(in crate::cli) const DEMO: &str = include_str!("../templates/demo-pipeline.yaml");
@@ -157,12 +157,15 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     let name = arguments.name.clone().unwrap_or_else(|| format!("{}-to-{}", bare_name(source), bare_name(destination)));
     named(&name)?;
     let (from, to) = (find(registry, source, Side::Source)?, find(registry, destination, Side::Destination)?);
-    let steps = steps_between(registry, &from, &to);
+    let processors = processors_between(registry, &from, &to);
     let context = Generated {
         name: identifier(&name),
         source: Connector::new(source, &from),
         destination: Connector::new(destination, &to),
-        steps: steps.iter().map(|(plugin, setting, value)| Step { plugin, setting, value }).collect(),
+        steps: processors
+            .iter()
+            .map(|(plugin, setting, value)| GeneratedProcessor { plugin, setting, value })
+            .collect(),
     };
     let rendered =
         tera::Context::from_serialize(&context).and_then(|context| tera::Tera::one_off(TEMPLATE, &context, false));
@@ -280,12 +283,12 @@ struct Generated {
     source: Connector,
     destination: Connector,
     /// Processors between source and destination.
-    steps: Vec<Step>,
+    steps: Vec<GeneratedProcessor>,
 }
 
 /// A processor with one setting.
 #[derive(Serialize)]
-struct Step {
+struct GeneratedProcessor {
     plugin: &'static str,
     setting: &'static str,
     value: &'static str,

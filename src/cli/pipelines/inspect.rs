@@ -71,7 +71,7 @@ pub(in crate::cli) struct Arguments {
 struct Frame<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
-    at: Option<At>,
+    at: Option<CapturePoint>,
     dropped: Option<u64>,
     failed: Option<u64>,
     message: Option<String>,
@@ -81,7 +81,7 @@ struct Frame<'a> {
 
 /// The place in the pipeline where a record was captured.
 #[derive(Deserialize)]
-struct At {
+struct CapturePoint {
     node: String,
     side: String,
 }
@@ -114,11 +114,11 @@ pub(super) fn inspect(arguments: &Arguments, context: &Context) -> Report {
             Ok(socket) => socket,
             Err(error) => return Report::new(COMMAND).refused(&error),
         };
-        let mut watching = Watching::new(arguments, context);
+        let mut watching = InspectionState::new(arguments, context);
         let end = loop {
             let message = tokio::select! {
                 biased;
-                _ = tokio::signal::ctrl_c() => break End::Enough,
+                _ = tokio::signal::ctrl_c() => break InspectionEnd::Enough,
                 message = socket.next() => message,
                 () = sleep_until(watching.quiet) => {
                     watching.nothing_came();
@@ -127,9 +127,9 @@ pub(super) fn inspect(arguments: &Arguments, context: &Context) -> Report {
             };
             let text = match message {
                 Some(Ok(SocketMessage::Text(text))) => text,
-                Some(Ok(SocketMessage::Close(_))) | None => break End::Closed,
+                Some(Ok(SocketMessage::Close(_))) | None => break InspectionEnd::Closed,
                 Some(Ok(_)) => continue,
-                Some(Err(error)) => break End::Broken(error.to_string()),
+                Some(Err(error)) => break InspectionEnd::Broken(error.to_string()),
             };
             if let ControlFlow::Break(end) = watching.take(&text) {
                 break end;
@@ -158,7 +158,7 @@ impl Arguments {
 }
 
 /// The reason for the end of an inspection.
-enum End {
+enum InspectionEnd {
     /// The limit is reached, the user quits, or the output is closed.
     Enough,
     /// The service ended the inspection with an error.
@@ -172,7 +172,7 @@ enum End {
 }
 
 /// State of the inspection, and what was reported about it.
-struct Watching<'a> {
+struct InspectionState<'a> {
     pipeline: &'a str,
     filtered: bool,
     limit: Option<u64>,
@@ -189,9 +189,9 @@ struct Watching<'a> {
     quiet: Instant,
 }
 
-impl<'a> Watching<'a> {
+impl<'a> InspectionState<'a> {
     fn new(arguments: &'a Arguments, context: &'a Context) -> Self {
-        Watching {
+        InspectionState {
             pipeline: &arguments.id,
             filtered: arguments.condition.is_some(),
             limit: arguments.limit,
@@ -225,10 +225,10 @@ impl<'a> Watching<'a> {
         }
     }
 
-    fn take(&mut self, text: &str) -> ControlFlow<End> {
+    fn take(&mut self, text: &str) -> ControlFlow<InspectionEnd> {
         let frame: Frame<'_> = match serde_json::from_str(text) {
             Ok(frame) => frame,
-            Err(error) => return ControlFlow::Break(End::Broken(format!("a frame cannot be read: {error}"))),
+            Err(error) => return ControlFlow::Break(InspectionEnd::Broken(format!("a frame cannot be read: {error}"))),
         };
         if let Some(error) = &frame.error {
             return ControlFlow::Break(refused(error));
@@ -279,7 +279,7 @@ impl<'a> Watching<'a> {
         self.quiet = Instant::now() + QUIET;
     }
 
-    fn record(&mut self, record: &RawValue, at: Option<&At>) -> ControlFlow<End> {
+    fn record(&mut self, record: &RawValue, at: Option<&CapturePoint>) -> ControlFlow<InspectionEnd> {
         self.shown += 1;
         self.quiet = Instant::now() + QUIET;
         let written = if self.context.json {
@@ -297,28 +297,28 @@ impl<'a> Watching<'a> {
             terminal::print_json(Stream::Out, &format!("{}\n", record.get()))
         };
         match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(End::Enough),
-            Err(error) => ControlFlow::Break(End::Unwritable(error)),
-            Ok(()) if self.limit.is_some_and(|limit| self.shown >= limit) => ControlFlow::Break(End::Enough),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => ControlFlow::Break(InspectionEnd::Enough),
+            Err(error) => ControlFlow::Break(InspectionEnd::Unwritable(error)),
+            Ok(()) if self.limit.is_some_and(|limit| self.shown >= limit) => ControlFlow::Break(InspectionEnd::Enough),
             Ok(()) => ControlFlow::Continue(()),
         }
     }
 
-    fn report(self, end: End, url: &str) -> Report {
+    fn report(self, end: InspectionEnd, url: &str) -> Report {
         let report = Report::new(COMMAND)
             .summary(json!({ "shown": self.shown, "dropped": self.dropped, "failed": self.failed }))
             .result(json!({ "pipeline": self.pipeline, "records": self.records }));
         match end {
-            End::Enough => report,
-            End::Closed => {
+            InspectionEnd::Enough => report,
+            InspectionEnd::Closed => {
                 report.fail(Exit::Environment, codes::SERVICE_STOPPED, format!("the service at {url} is stopping"))
             }
-            End::Broken(what) => report.fail(
+            InspectionEnd::Broken(what) => report.fail(
                 Exit::Environment,
                 codes::SERVICE_BROKEN_ANSWER,
                 format!("the connection to the service at {url} broke: {what}"),
             ),
-            End::Refused { code, message, suggestion, number } => {
+            InspectionEnd::Refused { code, message, suggestion, number } => {
                 // gRPC codes for invalid requests, unknown names and failed preconditions.
                 let exit = if matches!(number, 3 | 5 | 9) { Exit::Invalid } else { Exit::Environment };
                 let report = report.relayed(exit, code, message);
@@ -327,7 +327,7 @@ impl<'a> Watching<'a> {
                     None => report,
                 }
             }
-            End::Unwritable(error) => {
+            InspectionEnd::Unwritable(error) => {
                 let what = format!("cannot write to standard output: {}", system(&error));
                 report.fail(Exit::Environment, codes::INSPECT_OUTPUT, what)
             }
@@ -339,10 +339,10 @@ fn records(n: u64) -> String {
     format!("{n} {}", plural(n, "record"))
 }
 
-fn refused(error: &Value) -> End {
+fn refused(error: &Value) -> InspectionEnd {
     let detail = &error["details"][0];
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    End::Refused {
+    InspectionEnd::Refused {
         code: text(&detail["reason"]).unwrap_or_else(|| codes::SERVICE_REFUSED.name().to_owned()),
         message: text(&error["message"])
             .unwrap_or_else(|| "the service refused the request without a message".to_owned()),

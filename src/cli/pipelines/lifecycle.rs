@@ -27,7 +27,7 @@ pub(in crate::cli) struct Start {
     #[arg(long, conflicts_with = "ids")]
     degraded: bool,
     #[command(flatten)]
-    which: Which,
+    flags: WaitFlags,
 }
 
 /// Stop pipelines.
@@ -43,12 +43,12 @@ pub(in crate::cli) struct Stop {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    which: Which,
+    flags: WaitFlags,
 }
 
 /// Options for waiting.
 #[derive(Debug, clap::Args)]
-struct Which {
+struct WaitFlags {
     /// Wait until each pipeline runs or has stopped.
     #[arg(long)]
     wait: bool,
@@ -83,17 +83,29 @@ fn duration(text: &str) -> Result<Duration, String> {
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) fn start(arguments: &Start, context: &Context) -> Report {
-    told("pipelines.start", &Order::Start { degraded: arguments.degraded }, &arguments.ids, &arguments.which, context)
-        .unwrap_or_else(|report| *report)
+    requested(
+        "pipelines.start",
+        &LifecycleRequest::Start { degraded: arguments.degraded },
+        &arguments.ids,
+        &arguments.flags,
+        context,
+    )
+    .unwrap_or_else(|report| *report)
 }
 
 pub(super) fn stop(arguments: &Stop, context: &Context) -> Report {
-    told("pipelines.stop", &Order::Stop { force: arguments.force }, &arguments.ids, &arguments.which, context)
-        .unwrap_or_else(|report| *report)
+    requested(
+        "pipelines.stop",
+        &LifecycleRequest::Stop { force: arguments.force },
+        &arguments.ids,
+        &arguments.flags,
+        context,
+    )
+    .unwrap_or_else(|report| *report)
 }
 
 /// Requests to the service.
-enum Order {
+enum LifecycleRequest {
     /// `degraded`: start all degraded pipelines.
     Start {
         degraded: bool,
@@ -104,28 +116,28 @@ enum Order {
 }
 
 /// The result for one pipeline.
-struct Told {
+struct LifecycleResult {
     id: String,
     status: StatusAnswer,
     text: String,
     failed: bool,
 }
 
-fn told(
+fn requested(
     command: &'static str,
-    order: &Order,
+    request: &LifecycleRequest,
     ids: &[String],
-    which: &Which,
+    flags: &WaitFlags,
     context: &Context,
 ) -> Result<Report, Box<Report>> {
-    let settings = context.settings(command, &which.settings.0)?;
+    let settings = context.settings(command, &flags.settings.0)?;
     let remote = Remote::of(command, &settings)?;
-    let ids = match order {
-        Order::Start { degraded: true } => {
+    let ids = match request {
+        LifecycleRequest::Start { degraded: true } => {
             let all: Vec<PipelineAnswer> = remote.get("/v1/pipelines")?;
             all.into_iter().filter(|pipeline| pipeline.status.word == "degraded").map(|pipeline| pipeline.id).collect()
         }
-        Order::Start { degraded: false } | Order::Stop { .. } => ids.to_vec(),
+        LifecycleRequest::Start { degraded: false } | LifecycleRequest::Stop { .. } => ids.to_vec(),
     };
     if ids.is_empty() {
         return Ok(Report::new(command).text("No pipeline is degraded.\n").result(json!({ "pipelines": [] })));
@@ -133,25 +145,25 @@ fn told(
     let (mut all, mut refused) = (Vec::new(), Vec::new());
     // All requests are sent before the first wait, and a refused request does not stop the others.
     for id in &ids {
-        match tell(&remote, order, id) {
+        match send(&remote, request, id) {
             Ok(()) => all.push(id),
             Err(report) => refused.push((id, report)),
         }
     }
     let mut seen = Vec::with_capacity(all.len());
     for id in all {
-        match attended(command, &remote, order, id, which) {
-            Ok(told) => seen.push(told),
+        match attended(command, &remote, request, id, flags) {
+            Ok(result) => seen.push(result),
             Err(report) => refused.push((id, report)),
         }
     }
-    let text: String = seen.iter().map(|told| format!("{}.\n", told.text)).collect();
-    let shown = |told: &Told| json!({ "id": told.id, "state": told.status.word, "error": told.status.error });
+    let text: String = seen.iter().map(|result| format!("{}.\n", result.text)).collect();
+    let shown = |one: &LifecycleResult| json!({ "id": one.id, "state": one.status.word, "error": one.status.error });
     let result = match (&ids[..], &seen[..]) {
-        ([_], [told]) => shown(told),
+        ([_], [one]) => shown(one),
         _ => json!({ "pipelines": seen.iter().map(shown).collect::<Vec<_>>() }),
     };
-    let failed = seen.iter().any(|told| told.failed);
+    let failed = seen.iter().any(|result| result.failed);
     if let Some((id, report)) = refused.pop() {
         if ids.len() == 1 {
             return Err(report);
@@ -163,10 +175,10 @@ fn told(
     Ok(Report::new(command).text(text).result(result).found(if failed { Exit::Failed } else { Exit::Ok }))
 }
 
-fn tell(remote: &Remote, order: &Order, id: &str) -> Result<(), Box<Report>> {
-    let (verb, body) = match order {
-        Order::Start { .. } => ("start", json!({})),
-        Order::Stop { force } => ("stop", json!({ "force": force })),
+fn send(remote: &Remote, request: &LifecycleRequest, id: &str) -> Result<(), Box<Report>> {
+    let (verb, body) = match request {
+        LifecycleRequest::Start { .. } => ("start", json!({})),
+        LifecycleRequest::Stop { force } => ("stop", json!({ "force": force })),
     };
     let _: Value = remote.post(&format!("/v1/pipelines/{}/{verb}", escaped(id)), &body)?;
     Ok(())
@@ -176,21 +188,21 @@ fn tell(remote: &Remote, order: &Order, id: &str) -> Result<(), Box<Report>> {
 fn attended(
     command: &'static str,
     remote: &Remote,
-    order: &Order,
+    request: &LifecycleRequest,
     id: &str,
-    which: &Which,
-) -> Result<Told, Box<Report>> {
+    flags: &WaitFlags,
+) -> Result<LifecycleResult, Box<Report>> {
     let path = format!("/v1/pipelines/{}", escaped(id));
-    let starts = matches!(order, Order::Start { .. });
+    let starts = matches!(request, LifecycleRequest::Start { .. });
     let until = |status: &StatusAnswer| match starts {
         true => !["starting", "stopped"].contains(&status.word.as_str()),
         false => !status.is_live(),
     };
     let begun = Instant::now();
     let mut status = remote.get::<PipelineAnswer>(&path)?.status;
-    while which.wait && !until(&status) {
-        if begun.elapsed() > which.timeout {
-            let message = format!("pipeline {id} is still {} after {:?}", status.word, which.timeout);
+    while flags.wait && !until(&status) {
+        if begun.elapsed() > flags.timeout {
+            let message = format!("pipeline {id} is still {} after {:?}", status.word, flags.timeout);
             let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_TIMEOUT, message);
             return Err(Box::new(if starts {
                 report
@@ -204,14 +216,14 @@ fn attended(
     let detail = status.detail(Utc::now());
     let text = match (starts, status.word.as_str()) {
         (_, "degraded" | "recovering" | "invalid") => format!("{id} is {}: {detail}", status.word),
-        (true, _) if which.wait => format!("{id} is {}", status.word),
+        (true, _) if flags.wait => format!("{id} is {}", status.word),
         (true, _) => format!("{id} is starting"),
         (false, _) if status.is_live() => format!("{id} stops when all records that it has read are delivered"),
         (false, _) => format!("{id} is {}", status.word),
     };
     let failed = starts && ["degraded", "invalid"].contains(&status.word.as_str());
-    let failed = failed || (!starts && which.wait && status.word == "degraded");
-    Ok(Told { id: id.to_owned(), status, text, failed })
+    let failed = failed || (!starts && flags.wait && status.word == "degraded");
+    Ok(LifecycleResult { id: id.to_owned(), status, text, failed })
 }
 
 /// The service's answer for a deleted pipeline.

@@ -139,15 +139,15 @@ fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
     })?;
     let pipelines =
         Pipelines::load(&[&settings.pipelines.path], &registry_with(settings), &compile_options(settings, false));
-    let mut rows: BTreeMap<String, Row> =
+    let mut rows: BTreeMap<String, StoredState> =
         stored.iter().map(|pipeline| (pipeline.id.to_string(), row(pipeline))).collect();
     for pipeline in &pipelines.good {
         rows.entry(pipeline.config.id.value.to_string())
-            .or_insert_with(|| Row { state: "new".into(), detail: "never started".into() });
+            .or_insert_with(|| StoredState { state: "new".into(), detail: "never started".into() });
     }
     for id in pipelines.invalid.iter().filter_map(|p| p.id.as_ref()) {
         let detail = "`anabranch pipelines validate` shows its errors".into();
-        rows.insert(id.to_string(), Row { state: "invalid".into(), detail });
+        rows.insert(id.to_string(), StoredState { state: "invalid".into(), detail });
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["ID", "STATE", "DETAIL"]);
@@ -168,14 +168,14 @@ fn at_rest(settings: &Settings) -> Result<Report, Box<Report>> {
 }
 
 /// Status of a pipeline when the service last ran.
-struct Row {
+struct StoredState {
     state: String,
     detail: String,
 }
 
-fn row(pipeline: &StoredPipeline) -> Row {
+fn row(pipeline: &StoredPipeline) -> StoredState {
     if pipeline.detached {
-        return Row { state: "detached".into(), detail: "not in the files; its positions stay stored".into() };
+        return StoredState { state: "detached".into(), detail: "not in the files; its positions stay stored".into() };
     }
     // The store is not locked, so the service that ran the pipeline has ended.
     let (state, mut detail) = match &pipeline.status {
@@ -188,7 +188,7 @@ fn row(pipeline: &StoredPipeline) -> Row {
         let separator = if detail.is_empty() { "" } else { "; " };
         detail.push_str(&format!("{separator}connector {} ({}) detached", connector.id, connector.role));
     }
-    Row { state: state.to_owned(), detail }
+    StoredState { state: state.to_owned(), detail }
 }
 
 fn reason(status: &Status) -> String {

@@ -99,7 +99,7 @@ pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     if let Err(report) = chosen.good(&REFUSAL, context) {
         return *report;
     }
-    let untried = arguments.tries.patience().map_or(0, |patience| chosen.try_synthetic(patience));
+    let untried = arguments.tries.limits().map_or(0, |limits| chosen.try_synthetic(limits));
     let good = match chosen.good(&REFUSAL, context) {
         Ok(good) => good,
         Err(report) => return *report,

@@ -8,7 +8,7 @@ use anabranch_api::testing::TestRequest;
 use anabranch_picture::{Format, TextStyle};
 use anabranch_process::files::output::{self, Unwritable};
 use anabranch_settings::SettingFlags;
-use anabranch_trial::testing::{Options, Outcome, Suite, Verdict, junit, placed, schema, update};
+use anabranch_trial::testing::{Options, Suite, TestResults, Verdict, junit, placed, schema, update};
 use clap::ValueEnum;
 use serde_json::json;
 
@@ -129,10 +129,10 @@ fn read_stdin() -> Result<TestRequest, String> {
     serde_json::from_reader(std::io::stdin().lock()).map_err(|error| error.to_string())
 }
 
-fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &Suite, outcome: &Outcome) -> Report {
+fn report(arguments: &Arguments, context: &Context, paths: &[PathBuf], suite: &Suite, outcome: &TestResults) -> Report {
     let mut notes = context.rendered(&suite.findings, &suite.files);
     let mut text = show::text(suite, outcome, context.color, context.terminal);
-    let failed = |outcome: &Outcome| outcome.tests.iter().any(|test| matches!(test.verdict, Verdict::Failed(_)));
+    let failed = |outcome: &TestResults| outcome.tests.iter().any(|test| matches!(test.verdict, Verdict::Failed(_)));
     let invalid =
         suite.findings.has_errors() || outcome.tests.iter().any(|test| matches!(test.verdict, Verdict::Invalid(..)));
     let mut exit = match (invalid, failed(outcome)) {

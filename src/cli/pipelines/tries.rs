@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_trial::synthetic::Patience;
+use anabranch_trial::synthetic::TrialLimits;
 
 use crate::cli::report::counted;
 
@@ -19,12 +19,12 @@ pub(super) struct TryFlags {
 
 impl TryFlags {
     /// Returns how long the trials may take; `None` without trials.
-    pub(super) fn patience(self) -> Option<Patience> {
-        let patience = Patience::default();
+    pub(super) fn limits(self) -> Option<TrialLimits> {
+        let limits = TrialLimits::default();
         match self {
             TryFlags { no_try: true, .. } => None,
-            TryFlags { try_all: true, .. } => Some(Patience { all: Duration::MAX, ..patience }),
-            TryFlags { .. } => Some(patience),
+            TryFlags { try_all: true, .. } => Some(TrialLimits { all: Duration::MAX, ..limits }),
+            TryFlags { .. } => Some(limits),
         }
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn untried_line(untried: usize) -> String {
         0 => String::new(),
         _ => {
             let verb = if untried == 1 { "was" } else { "were" };
-            let limit = Patience::default().all.as_secs();
+            let limit = TrialLimits::default().all.as_secs();
             let pipelines = counted(untried, "pipeline");
             format!("{pipelines} {verb} not tried with synthetic records within {limit} s: --try tries all\n")
         }

@@ -140,7 +140,7 @@ pub(super) fn check(
         }
         (pipelines, changed) = (fixed.pipelines, fixed.changed);
     }
-    let untried = checking.tries.patience().map_or(0, |patience| try_pipelines(&mut pipelines, patience));
+    let untried = checking.tries.limits().map_or(0, |limits| try_pipelines(&mut pipelines, limits));
     pipelines.warn_of_empty_files();
     let (errors, warnings) = (pipelines.count(Severity::Error), pipelines.count(Severity::Warning));
     let files = files(&pipelines);

@@ -2,13 +2,13 @@
 
 use anabranch_record::Position;
 use anabranch_record::code::Code;
-use anabranch_service::positions::{Chosen, MoveError, Moved, brief, check, go_on_after, parse, shown};
+use anabranch_service::positions::{MoveError, Moved, PositionFilter, brief, check, go_on_after, parse, shown};
 use anabranch_settings::{ServiceFlags, Settings};
 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Opened, declared, named, unreadable};
+use super::{OpenStore, declared, named, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -152,7 +152,7 @@ fn in_store(
     arguments: &Lanes,
     to: &Position,
 ) -> Result<Vec<Moved>, Box<Report>> {
-    let opened = Opened::open_to_change(command, &settings.database)?;
+    let opened = OpenStore::open_to_change(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let pipeline = named(command, &pipelines, &arguments.pipeline)?;
@@ -163,7 +163,7 @@ fn in_store(
         let report = Report::new(command).fail(Exit::Environment, codes::PIPELINE_RUNNING, message);
         return Err(Box::new(report.suggest("stop the service first; if the service crashed, add --force")));
     }
-    let chosen = Chosen { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
+    let chosen = PositionFilter { connector: arguments.connector.clone(), partition: arguments.partition.clone() };
     let go_on = |really| {
         let moving = go_on_after(&opened.store, &pipeline.id, &chosen, to, really);
         opened.runtime.block_on(moving).map_err(|error| Box::new(unmoved(command, &error)))

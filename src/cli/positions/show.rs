@@ -6,7 +6,7 @@ use anabranch_settings::{ServiceFlags, Settings};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::{Lane, Opened, named, of_service, unreadable};
+use super::{Lane, OpenStore, named, of_service, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
@@ -76,7 +76,7 @@ pub(super) fn of_store(
     settings: &Settings,
     asked: Option<&str>,
 ) -> Result<Vec<Lane>, Box<Report>> {
-    let opened = Opened::open(command, &settings.database)?;
+    let opened = OpenStore::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let chosen = match asked {

@@ -13,7 +13,7 @@ use anabranch_settings::{Database, ServiceFlags, Settings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Lane, Opened, declared, named, of_service, unreadable};
+use super::{Lane, OpenStore, declared, named, of_service, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -283,7 +283,7 @@ fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Repo
 /// Returns the same positions from the store. If the pipeline did not end, its destinations may have received records
 /// after these positions, so `force` is required.
 fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: bool) -> Result<Vec<Lane>, Box<Report>> {
-    let opened = Opened::open(command, &settings.database)?;
+    let opened = OpenStore::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
     let known = named(command, &pipelines, pipeline)?;
@@ -346,7 +346,7 @@ fn put_in_store(
     lanes: &[Lane],
     consent: Consent,
 ) -> Result<Vec<Moved>, Box<Report>> {
-    let opened = Opened::open_to_change(command, &settings.database)?;
+    let opened = OpenStore::open_to_change(command, &settings.database)?;
     let pipelines = opened.pipelines().map_err(|error| Box::new(unreadable(command, &error)))?;
     let known = pipelines.iter().find(|known| *known.id == *pipeline);
     // A running service locks the file of its store, but not a database.

@@ -20,7 +20,7 @@ use anabranch_settings::SettingFlags;
 use anabranch_trial::lines::Lines;
 use anabranch_trial::output::{Letters, LettersDestination, Records, RecordsDestination};
 use anabranch_trial::stamp::Stamp;
-use anabranch_trial::{Given, schemas, services};
+use anabranch_trial::{PreconfiguredPlugin, schemas, services};
 use serde_json::json;
 
 use crate::cli::completions;
@@ -81,9 +81,9 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     let output: Arc<dyn Destination> = Arc::new(RecordsDestination(records.clone()));
     let errors: Arc<dyn Destination> = Arc::new(LettersDestination(letters.clone()));
     let mut registry = registry_with(&settings);
-    registry.add_source(Given::new(INPUT, "Records from standard input.", source));
-    registry.add_destination(Given::new(OUTPUT, "Records to standard output.", output));
-    registry.add_destination(Given::new(ERRORS, "Dead letters to standard error.", errors));
+    registry.add_source(PreconfiguredPlugin::new(INPUT, "Records from standard input.", source));
+    registry.add_destination(PreconfiguredPlugin::new(OUTPUT, "Records to standard output.", output));
+    registry.add_destination(PreconfiguredPlugin::new(ERRORS, "Dead letters to standard error.", errors));
     let options = CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits };
     let compiled = match compile(&config, &registry, &options) {
         Ok(compiled) => compiled,

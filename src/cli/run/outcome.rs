@@ -7,7 +7,7 @@ use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_service::Ended;
 use anabranch_service::account::Account;
-use anabranch_service::lifecycle::{Outcome, names};
+use anabranch_service::lifecycle::{PipelineOutcome, names};
 use serde_json::{Map, Value, json};
 
 use crate::cli::report::counted;
@@ -53,11 +53,11 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, Code, String)> {
     let mut stopped = Vec::new();
     for (id, outcome) in &ended.outcomes {
         match outcome {
-            Outcome::NotDrained { left: nodes } if nodes.is_empty() => left.push(id.to_string()),
-            Outcome::NotDrained { left: nodes } => left.push(format!("{id} ({})", names(nodes))),
-            Outcome::Degraded { error } => degraded.push(format!("{id}: {error}")),
-            Outcome::Stopped => stopped.push(id.to_string()),
-            Outcome::Finished => {}
+            PipelineOutcome::NotDrained { left: nodes } if nodes.is_empty() => left.push(id.to_string()),
+            PipelineOutcome::NotDrained { left: nodes } => left.push(format!("{id} ({})", names(nodes))),
+            PipelineOutcome::Degraded { error } => degraded.push(format!("{id}: {error}")),
+            PipelineOutcome::Stopped => stopped.push(id.to_string()),
+            PipelineOutcome::Finished => {}
         }
     }
     if let Some(why) = &ended.taken {
@@ -145,10 +145,10 @@ fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
     let mut text = String::new();
     for (id, outcome) in &ended.outcomes {
         let word = match outcome {
-            Outcome::Finished => "finished",
-            Outcome::Stopped => "interrupted",
-            Outcome::NotDrained { .. } => "not drained",
-            Outcome::Degraded { .. } => "degraded",
+            PipelineOutcome::Finished => "finished",
+            PipelineOutcome::Stopped => "interrupted",
+            PipelineOutcome::NotDrained { .. } => "not drained",
+            PipelineOutcome::Degraded { .. } => "degraded",
         };
         let account = ended.accounts.get(id).cloned().unwrap_or_default();
         let _ = writeln!(text, "{id} {word}: {}", sentence(&account, account.took, true));
@@ -183,13 +183,13 @@ fn of_records(n: u64) -> String {
     format!("{n} record{}", if n == 1 { "" } else { "s" })
 }
 
-fn shown(id: &Str, outcome: &Outcome, account: Option<&Account>) -> Value {
+fn shown(id: &Str, outcome: &PipelineOutcome, account: Option<&Account>) -> Value {
     let account = account.cloned().unwrap_or_default();
     let mut shown = match outcome {
-        Outcome::Finished => json!({ "id": id, "status": "finished" }),
-        Outcome::Stopped => json!({ "id": id, "status": "stopped" }),
-        Outcome::NotDrained { left } => json!({ "id": id, "status": "stopped", "left": left }),
-        Outcome::Degraded { error } => json!({ "id": id, "status": "degraded", "error": error }),
+        PipelineOutcome::Finished => json!({ "id": id, "status": "finished" }),
+        PipelineOutcome::Stopped => json!({ "id": id, "status": "stopped" }),
+        PipelineOutcome::NotDrained { left } => json!({ "id": id, "status": "stopped", "left": left }),
+        PipelineOutcome::Degraded { error } => json!({ "id": id, "status": "degraded", "error": error }),
     };
     let destinations: Map<String, Value> =
         account.delivered.iter().map(|(id, rows)| (id.to_string(), (*rows).into())).collect();
@@ -225,14 +225,14 @@ mod tests {
         Run { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
     }
 
-    fn ended(outcome: Outcome, account: Account) -> Ended {
+    fn ended(outcome: PipelineOutcome, account: Account) -> Ended {
         Ended { outcomes: vec![("p".into(), outcome)], accounts: [("p".into(), account)].into(), ..Ended::default() }
     }
 
     #[test]
     fn letters_that_a_bound_dropped_are_no_success() {
         let account = Account { read: 9, dead_lettered: 9, letters_dropped: 4, ..Account::default() };
-        let ended = ended(Outcome::Finished, account);
+        let ended = ended(PipelineOutcome::Finished, account);
         let (exit, code, message) = failure(&ended, &run(true)).unwrap();
         assert_eq!((exit, code), (Exit::LettersDropped, codes::RUN_LETTERS_DROPPED));
         assert!(message.contains("p: 4"), "{message}");
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_record_that_was_read_again_counts_once() {
         let account = Account { read: 1500, read_again: 1000, ..Account::default() };
-        let ended = ended(Outcome::Stopped, account);
+        let ended = ended(PipelineOutcome::Stopped, account);
         let last = last_lines(&ended, &total(&ended), Duration::ZERO);
         assert!(last.contains("500 records read (and 1000 read again after a failure), 0 delivered"), "{last}");
         let report = conclude(Report::new("run"), &ended, &run(true));
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_source_that_left_something_has_not_read_everything() {
         let left = anabranch_graph::exec::Left { connector: "in".into(), what: "1 object is dated ahead".into() };
-        let ended = ended(Outcome::Finished, Account { left: vec![left], ..Account::default() });
+        let ended = ended(PipelineOutcome::Finished, Account { left: vec![left], ..Account::default() });
         let (exit, code, message) = failure(&ended, &run(true)).unwrap();
         assert_eq!((exit, code), (Exit::Interrupted, codes::RUN_LEFT));
         assert!(message.ends_with("p:in: 1 object is dated ahead"), "{message}");
@@ -266,10 +266,10 @@ mod tests {
         let unread = anabranch_graph::exec::Unread { connector: "in".into(), missing: None };
         let account = Account { unread: vec![unread], ..Account::default() };
         let code = |outcome| failure(&ended(outcome, account.clone()), &run(true)).unwrap().0;
-        assert_eq!(code(Outcome::Finished), Exit::NothingRead);
-        assert_eq!(code(Outcome::Stopped), Exit::Interrupted);
-        assert_eq!(code(Outcome::NotDrained { left: Vec::new() }), Exit::Environment);
-        assert_eq!(code(Outcome::Degraded { error: "x".into() }), Exit::Failed);
-        assert!(failure(&ended(Outcome::Finished, Account::default()), &run(true)).is_none());
+        assert_eq!(code(PipelineOutcome::Finished), Exit::NothingRead);
+        assert_eq!(code(PipelineOutcome::Stopped), Exit::Interrupted);
+        assert_eq!(code(PipelineOutcome::NotDrained { left: Vec::new() }), Exit::Environment);
+        assert_eq!(code(PipelineOutcome::Degraded { error: "x".into() }), Exit::Failed);
+        assert!(failure(&ended(PipelineOutcome::Finished, Account::default()), &run(true)).is_none());
     }
 }

@@ -136,7 +136,7 @@ fn list(frame: &mut Frame<'_>, state: &State, area: Rect) {
 }
 
 /// The columns and widths that fit beside the graph.
-struct Room {
+struct ColumnLayout {
     held: bool,
     busy: bool,
     /// Queues: width of the bar in characters, and whether the number of records is shown.
@@ -144,12 +144,12 @@ struct Room {
     counted: bool,
 }
 
-impl Room {
-    fn of(width: u16) -> Room {
+impl ColumnLayout {
+    fn of(width: u16) -> ColumnLayout {
         match width {
-            100.. => Room { held: true, busy: true, bar: BAR, counted: true },
-            76.. => Room { held: false, busy: true, bar: 6, counted: true },
-            _ => Room { held: false, busy: false, bar: 4, counted: false },
+            100.. => ColumnLayout { held: true, busy: true, bar: BAR, counted: true },
+            76.. => ColumnLayout { held: false, busy: true, bar: 6, counted: true },
+            _ => ColumnLayout { held: false, busy: false, bar: 4, counted: false },
         }
     }
 
@@ -181,7 +181,7 @@ fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
     let status = Span::styled(parts.status.sentence(), status_style(state, &parts.status));
     frame.render_widget(Paragraph::new(TextLine::from(vec![Span::raw(format!("{}: ", parts.id)), status])), title);
 
-    let room = Room::of(area.width);
+    let room = ColumnLayout::of(area.width);
     let (lines, selected) = state.graph();
     let column = graph::width_of_ids(&lines) + 2;
     let rows: Vec<Row<'_>> = lines.iter().map(|line| row(state, line, column, &room)).collect();
@@ -199,7 +199,7 @@ fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
     }
 }
 
-fn row<'a>(state: &State, line: &'a Line, column: usize, room: &Room) -> Row<'a> {
+fn row<'a>(state: &State, line: &'a Line, column: usize, room: &ColumnLayout) -> Row<'a> {
     let gap = column.saturating_sub(line.width());
     let name = if line.node.is_some() { bold() } else { Style::new() };
     let drawing = TextLine::from(vec![

@@ -26,12 +26,12 @@ struct Row {
     #[serde(default)]
     kind: String,
     #[serde(flatten)]
-    about: About,
+    about: RowSubject,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "about", rename_all = "camelCase")]
-enum About {
+enum RowSubject {
     Node {
         node: usize,
     },
@@ -110,16 +110,16 @@ pub(super) fn lines(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -
 fn line(row: &Row, parts: &PartsAnswer, rates: &PartRates) -> Line {
     let Row { lead, text, kind, about } = row;
     let numbers = match *about {
-        About::Node { node } => found(parts, node).map(|found| of_node(found, rates)),
-        About::Condition { node } => {
+        RowSubject::Node { node } => found(parts, node).map(|found| of_node(found, rates)),
+        RowSubject::Condition { node } => {
             let hits = found(parts, node).and_then(hits).map_or_else(|| "-".to_owned(), percent);
             Some(Line { text: format!("{hits} {text}"), ..Line::default() })
         }
-        About::Edge { from, to } => {
+        RowSubject::Edge { from, to } => {
             let edge = parts.edges.iter().find(|edge| (edge.from, edge.to) == (from, to));
             edge.map(|edge| Line { rows_out: Some(rates.of_edge(from, to)), queue: Queue::of(edge), ..Line::default() })
         }
-        About::Else => None,
+        RowSubject::Else => None,
     };
     let line = numbers.unwrap_or_default();
     let text = if line.text.is_empty() { text.clone() } else { line.text };

@@ -23,8 +23,8 @@ use crate::edit::{EditError, dropped, errors};
 use crate::hold::Hold;
 use crate::lifecycle::Order;
 use crate::pipeline::Pipeline;
-use crate::renames::{Reread, rereads};
-use crate::roster::{Entry, Plan};
+use crate::pipeline_table::{Entry, Plan};
+use crate::renames::{RereadSource, rereads};
 use crate::tasks::{Done, Task};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
@@ -69,7 +69,7 @@ pub struct Planned {
     /// True if the pipeline runs and has to be drained and restarted.
     pub restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
-    pub rereads: Vec<Reread>,
+    pub rereads: Vec<RereadSource>,
     /// Notes for the user: the effect on stored positions, and whether the pipeline stays stopped.
     pub notes: Vec<String>,
     /// Hash of all of this and of the whole text.
@@ -81,7 +81,7 @@ pub struct Planned {
 }
 
 /// A pipeline that was applied and does not open, with the state to restore in the store.
-struct Undone {
+struct FailedApply {
     applied: StoredPipeline,
     before: Option<StoredPipeline>,
     /// The status to restore, if the pipeline did not run.
@@ -102,7 +102,7 @@ impl Control {
     /// The text has errors, or the store cannot be read.
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
         let pipeline = Arc::new(self.understood(desired).await?);
-        self.check_circle(&Plan::Good(pipeline.clone())).await?;
+        self.check_cycle(&Plan::Good(pipeline.clone())).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -178,12 +178,12 @@ impl Control {
             if !proposal.planned.changes.is_empty() {
                 let mut hold = self.hold_with(entry, gate).await;
                 // A connector that is missing in a saved file may be back with the next save.
-                let leaving = match &proposal.old {
-                    Some(old) if !saved => self.leaving(&id, dropped(old, &proposal.desired)).await?,
+                let to_notify = match &proposal.old {
+                    Some(old) if !saved => self.to_notify(&id, dropped(old, &proposal.desired)).await?,
                     _ => Vec::new(),
                 };
                 self.switch(&mut hold, &proposal, pipeline).await?;
-                proposal.planned.warnings = self.tell_set_aside(&id, leaving).await;
+                proposal.planned.warnings = self.notify_set_aside(&id, to_notify).await;
             }
             return Ok(proposal.planned);
         }
@@ -286,7 +286,7 @@ impl Control {
         let old_plan = entry.plan();
         {
             let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
-            self.check_circle(&plan).await?;
+            self.check_cycle(&plan).await?;
             self.shared().store.replace(desired.clone()).await?;
             entry.set_plan(plan);
         }
@@ -314,7 +314,7 @@ impl Control {
             }
         };
         let after = if ran { "the old pipeline runs again" } else { "the old pipeline was restored" };
-        let back = Undone { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
+        let back = FailedApply { applied: desired.clone(), before: old.clone(), status: (!ran).then_some(before) };
         self.put_back(back).await;
         begun?;
         Err(EditError::SwitchFailed { id: entry.id.clone(), error, after })
@@ -326,7 +326,7 @@ impl Control {
         let store = &self.shared().store;
         let entry = {
             let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
-            self.check_circle(&plan).await?;
+            self.check_cycle(&plan).await?;
             store.replace(desired.clone()).await?;
             self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
         };
@@ -338,13 +338,13 @@ impl Control {
         }
         let Err(error) = self.try_out(&entry).await else { return Ok(()) };
         self.remove(&entry);
-        self.put_back(Undone { applied: desired.clone(), before: old.clone(), status: None }).await;
+        self.put_back(FailedApply { applied: desired.clone(), before: old.clone(), status: None }).await;
         Err(EditError::SwitchFailed { id: desired.id.clone(), error, after: "the new pipeline was removed" })
     }
 
     /// Restores in the store what it held before a pipeline was applied. Retries after a failure until it succeeds,
     /// another request has stored something, or the service stops.
-    async fn put_back(&self, undone: Undone) {
+    async fn put_back(&self, undone: FailedApply) {
         let Err(error) = self.undo(&undone).await else { return };
         let id = undone.applied.id.clone();
         tracing::warn!(
@@ -367,7 +367,7 @@ impl Control {
         });
     }
 
-    async fn undo(&self, Undone { applied, before, status }: &Undone) -> Result<(), StoreError> {
+    async fn undo(&self, FailedApply { applied, before, status }: &FailedApply) -> Result<(), StoreError> {
         let store = &self.shared().store;
         let stored = store.pipeline(&applied.id).await?;
         // Another request has changed the pipeline.
@@ -430,7 +430,7 @@ async fn opened(entry: &Entry) -> Result<(), String> {
 /// but changes with each value, with each change of the stored pipeline, and with the text of each script.
 fn hash(
     changes: &[Difference],
-    rereads: &[Reread],
+    rereads: &[RereadSource],
     stored: [Option<&StoredPipeline>; 2],
     read: [Option<&Pipeline>; 2],
 ) -> String {

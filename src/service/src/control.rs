@@ -21,9 +21,9 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::codes;
-use crate::lifecycle::{Life, Order, Outcome, Renewal, Seen};
-use crate::pipeline::{NotReadAgain, Pipeline};
-use crate::roster::{Entry, Phase, Plan, Roster, locked};
+use crate::lifecycle::{Life, LifecycleState, Order, PipelineOutcome, Renewal};
+use crate::pipeline::{Pipeline, ReloadError};
+use crate::pipeline_table::{Entry, Phase, PipelineTable, Plan, locked};
 use crate::tasks::{Done, Job, Task};
 use crate::traces::{Exporter, SpanCounts};
 
@@ -127,7 +127,7 @@ pub struct Control {
 
 struct Inner {
     shared: Shared,
-    roster: Mutex<Roster>,
+    pipelines: Mutex<PipelineTable>,
     jobs: mpsc::UnboundedSender<Job>,
     /// Held while a pipeline is created: before that, there is no entry with a gate to hold.
     making: tokio::sync::Mutex<()>,
@@ -147,7 +147,7 @@ impl Control {
             Control {
                 inner: Arc::new(Inner {
                     shared,
-                    roster: Roster::empty(),
+                    pipelines: PipelineTable::empty(),
                     jobs,
                     making: tokio::sync::Mutex::default(),
                     placing: tokio::sync::Mutex::default(),
@@ -239,19 +239,19 @@ impl Control {
     }
 
     /// Returns all pipelines of this service with their state, by id.
-    pub fn all(&self) -> Vec<(Str, Seen)> {
-        let roster = locked(&self.inner.roster);
-        roster.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
+    pub fn all(&self) -> Vec<(Str, LifecycleState)> {
+        let table = locked(&self.inner.pipelines);
+        table.entries.iter().map(|(id, entry)| (id.clone(), entry.seen.borrow().clone())).collect()
     }
 
     /// Returns the state of a pipeline.
-    pub fn seen(&self, id: &str) -> Option<Seen> {
+    pub fn seen(&self, id: &str) -> Option<LifecycleState> {
         self.entry(id).ok().map(|entry| entry.seen.borrow().clone())
     }
 
     /// Returns the taps and the state of a pipeline. Both outlive its runs; the receiver closes when the pipeline is
     /// deleted.
-    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<Seen>)> {
+    pub fn watch(&self, id: &str) -> Option<(Arc<Taps>, watch::Receiver<LifecycleState>)> {
         self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
     }
 
@@ -265,19 +265,19 @@ impl Control {
 
     /// Returns `true` once every pipeline that starts with the service was started.
     pub fn is_ready(&self) -> bool {
-        locked(&self.inner.roster).phase != Phase::Starting
+        locked(&self.inner.pipelines).phase != Phase::Starting
     }
 
     /// Returns `true` if the service is stopping.
     pub fn is_stopping(&self) -> bool {
-        locked(&self.inner.roster).phase == Phase::Stopping
+        locked(&self.inner.pipelines).phase == Phase::Stopping
     }
 
     /// Marks that every pipeline that starts with the service was started.
     pub(super) fn ready(&self) {
-        let mut roster = locked(&self.inner.roster);
-        if roster.phase == Phase::Starting {
-            roster.phase = Phase::Serving;
+        let mut table = locked(&self.inner.pipelines);
+        if table.phase == Phase::Starting {
+            table.phase = Phase::Serving;
         }
         self.inner.known.send_replace(true);
     }
@@ -295,29 +295,29 @@ impl Control {
 
     /// Orders all pipelines to stop. No pipeline can be started after this.
     pub(super) fn stop_all(&self, budget: Option<Duration>) {
-        let mut roster = locked(&self.inner.roster);
-        roster.phase = Phase::Stopping;
+        let mut table = locked(&self.inner.pipelines);
+        table.phase = Phase::Stopping;
         self.inner.known.send_replace(true);
         let order = Order::Stop { budget, by: StopReason::System };
-        roster.entries.values().for_each(|entry| entry.stop(order));
+        table.entries.values().for_each(|entry| entry.stop(order));
     }
 
     /// Returns the pipelines that are live.
-    pub(super) fn live(&self) -> Vec<(Str, Seen)> {
-        let roster = locked(&self.inner.roster);
-        let live = roster.entries.values().filter(|entry| entry.is_live());
+    pub(super) fn live(&self) -> Vec<(Str, LifecycleState)> {
+        let table = locked(&self.inner.pipelines);
+        let live = table.entries.values().filter(|entry| entry.is_live());
         live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()
     }
 
     /// Adds a pipeline, or replaces the plan of an existing one from its next start on.
     pub(super) fn put(&self, id: &Str, plan: Plan, status: Status) -> Arc<Entry> {
-        let mut roster = locked(&self.inner.roster);
-        if let Some(entry) = roster.entries.get(id) {
+        let mut table = locked(&self.inner.pipelines);
+        if let Some(entry) = table.entries.get(id) {
             entry.set_plan(plan);
             return entry.clone();
         }
         let entry = Entry::new(id.clone(), plan, status);
-        roster.entries.insert(id.clone(), entry.clone());
+        table.entries.insert(id.clone(), entry.clone());
         entry
     }
 
@@ -344,11 +344,11 @@ impl Control {
         let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
         log.mask(pipeline.compiled.secrets.iter().cloned());
         // A pipeline must not start after the order to stop all of them.
-        let roster = locked(&self.inner.roster);
-        if roster.phase == Phase::Stopping {
+        let table = locked(&self.inner.pipelines);
+        if table.phase == Phase::Stopping {
             return Err(ControlError::ServiceStopping);
         }
-        if !roster.has(entry) {
+        if !table.has(entry) {
             return Err(ControlError::NotFound(id));
         }
         if entry.is_live() {
@@ -399,7 +399,7 @@ impl Control {
                         _ = stop => false,
                         () = ended => true,
                     };
-                    if is_its_turn { begin().await } else { Outcome::Stopped }
+                    if is_its_turn { begin().await } else { PipelineOutcome::Stopped }
                 }
             };
             entry.set_live(false);
@@ -431,7 +431,7 @@ impl Control {
     }
 
     /// Returns the pipeline with the current credentials of its files, if they changed.
-    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, NotReadAgain> {
+    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, ReloadError> {
         let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
         if !pipeline.config.has_values_of_files() {
             return Ok(None);
@@ -446,8 +446,8 @@ impl Control {
     pub(super) fn reload(&self) {
         self.inner.reloads.send_modify(|reloads| *reloads += 1);
         let live: Vec<Arc<Entry>> = {
-            let roster = locked(&self.inner.roster);
-            roster.entries.values().filter(|entry| entry.is_live()).cloned().collect()
+            let table = locked(&self.inner.pipelines);
+            table.entries.values().filter(|entry| entry.is_live()).cloned().collect()
         };
         for entry in live {
             let control = self.clone();
@@ -475,8 +475,8 @@ impl Control {
     }
 
     pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, ControlError> {
-        let roster = locked(&self.inner.roster);
-        roster.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
+        let table = locked(&self.inner.pipelines);
+        table.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
     }
 
     /// Returns a pipeline and its gate: the permission to start, stop, change or delete it.
@@ -486,7 +486,7 @@ impl Control {
                 let entry = self.entry(id)?;
                 let gate = entry.gate.clone().lock_owned().await;
                 // While this waited, the pipeline may have been deleted and another one created with the same id.
-                if locked(&self.inner.roster).has(&entry) {
+                if locked(&self.inner.pipelines).has(&entry) {
                     return Ok::<_, ControlError>((entry, gate));
                 }
             }
@@ -506,8 +506,8 @@ impl Control {
 
     /// Returns the pipelines that can run.
     pub(super) fn good(&self) -> Vec<Arc<Pipeline>> {
-        let roster = locked(&self.inner.roster);
-        let good = roster.entries.values().filter_map(|entry| match entry.plan() {
+        let table = locked(&self.inner.pipelines);
+        let good = table.entries.values().filter_map(|entry| match entry.plan() {
             Plan::Good(pipeline) => Some(pipeline),
             Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
         });
@@ -521,9 +521,9 @@ impl Control {
 
     /// Removes a pipeline that has stopped. The caller holds its gate.
     pub(super) fn remove(&self, entry: &Arc<Entry>) {
-        let mut roster = locked(&self.inner.roster);
-        if roster.has(entry) {
-            roster.entries.remove(&entry.id);
+        let mut table = locked(&self.inner.pipelines);
+        if table.has(entry) {
+            table.entries.remove(&entry.id);
         }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::codes;
 use crate::control::{ControlError, Shared};
 use crate::pipeline::Pipeline;
+use crate::pipeline_table::Plan;
 use crate::pipelines::Pipelines;
-use crate::roster::Plan;
 
 /// Codes of findings that a pipeline may have while a client creates it resource by resource.
 const INCOMPLETE: &[Code] = &[codes::CONFIG_NO_SOURCE, codes::CONFIG_NO_DESTINATION];

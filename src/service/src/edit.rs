@@ -13,7 +13,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::control::{Control, ControlError};
 use crate::document::Read;
 use crate::outputs;
-use crate::roster::{Entry, Plan};
+use crate::pipeline_table::{Entry, Plan};
 use crate::tasks::{Done, Task};
 
 /// Why a request changed nothing.
@@ -101,7 +101,7 @@ impl Control {
             let plan = control.checked(None, &pipeline).await?;
             let id = pipeline.id.clone();
             let _placing = control.placing().await;
-            control.check_circle(&plan).await?;
+            control.check_cycle(&plan).await?;
             control.shared().store.replace(pipeline).await?;
             control.put(&id, plan, Status::Stopped { reason: StopReason::User });
             tracing::info!(pipeline = %id, "created through the API");
@@ -132,14 +132,14 @@ impl Control {
                 control.check_name(&new).await?;
             }
             let plan = control.checked(Some(&old), &new).await?;
-            let leaving = control.leaving(&id, dropped(&old, &new)).await?;
+            let to_notify = control.to_notify(&id, dropped(&old, &new)).await?;
             {
                 let _placing = control.placing().await;
-                control.check_circle(&plan).await?;
+                control.check_cycle(&plan).await?;
                 control.shared().store.replace(new).await?;
                 control.put(&id, plan, old.status);
             }
-            control.tell_set_aside(&id, leaving).await;
+            control.notify_set_aside(&id, to_notify).await;
             Ok(done)
         })
         .await
@@ -184,14 +184,14 @@ impl Control {
             if known.values().chain(set_aside.values()).any(|mark| !mark.is_beginning()) && !positions {
                 return Err(EditError::HasPositions(id));
             }
-            let leaving = control.leaving(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
-            let told = control.tell_deleted(&id, leaving).await;
+            let to_notify = control.to_notify(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
+            let notified = control.notify_deleted(&id, to_notify).await;
             store.delete(&id).await?;
             if let Some((entry, _)) = &held {
                 control.remove(entry);
             }
             tracing::info!(pipeline = %id, "deleted");
-            Ok(told.into_iter().filter_map(|told| told.warning).collect())
+            Ok(notified.into_iter().filter_map(|notification| notification.warning).collect())
         })
         .await
     }
@@ -244,10 +244,10 @@ impl Control {
     }
 
     /// Refuses a pipeline that would form a cycle with pipelines of the service. Looks up files on another thread.
-    pub(super) async fn check_circle(&self, plan: &Plan) -> Result<(), EditError> {
+    pub(super) async fn check_cycle(&self, plan: &Plan) -> Result<(), EditError> {
         let Plan::Good(pipeline) = plan else { return Ok(()) };
         let (pipeline, others) = (pipeline.clone(), self.others(&pipeline.config.id.value));
-        let found = TEXTS.run(move || outputs::circle(&pipeline, &others)).await;
+        let found = TEXTS.run(move || outputs::cycle(&pipeline, &others)).await;
         match found.ok_or(ControlError::ServiceStopping)? {
             Some(finding) => Err(EditError::Invalid(finding.into())),
             None => Ok(()),

@@ -22,14 +22,14 @@ use crate::variables::value_of;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A deleted connector whose plugin is to be notified.
-pub(super) struct Leaving {
+pub(super) struct DeletedConnector {
     connector: StoredConnector,
     /// The settings with which it was last active, as its plugin stored them.
     active: Bytes,
 }
 
 /// Result of notifying a plugin.
-pub(super) struct Told {
+pub(super) struct Notification {
     /// The connector.
     pub(super) connector: Str,
     /// Why the notification failed, if it did.
@@ -38,44 +38,44 @@ pub(super) struct Told {
 
 impl Control {
     /// Returns those of the given connectors whose plugin was notified when they were created.
-    pub(super) async fn leaving(
+    pub(super) async fn to_notify(
         &self,
         pipeline: &Str,
         connectors: impl Iterator<Item = &StoredConnector>,
-    ) -> Result<Vec<Leaving>, StoreError> {
-        let mut leaving = Vec::new();
+    ) -> Result<Vec<DeletedConnector>, StoreError> {
+        let mut to_notify = Vec::new();
         let mut seen = BTreeSet::new();
         for connector in connectors.filter(|connector| seen.insert(&connector.id)) {
             if let Some(active) = self.shared().store.active(pipeline, &connector.id).await? {
-                leaving.push(Leaving { connector: connector.clone(), active });
+                to_notify.push(DeletedConnector { connector: connector.clone(), active });
             }
         }
-        Ok(leaving)
+        Ok(to_notify)
     }
 
     /// Notifies the plugins of the connectors. A failure is logged and does not prevent the deletion.
-    pub(super) async fn tell_deleted(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<Told> {
-        let told = join_all(leaving.into_iter().map(|leaving| async move {
-            let id = leaving.connector.id.clone();
-            let failed = self.tell(pipeline, leaving).await.err();
+    pub(super) async fn notify_deleted(&self, pipeline: &Str, connectors: Vec<DeletedConnector>) -> Vec<Notification> {
+        let notified = join_all(connectors.into_iter().map(|deleted| async move {
+            let id = deleted.connector.id.clone();
+            let failed = self.notify(pipeline, deleted).await.err();
             let warning = failed.map(|reason| {
                 let reason = self.shared().log.masked(&reason);
                 format!("the plugin of connector {pipeline}:{id} was not notified of the deletion: {reason}")
             });
-            Told { connector: id, warning }
+            Notification { connector: id, warning }
         }));
-        let told = told.await;
-        for warning in told.iter().filter_map(|told| told.warning.as_ref()) {
+        let notified = notified.await;
+        for warning in notified.iter().filter_map(|notification| notification.warning.as_ref()) {
             tracing::warn!(pipeline = %pipeline, "{warning}");
         }
-        told
+        notified
     }
 
     /// Notifies the plugins after their connectors were set aside. Removes the positions of connectors whose plugin was
     /// notified, since the external resource is gone.
-    pub(super) async fn tell_set_aside(&self, pipeline: &Str, leaving: Vec<Leaving>) -> Vec<String> {
+    pub(super) async fn notify_set_aside(&self, pipeline: &Str, connectors: Vec<DeletedConnector>) -> Vec<String> {
         let mut warnings = Vec::new();
-        for Told { connector, warning } in self.tell_deleted(pipeline, leaving).await {
+        for Notification { connector, warning } in self.notify_deleted(pipeline, connectors).await {
             let forgotten = match &warning {
                 None => self.shared().store.forget(pipeline, &connector).await,
                 Some(_) => Ok(()),
@@ -91,7 +91,11 @@ impl Control {
         warnings
     }
 
-    async fn tell(&self, pipeline: &Str, Leaving { connector, active }: Leaving) -> Result<(), String> {
+    async fn notify(
+        &self,
+        pipeline: &Str,
+        DeletedConnector { connector, active }: DeletedConnector,
+    ) -> Result<(), String> {
         let shared = self.shared();
         let (registry, reference, stored) = (shared.registry.clone(), connector.plugin.clone(), active.clone());
         // The look-up may start plugins.
@@ -122,11 +126,11 @@ impl Control {
         };
         let executor = shared.executor.clone();
         // A plugin may block, and files with values are read: this must not run on the control runtime.
-        let told = tokio::task::spawn_blocking(move || {
+        let notified = tokio::task::spawn_blocking(move || {
             executor.block_on(async { timeout(PATIENCE, farewell.tell(role, &active, &value, &host)).await })
         });
-        match told.await {
-            Ok(Ok(told)) => told.map_err(|fault| fault.to_string()),
+        match notified.await {
+            Ok(Ok(notified)) => notified.map_err(|fault| fault.to_string()),
             Ok(Err(_)) => Err(format!("it did not respond within {} s", PATIENCE.as_secs())),
             Err(_) => Err("it panicked".to_owned()),
         }

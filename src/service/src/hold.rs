@@ -8,7 +8,7 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::control::{Control, ControlError};
 use crate::lifecycle::Order;
-use crate::roster::Entry;
+use crate::pipeline_table::Entry;
 use crate::tasks::{Done, Task};
 
 /// How long a hold waits for the pipeline to drain; records left then are read again when it resumes.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::account::Account;
 use crate::codes;
-use crate::pipeline::{NotReadAgain, Pipeline};
+use crate::pipeline::{Pipeline, ReloadError};
 use crate::recovery::Recovery;
 use crate::status::{Event, next};
 
@@ -57,9 +57,9 @@ impl Order {
     }
 }
 
-/// The outcome of a pipeline's life.
+/// How a pipeline ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PipelineOutcome {
     /// Its sources ended and everything is delivered.
     Finished,
     /// It was stopped and drained.
@@ -78,7 +78,7 @@ pub enum Outcome {
 
 /// The state of a pipeline that the service shows.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct LifecycleState {
     /// The status.
     pub status: Status,
     /// When it entered this status.
@@ -115,10 +115,10 @@ pub struct Failed {
     pub attempts: usize,
 }
 
-impl Seen {
+impl LifecycleState {
     /// Returns the state of a pipeline that has not run in this process.
     pub fn new(status: Status) -> Self {
-        Seen {
+        LifecycleState {
             status,
             since: SystemTime::now(),
             retry: None,
@@ -205,7 +205,7 @@ pub struct Retry {
 }
 
 /// Reloads credentials from their files and returns the pipeline to run with them; `None` if they did not change.
-pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, NotReadAgain>> + Send + Sync>;
+pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, ReloadError>> + Send + Sync>;
 
 /// Everything that a pipeline needs to live.
 pub struct Life {
@@ -234,7 +234,7 @@ pub struct Life {
     /// True if everything was open since this flag was last reset: logins were accepted.
     pub was_open: bool,
     /// Publishes its state.
-    pub seen: watch::Sender<Seen>,
+    pub seen: watch::Sender<LifecycleState>,
 }
 
 /// How long a pipeline that opens keeps its permit: one that waits for a remote service does not block others for
@@ -245,13 +245,13 @@ const STORE: Str = Str::from_static("state-store");
 
 impl Life {
     /// Runs the pipeline until it is finished, stopped or degraded. Its status is `starting` from this call on.
-    pub fn live(self) -> impl Future<Output = Outcome> + Send {
+    pub fn live(self) -> impl Future<Output = PipelineOutcome> + Send {
         self.seen.send_modify(|seen| seen.failed = None);
         let stored = self.enter(Event::Start);
         self.run_again_and_again(stored)
     }
 
-    async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> Outcome {
+    async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> PipelineOutcome {
         let mut recovery = Recovery::new(self.recovery);
         // Time since which servers have refused its login, without a run that was open.
         let mut refused_since = None;
@@ -280,12 +280,12 @@ impl Life {
                         filtered = account.filtered, dead_lettered = account.dead_lettered,
                         "finished: the sources have no more records"
                     );
-                    return Outcome::Finished;
+                    return PipelineOutcome::Finished;
                 }
-                Ending::Stopped => return self.stopped(Outcome::Stopped).await,
-                Ending::NotDrained { left } => return self.stopped(Outcome::NotDrained { left }).await,
+                Ending::Stopped => return self.stopped(PipelineOutcome::Stopped).await,
+                Ending::NotDrained { left } => return self.stopped(PipelineOutcome::NotDrained { left }).await,
                 Ending::Killed if matches!(*self.orders.borrow(), Order::Kill { .. }) => {
-                    return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
+                    return self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await;
                 }
                 Ending::Killed => return self.degraded("the run was killed".to_owned(), None).await,
                 Ending::Faulted(fault) => {
@@ -307,7 +307,7 @@ impl Life {
             // After a fault while stopping, undelivered records are read again at the next start.
             if *self.orders.borrow() != Order::Run {
                 tracing::warn!(pipeline = %self.id, error = %error, "failed while stopping");
-                return self.stopped(Outcome::NotDrained { left: Vec::new() }).await;
+                return self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await;
             }
             let Some(wait) = recovery.next(Instant::now()) else {
                 let tries = match recovery.attempts() {
@@ -334,10 +334,10 @@ impl Life {
     }
 
     /// Waits until this service owns the store again. If it does not, returns the outcome of the pipeline's life.
-    async fn regain(&mut self, why: String) -> Option<Outcome> {
+    async fn regain(&mut self, why: String) -> Option<PipelineOutcome> {
         let mut holding = self.store.holding();
         if *self.orders.borrow() != Order::Run {
-            return Some(self.stopped(Outcome::NotDrained { left: Vec::new() }).await);
+            return Some(self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await);
         }
         if !matches!(*holding.borrow(), Holding::Gone(_)) {
             // Shown but not stored: the store refuses writes.
@@ -370,16 +370,16 @@ impl Life {
 
     /// Returns the outcome if the pipeline is stopped between two runs: records that the last run read and did not
     /// deliver are left.
-    fn undrained(&self) -> Outcome {
+    fn undrained(&self) -> PipelineOutcome {
         match self.seen.borrow().lanes().iter().any(|lane| !lane.lag.is_zero()) {
-            true => Outcome::NotDrained { left: Vec::new() },
-            false => Outcome::Stopped,
+            true => PipelineOutcome::NotDrained { left: Vec::new() },
+            false => PipelineOutcome::Stopped,
         }
     }
 
     fn stopped_before_it_opened(&self) -> Ending {
         match self.undrained() {
-            Outcome::NotDrained { left } => Ending::NotDrained { left },
+            PipelineOutcome::NotDrained { left } => Ending::NotDrained { left },
             _ => Ending::Stopped,
         }
     }
@@ -475,10 +475,12 @@ impl Life {
         }
     }
 
-    async fn stopped(&mut self, outcome: Outcome) -> Outcome {
+    async fn stopped(&mut self, outcome: PipelineOutcome) -> PipelineOutcome {
         let outcome = match outcome {
             // This run has drained, or there was none; an earlier run may not have drained.
-            Outcome::Stopped if self.seen.borrow().left_over => Outcome::NotDrained { left: Vec::new() },
+            PipelineOutcome::Stopped if self.seen.borrow().left_over => {
+                PipelineOutcome::NotDrained { left: Vec::new() }
+            }
             outcome => outcome,
         };
         let by = match *self.orders.borrow() {
@@ -487,26 +489,26 @@ impl Life {
         };
         self.enter(Event::Stop(by)).await;
         match &outcome {
-            Outcome::NotDrained { left } if left.is_empty() => tracing::warn!(
+            PipelineOutcome::NotDrained { left } if left.is_empty() => tracing::warn!(
                 pipeline = %self.id,
                 "stopped before all records were delivered; the next start reads the remaining ones again"
             ),
-            Outcome::NotDrained { left } => tracing::warn!(
+            PipelineOutcome::NotDrained { left } => tracing::warn!(
                 pipeline = %self.id, left = %names(left),
                 "stopped before all records were delivered; the next start reads the remaining ones again"
             ),
-            Outcome::Finished | Outcome::Stopped | Outcome::Degraded { .. } => {
+            PipelineOutcome::Finished | PipelineOutcome::Stopped | PipelineOutcome::Degraded { .. } => {
                 tracing::info!(pipeline = %self.id, "stopped: all records that were read are delivered");
             }
         }
         match outcome {
             // The user asked for it: it is not a failure of the service.
-            Outcome::NotDrained { .. } if by == StopReason::User => Outcome::Stopped,
+            PipelineOutcome::NotDrained { .. } if by == StopReason::User => PipelineOutcome::Stopped,
             outcome => outcome,
         }
     }
 
-    async fn degraded(&mut self, error: String, place: Option<Str>) -> Outcome {
+    async fn degraded(&mut self, error: String, place: Option<Str>) -> PipelineOutcome {
         // A failure while draining means that the run was not drained. An order to stop after the failure does not
         // change it.
         let draining = *self.orders.borrow() != Order::Run;
@@ -514,7 +516,7 @@ impl Life {
         self.seen.send_modify(|seen| seen.place = place);
         stored.await;
         tracing::error!(pipeline = %self.id, error = %error, "degraded: the pipeline does not run until you start it");
-        if draining { Outcome::NotDrained { left: Vec::new() } } else { Outcome::Degraded { error } }
+        if draining { PipelineOutcome::NotDrained { left: Vec::new() } } else { PipelineOutcome::Degraded { error } }
     }
 
     /// Changes the status and shows it. The returned future stores it.
@@ -522,8 +524,13 @@ impl Life {
         let moved = next(&self.seen.borrow().status, event);
         if let Ok(status) = &moved {
             self.seen.send_modify(|seen| {
-                *seen =
-                    Seen { status: status.clone(), since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
+                *seen = LifecycleState {
+                    status: status.clone(),
+                    since: SystemTime::now(),
+                    retry: None,
+                    place: None,
+                    ..seen.clone()
+                };
             });
         }
         let (id, store) = (self.id.clone(), self.store.clone());

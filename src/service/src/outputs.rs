@@ -243,11 +243,11 @@ pub fn writes_standard_output(pipeline: &Pipeline) -> bool {
     pipeline.compiled.lowered.node_weights().filter_map(written).any(|path| STANDARD_OUTPUT.contains(&path))
 }
 
-/// Returns the finding of [`circles`] for a pipeline, if it forms a cycle with others. Places in the text of the other
+/// Returns the finding of [`cycles`] for a pipeline, if it forms a cycle with others. Places in the text of the other
 /// pipelines are removed.
-pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnostic> {
+pub fn cycle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnostic> {
     let all: Vec<&Pipeline> = std::iter::once(pipeline).chain(others.iter().map(Arc::as_ref)).collect();
-    let (_, finding) = circles(&all).into_iter().find(|(index, _)| *index == 0)?;
+    let (_, finding) = cycles(&all).into_iter().find(|(index, _)| *index == 0)?;
     Some(Diagnostic { related: Vec::new(), ..finding })
 }
 
@@ -255,12 +255,12 @@ pub fn circle(pipeline: &Pipeline, others: &[Arc<Pipeline>]) -> Option<Diagnosti
 /// joined before it. A pipeline that forms a cycle does not join. One look-up per file connector if there is no cycle.
 pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Option<Diagnostic>> {
     let all: Vec<&Pipeline> = others.iter().chain(joining).map(Arc::as_ref).collect();
-    if circles(&all).iter().all(|(index, _)| *index < others.len()) {
+    if cycles(&all).iter().all(|(index, _)| *index < others.len()) {
         return vec![None; joining.len()];
     }
     let mut joined = others.to_vec();
     let join = |pipeline: &Arc<Pipeline>| {
-        let closed = circle(pipeline, &joined);
+        let closed = cycle(pipeline, &joined);
         if closed.is_none() {
             joined.push(pipeline.clone());
         }
@@ -269,8 +269,8 @@ pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Optio
     joining.iter().map(join).collect()
 }
 
-/// Which pipelines each one feeds through the nodes for which `is_writer` holds: its index, the node, and the source there.
-/// A look-up per file connector.
+/// Returns for each pipeline those that it feeds through nodes for which `is_writer` holds: index, node and source.
+/// One look-up per file connector.
 fn fed<'p>(pipelines: &[&'p Pipeline], is_writer: impl Fn(&Node) -> bool) -> Vec<Vec<(usize, &'p Node, &'p Node)>> {
     let identified = |path: &str| Identity::of(Path::new(path));
     let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
@@ -309,8 +309,8 @@ fn fed<'p>(pipelines: &[&'p Pipeline], is_writer: impl Fn(&Node) -> bool) -> Vec
     fed
 }
 
-/// For each pipeline the others that write what it reads, by their indices. Dead letters count where that closes no circle:
-/// no pipeline comes, by whatever way, before itself. A look-up per file connector.
+/// Returns for each pipeline the indices of the others that write what it reads. Dead letters count unless they close a
+/// cycle. One look-up per file connector.
 pub fn feeders(pipelines: &[&Pipeline]) -> Vec<Vec<usize>> {
     let mut feeders: Vec<Vec<usize>> = vec![Vec::new(); pipelines.len()];
     let kinds: [fn(&Node) -> bool; 2] = [is_destination, |node| matches!(node.kind, NodeKind::DeadLetter(_))];
@@ -326,7 +326,7 @@ pub fn feeders(pipelines: &[&Pipeline]) -> Vec<Vec<usize>> {
     feeders
 }
 
-/// Whether one pipeline is, or feeds, another one, by whatever way.
+/// Returns `true` if `one` is `other` or feeds it, directly or through other pipelines.
 fn comes_before(feeders: &[Vec<usize>], one: usize, other: usize) -> bool {
     let (mut seen, mut next) = (vec![false; feeders.len()], vec![other]);
     while let Some(at) = next.pop() {
@@ -344,9 +344,9 @@ fn is_destination(node: &Node) -> bool {
     matches!(node.kind, NodeKind::Destination(_))
 }
 
-/// Pipelines that feed each other in a circle: each of their records would come again, without end. One finding for each
-/// pipeline of a circle, with its index in `pipelines`.
-pub fn circles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
+/// Finds pipelines that feed each other in a cycle: every record would be read again endlessly. Returns one finding
+/// for each pipeline of a cycle, with its index in `pipelines`.
+pub fn cycles(pipelines: &[&Pipeline]) -> Vec<(usize, Diagnostic)> {
     let fed = fed(pipelines, is_destination);
     let mut findings = Vec::new();
     for start in (0..pipelines.len()).filter(|start| !fed[*start].is_empty()) {
@@ -464,7 +464,7 @@ mod tests {
         ways.iter().map(|(read, written)| ((*read).to_owned(), (*written).to_owned())).collect()
     }
 
-    /// With 2,000 pipelines, nothing was answered for seconds.
+    /// The cost per pipeline must not grow with the number of pipelines.
     #[test]
     fn a_pipeline_costs_as_many_look_ups_among_many_as_among_few() {
         let look_ups = |pipelines: usize| {
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_that_closes_a_circle_with_those_before_it_does_not_join() {
+    fn a_pipeline_that_closes_a_cycle_with_those_before_it_does_not_join() {
         let directory = tempfile::tempdir().unwrap();
         let running = chain(directory.path(), &ways(&[("c", "a")]));
         let first = chain(directory.path(), &ways(&[("a", "b")]));
@@ -507,11 +507,11 @@ mod tests {
             assert_eq!(codes(&path("in.txt"), &path("out"), &name), [("plan.feedback", true)], "{name}");
         }
         assert_eq!(codes(&path("in.txt"), &path("out"), &path("letters")), []);
-        // Nothing need be there yet.
+        // The files need not exist.
         assert_eq!(codes(&path("later"), &path("later"), &path("letters")), [("plan.feedback", true)]);
     }
 
-    /// The findings of several pipelines `(id, read, written, letters)` beside `files` that hold something.
+    /// Returns the findings of several pipelines `(id, read, written, letters)`, with reserved `files`.
     fn findings(pipelines: &[(&str, &str, &str, &str)], reserve: &[(&str, &'static str)]) -> Vec<(String, bool)> {
         let items: String = pipelines
             .iter()

@@ -17,7 +17,7 @@ pub struct Pipeline {
 
 /// Why the values of a pipeline cannot be reloaded.
 #[derive(Debug, thiserror::Error)]
-pub enum NotReadAgain {
+pub enum ReloadError {
     /// A file with the value of a setting cannot be read.
     #[error(transparent)]
     Unreadable(#[from] config::Unreadable),
@@ -32,7 +32,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// A file cannot be read, or the pipeline has errors with its content.
-    pub fn read_again(&self, registry: &Registry, options: &CompileOptions) -> Result<Option<Pipeline>, NotReadAgain> {
+    pub fn read_again(&self, registry: &Registry, options: &CompileOptions) -> Result<Option<Pipeline>, ReloadError> {
         let environment = Environment::default();
         let Some(config) = self.config.read_again(&environment)? else { return Ok(None) };
         match compile(&config, registry, options) {
@@ -44,7 +44,7 @@ impl Pipeline {
                 environment.hide(&mut findings);
                 let error = findings.into_iter().find(|finding| finding.severity == Severity::Error);
                 let error = error.map_or_else(String::new, |error| error.message);
-                Err(NotReadAgain::Invalid(error))
+                Err(ReloadError::Invalid(error))
             }
         }
     }

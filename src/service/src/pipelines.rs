@@ -10,7 +10,7 @@ use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
-pub use crate::pipeline::{NotReadAgain, Pipeline};
+pub use crate::pipeline::{Pipeline, ReloadError};
 pub use crate::variables::{Script, read_script, script_path, value_of};
 
 use crate::addresses;
@@ -159,7 +159,7 @@ impl Pipelines {
                 }
             }
         }
-        for (index, finding) in outputs::circles(&self.good.iter().collect::<Vec<_>>()).into_iter().rev() {
+        for (index, finding) in outputs::cycles(&self.good.iter().collect::<Vec<_>>()).into_iter().rev() {
             let Pipeline { config, .. } = self.good.remove(index);
             self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
             self.take(&config, Diagnostics(vec![finding]));

@@ -68,7 +68,7 @@ pub fn parse_shown(text: &str) -> Result<Position, String> {
 
 /// Selection of sources.
 #[derive(Clone, Debug, Default)]
-pub struct Chosen {
+pub struct PositionFilter {
     /// Only this connector.
     pub connector: Option<String>,
     /// Only this partition of it.
@@ -220,7 +220,7 @@ pub async fn resume_from(
 pub async fn go_on_after(
     store: &Store,
     pipeline: &Str,
-    chosen: &Chosen,
+    chosen: &PositionFilter,
     to: &Position,
     really: bool,
 ) -> Result<BTreeMap<LaneId, Mark>, MoveError> {

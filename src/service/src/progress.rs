@@ -10,7 +10,7 @@ use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 
 use crate::backlog::BacklogNumbers;
-use crate::lifecycle::Seen;
+use crate::lifecycle::LifecycleState;
 
 /// Time between two log lines about progress, without a terminal.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const ESTIMATED: Duration = Duration::from_secs(2);
 
 /// Progress of pipelines.
 #[derive(Default)]
-pub(super) struct Reading(BTreeMap<Str, Row>);
+pub(super) struct ProgressMeter(BTreeMap<Str, Row>);
 
 /// Progress data of one pipeline.
 struct Row {
@@ -61,7 +61,7 @@ impl Backlog {
 
 /// Progress of one pipeline.
 #[derive(Debug, PartialEq)]
-pub(super) struct Stand {
+pub(super) struct PipelineProgress {
     totals: Totals,
     /// Settled records per second.
     rate: f64,
@@ -71,20 +71,24 @@ pub(super) struct Stand {
     left: Option<Duration>,
 }
 
-impl Reading {
+impl ProgressMeter {
     /// Records the backlogs, so that shares can be computed later.
-    pub(super) fn look(&mut self, pipelines: &[(Str, Seen)], now: Instant) {
+    pub(super) fn look(&mut self, pipelines: &[(Str, LifecycleState)], now: Instant) {
         for (id, run, progress) in running(pipelines) {
             self.row(id, run, left(progress), now);
         }
     }
 
     /// Returns the progress of the running pipelines, by id.
-    pub(super) fn stands(&mut self, pipelines: &[(Str, Seen)], now: Instant) -> Vec<(Str, Stand)> {
-        let stand = |(id, run, progress): (&Str, u64, &Progress)| {
-            (id.clone(), self.stand(id, run, progress.totals(), left(progress), now))
+    pub(super) fn measure(
+        &mut self,
+        pipelines: &[(Str, LifecycleState)],
+        now: Instant,
+    ) -> Vec<(Str, PipelineProgress)> {
+        let measured = |(id, run, progress): (&Str, u64, &Progress)| {
+            (id.clone(), self.measure_one(id, run, progress.totals(), left(progress), now))
         };
-        running(pipelines).map(stand).collect()
+        running(pipelines).map(measured).collect()
     }
 
     fn row(&mut self, id: &Str, run: u64, left: Option<u64>, now: Instant) -> &mut Row {
@@ -103,7 +107,7 @@ impl Reading {
         row
     }
 
-    fn stand(&mut self, id: &Str, run: u64, totals: Totals, left: Option<u64>, now: Instant) -> Stand {
+    fn measure_one(&mut self, id: &Str, run: u64, totals: Totals, left: Option<u64>, now: Instant) -> PipelineProgress {
         let row = self.row(id, run, left, now);
         let (settled, at) = std::mem::replace(&mut row.before, (totals.settled, now));
         let elapsed = now.duration_since(at).as_secs_f64();
@@ -111,12 +115,12 @@ impl Reading {
         let began = row.began;
         let backlog = row.backlog.filter(|_| left.is_some());
         let (done, left) = backlog.map_or((None, None), |backlog| backlog.estimate(began, now));
-        Stand { totals, rate, done, left }
+        PipelineProgress { totals, rate, done, left }
     }
 }
 
 /// Returns the pipelines that run: id, number of the run, counters.
-fn running(pipelines: &[(Str, Seen)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
+fn running(pipelines: &[(Str, LifecycleState)]) -> impl Iterator<Item = (&Str, u64, &Progress)> {
     pipelines.iter().filter_map(|(id, seen)| Some((id, seen.run, seen.progress.as_deref()?)))
 }
 
@@ -124,10 +128,10 @@ fn left(progress: &Progress) -> Option<u64> {
     BacklogNumbers::of_all(&progress.backlogs()).and_then(|backlog| backlog.count())
 }
 
-impl Stand {
+impl PipelineProgress {
     /// Formats the progress in one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`.
     pub(super) fn shown(&self) -> String {
-        let Stand { totals, rate, done, left } = self;
+        let PipelineProgress { totals, rate, done, left } = self;
         let mut text = format!("{} {} read", short(totals.read as f64), plural(totals.read, "record"));
         if let Some(done) = done {
             let _ = write!(text, ", {:.0} %", (done * 100.0).floor());
@@ -163,27 +167,27 @@ mod tests {
 
     #[test]
     fn share_and_time_left_come_from_what_is_left() {
-        let mut reading = Reading::default();
+        let mut meter = ProgressMeter::default();
         let (id, start) = (Str::from("p"), Instant::now());
-        let mut stand = |seconds, run, settled, left| {
+        let mut shown = |seconds, run, settled, left| {
             let totals = Totals { read: settled, settled, ..Totals::default() };
-            reading.stand(&id, run, totals, left, start + Duration::from_secs(seconds)).shown()
+            meter.measure_one(&id, run, totals, left, start + Duration::from_secs(seconds)).shown()
         };
-        assert_eq!(stand(0, 1, 0, Some(4_000_000)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(shown(0, 1, 0, Some(4_000_000)), "0 records read, 0 %, 0 records/s");
         assert_eq!(
-            stand(5, 1, 1_000_000, Some(3_000_000)),
+            shown(5, 1, 1_000_000, Some(3_000_000)),
             "1.0M records read, 25 %, 200.0k records/s, about 15 s left"
         );
         // Another run begins at its own start.
-        assert_eq!(stand(6, 2, 0, Some(3_000_000)), "0 records read, 0 %, 0 records/s");
-        assert_eq!(stand(8, 2, 3_000_000, Some(0)), "3.0M records read, 100 %, 1.5M records/s");
-        assert_eq!(stand(9, 3, 70, None), "70 records read, 0 records/s");
-        assert_eq!(stand(10, 3, 100, None), "100 records read, 30 records/s");
+        assert_eq!(shown(6, 2, 0, Some(3_000_000)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(shown(8, 2, 3_000_000, Some(0)), "3.0M records read, 100 %, 1.5M records/s");
+        assert_eq!(shown(9, 3, 70, None), "70 records read, 0 records/s");
+        assert_eq!(shown(10, 3, 100, None), "100 records read, 30 records/s");
         // Between two answers of the source the time goes on, and so does the share.
-        assert_eq!(stand(20, 4, 0, Some(700)), "0 records read, 0 %, 0 records/s");
-        assert_eq!(stand(21, 4, 100, Some(600)), "100 records read, 14 %, 100 records/s, about 6.0 s left");
-        assert_eq!(stand(22, 4, 200, Some(600)), "200 records read, 28 %, 100 records/s, about 5.0 s left");
-        assert_eq!(stand(23, 4, 300, Some(400)), "300 records read, 42 %, 100 records/s, about 4.0 s left");
-        assert_eq!(stand(50, 4, 300, Some(400)), "300 records read, 71 %, 0 records/s, about 2.0 s left");
+        assert_eq!(shown(20, 4, 0, Some(700)), "0 records read, 0 %, 0 records/s");
+        assert_eq!(shown(21, 4, 100, Some(600)), "100 records read, 14 %, 100 records/s, about 6.0 s left");
+        assert_eq!(shown(22, 4, 200, Some(600)), "200 records read, 28 %, 100 records/s, about 5.0 s left");
+        assert_eq!(shown(23, 4, 300, Some(400)), "300 records read, 42 %, 100 records/s, about 4.0 s left");
+        assert_eq!(shown(50, 4, 300, Some(400)), "300 records read, 71 %, 0 records/s, about 2.0 s left");
     }
 }

@@ -11,7 +11,7 @@ use anabranch_store::{Store, StoredConnector, StoredPipeline};
 /// A source without a position that seems to replace one with a position.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reread {
+pub struct RereadSource {
     /// The source that reads from its beginning, as `pipeline:connector`.
     pub source: String,
     /// The source that has a position, as `pipeline:connector`.
@@ -21,9 +21,9 @@ pub struct Reread {
     pub records: u64,
 }
 
-impl fmt::Display for Reread {
+impl fmt::Display for RereadSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reread { source, replaces, records } = self;
+        let RereadSource { source, replaces, records } = self;
         // The count of a copied or moved position begins at the copy.
         let again = match records {
             0 => "all its records are".to_owned(),
@@ -49,7 +49,7 @@ pub async fn rereads(
     old: Option<&StoredPipeline>,
     new: &StoredPipeline,
     gone: &[StoredPipeline],
-) -> Result<Vec<Reread>, StoreError> {
+) -> Result<Vec<RereadSource>, StoreError> {
     let was = |source: &StoredConnector| {
         let connectors = old.into_iter().flat_map(|old| old.connectors.iter().chain(&old.detached_connectors));
         connectors.filter(|was| was.is_source()).any(|was| was.id == source.id)
@@ -77,7 +77,7 @@ pub async fn rereads(
         for (pipeline, was) in candidates {
             let records = delivered(store, pipeline, &was.id).await?;
             if let Some(records) = records {
-                found.push(Reread {
+                found.push(RereadSource {
                     source: format!("{}:{}", new.id, source.id),
                     replaces: format!("{pipeline}:{}", was.id),
                     records,

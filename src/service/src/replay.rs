@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, ControlError, Shared};
-use crate::dead_letters::replay::{Outcome, ReplayError, Request, Tools, replay};
+use crate::dead_letters::replay::{ReplayError, ReplayOutcome, Request, Tools, replay};
 use crate::tasks::{Done, Task};
 
 /// Time limit of one replay: the HTTP client waits for it, and the pipeline stands still meanwhile.
@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(8);
 
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotReplayed {
+pub enum ReplayRequestError {
     /// The pipeline cannot be held.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -31,7 +31,7 @@ impl Control {
     /// # Errors
     /// Nothing was replayed: the pipeline or a dead letter does not exist, the pipeline has errors, or another request
     /// changes it.
-    pub async fn replay(&self, id: &str, request: Request) -> Result<Outcome, NotReplayed> {
+    pub async fn replay(&self, id: &str, request: Request) -> Result<ReplayOutcome, ReplayRequestError> {
         let id = self.entry(id)?.id.clone();
         let (done, outcome) = oneshot::channel();
         let control = self.clone();
@@ -39,10 +39,10 @@ impl Control {
             let _ = done.send(control.replay_held(&id, request).await);
             Done::Errand
         });
-        outcome.await.unwrap_or(Err(NotReplayed::Control(ControlError::ServiceStopping)))
+        outcome.await.unwrap_or(Err(ReplayRequestError::Control(ControlError::ServiceStopping)))
     }
 
-    async fn replay_held(&self, id: &Str, request: Request) -> Result<Outcome, NotReplayed> {
+    async fn replay_held(&self, id: &Str, request: Request) -> Result<ReplayOutcome, ReplayRequestError> {
         let Shared { store, schemas, log, executor, traces, .. } = self.shared();
         let tools = Tools {
             store: store.clone(),
@@ -61,7 +61,7 @@ impl Control {
             let Some(pipeline) = self.compiled(id) else {
                 return Err(match self.invalid(id) {
                     Some(what) => ControlError::Invalid { id: id.clone(), what }.into(),
-                    None => NotReplayed::Control(ControlError::Loading(id.clone())),
+                    None => ReplayRequestError::Control(ControlError::Loading(id.clone())),
                 });
             };
             log.mask(pipeline.compiled.secrets.iter().cloned());

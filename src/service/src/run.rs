@@ -29,11 +29,11 @@ use crate::account::Account;
 use crate::control::{Control, Shared};
 use crate::document::Read;
 use crate::error::ServiceError;
-use crate::lifecycle::Outcome;
+use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
 use crate::pipeline::Pipeline;
+use crate::pipeline_table::{Entry, Plan};
 use crate::pipelines::{Invalid, Pipelines};
-use crate::roster::{Entry, Plan};
 use crate::status_line::StatusLine;
 use crate::tasks::{Done, Job, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
@@ -63,7 +63,7 @@ pub struct Service {
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that start once their plugins are loaded.
-pub struct Later {
+pub struct DeferredPipelines {
     /// These pipelines as their files declare them.
     pub stored: Vec<StoredPipeline>,
     /// Loads the plugins, compiles the pipelines and reports the findings. Runs on its own thread.
@@ -74,7 +74,7 @@ pub struct Later {
 #[derive(Debug, Default)]
 pub struct Ended {
     /// Outcome of each pipeline, by id.
-    pub outcomes: Vec<(Str, Outcome)>,
+    pub outcomes: Vec<(Str, PipelineOutcome)>,
     /// Totals of each of those pipelines.
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
@@ -118,7 +118,11 @@ impl Service {
     ///
     /// # Errors
     /// The store cannot be opened or a system call failed. No pipeline was started.
-    pub fn run<L: Listener>(mut self, pipelines: Pipelines, later: Option<Later>) -> Result<Ended, ServiceError> {
+    pub fn run<L: Listener>(
+        mut self,
+        pipelines: Pipelines,
+        later: Option<DeferredPipelines>,
+    ) -> Result<Ended, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -285,7 +289,7 @@ impl Service {
     async fn serve(
         &self,
         mut pipelines: Pipelines,
-        later: Option<Later>,
+        later: Option<DeferredPipelines>,
         control: &Control,
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut signals: Signals,
@@ -366,7 +370,7 @@ impl Service {
         let mut status_line = StatusLine::new(self.log.output().clone());
         let mut redraw = interval(StatusLine::PERIOD);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut reading = progress::Reading::default();
+        let mut meter = progress::ProgressMeter::default();
         let mut reported = interval_at(tokio::time::Instant::now() + progress::PERIOD, progress::PERIOD);
         reported.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // When the service abandons what still runs. `None`: the service is not stopping, or waits without a limit.
@@ -384,7 +388,7 @@ impl Service {
                 Some(job) = jobs.recv() => doing.push(job),
                 Some(done) = doing.next(), if !doing.is_empty() => {
                     let Done::Life(id, outcome) = done else { continue };
-                    let degraded = matches!(outcome, Outcome::Degraded { .. });
+                    let degraded = matches!(outcome, PipelineOutcome::Degraded { .. });
                     ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
                     if degraded && self.settings.pipelines.exit_on_degraded && !stopping {
@@ -455,17 +459,17 @@ impl Service {
                 }
                 _ = redraw.tick(), if status_line.is_live() || self.once => {
                     if !status_line.is_live() {
-                        reading.look(&control.all(), Instant::now());
+                        meter.look(&control.all(), Instant::now());
                     } else if self.once {
-                        let stands = reading.stands(&control.all(), Instant::now());
-                        status_line.show(stands.iter().map(|(id, stand)| format!("{id} {}", stand.shown())));
+                        let measured = meter.measure(&control.all(), Instant::now());
+                        status_line.show(measured.iter().map(|(id, progress)| format!("{id} {}", progress.shown())));
                     } else {
                         status_line.draw(control.all());
                     }
                 }
                 _ = reported.tick(), if self.once && (!status_line.is_live() || logs_objects) => {
-                    for (id, stand) in reading.stands(&control.all(), Instant::now()) {
-                        stand.log(&id);
+                    for (id, progress) in meter.measure(&control.all(), Instant::now()) {
+                        progress.log(&id);
                     }
                 }
             }
@@ -477,7 +481,7 @@ impl Service {
                 "does not stop; the service ends without waiting for it"
             );
             ended.outcomes.retain(|(before, _)| *before != id);
-            ended.outcomes.push((id, Outcome::NotDrained { left: Vec::new() }));
+            ended.outcomes.push((id, PipelineOutcome::NotDrained { left: Vec::new() }));
         }
         doing.leave_behind();
         self.log.count_repeated(true);

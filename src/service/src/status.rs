@@ -39,7 +39,7 @@ pub enum Event {
 /// A transition that does not exist: a defect of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a pipeline with the status {from} does not accept the event {event:?}")]
-pub struct Refused {
+pub struct InvalidTransition {
     /// The current status.
     pub from: &'static str,
     /// The event.
@@ -50,7 +50,7 @@ pub struct Refused {
 ///
 /// # Errors
 /// The event cannot happen in this status.
-pub fn next(status: &Status, event: Event) -> Result<Status, Refused> {
+pub fn next(status: &Status, event: Event) -> Result<Status, InvalidTransition> {
     match (status, event) {
         (
             Status::Stopped { .. }
@@ -69,7 +69,7 @@ pub fn next(status: &Status, event: Event) -> Result<Status, Refused> {
         (Status::Starting | Status::Running | Status::Recovering { .. }, Event::Fail { error }) => {
             Ok(Status::Degraded { error })
         }
-        (from, event) => Err(Refused { from: from.word(), event }),
+        (from, event) => Err(InvalidTransition { from: from.word(), event }),
     }
 }
 

@@ -10,7 +10,7 @@ use anabranch_process::terminal::short;
 use anabranch_record::text::Str;
 
 use crate::backlog::BacklogNumbers;
-use crate::lifecycle::Seen;
+use crate::lifecycle::LifecycleState;
 
 /// A line with the state, records per second, records in flight and backlog of each pipeline.
 pub(super) struct StatusLine {
@@ -61,7 +61,7 @@ impl StatusLine {
     }
 
     /// Redraws the line with those pipelines that have been started.
-    pub(super) fn draw(&mut self, pipelines: Vec<(Str, Seen)>) {
+    pub(super) fn draw(&mut self, pipelines: Vec<(Str, LifecycleState)>) {
         let now = Instant::now();
         let mut text = String::new();
         for (id, seen) in pipelines.into_iter().filter(|(_, seen)| seen.run > 0 || seen.status.is_live()) {

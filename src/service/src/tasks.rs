@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use crate::lifecycle::{Outcome, Seen};
+use crate::lifecycle::{LifecycleState, PipelineOutcome};
 
 /// Time between two log lines that name what a stop waits for.
 const TELL: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(super) struct Job {
 /// The result of a job.
 pub(super) enum Done {
     /// The life of a pipeline ended.
-    Life(Str, Outcome),
+    Life(Str, PipelineOutcome),
     /// Any other task ended.
     Errand,
 }
@@ -79,7 +79,7 @@ impl Tasks {
     }
 
     /// Logs what a stop still waits for. `seen` is the state of all pipelines.
-    pub(super) fn tell(&self, seen: &[(Str, Seen)]) {
+    pub(super) fn tell(&self, seen: &[(Str, LifecycleState)]) {
         let named = self.known.values().map(|task| {
             let seen = seen.iter().find(|(id, _)| matches!(task, Task::Life(life) if life == id));
             match seen.map(|(_, seen)| in_flight(seen)) {
@@ -102,7 +102,7 @@ impl Tasks {
 }
 
 /// Returns the number of records that were read in the current run and are not settled.
-fn in_flight(seen: &Seen) -> u64 {
+fn in_flight(seen: &LifecycleState) -> u64 {
     let lanes = seen.progress.as_ref().map(|progress| progress.lanes()).unwrap_or_default();
     lanes.iter().map(|lane| lane.read.saturating_sub(lane.settled)).sum()
 }

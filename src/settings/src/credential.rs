@@ -19,9 +19,9 @@ pub struct Credential {
 }
 
 /// Variables and files of the process.
-struct Surroundings;
+struct ProcessEnvironment;
 
-impl Variables for Surroundings {
+impl Variables for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
@@ -49,7 +49,7 @@ impl Credential {
     /// Returns the current value. If a file cannot be read, returns the value at the start. Blocks on the files.
     pub fn now(&self) -> String {
         let written = self.written.as_deref().filter(|_| self.is_in_file());
-        let value = written.and_then(|written| value_of(&written.into(), &Surroundings));
+        let value = written.and_then(|written| value_of(&written.into(), &ProcessEnvironment));
         value.map_or_else(|| self.text.clone(), |value| value.value().trim().to_owned())
     }
 }

@@ -38,7 +38,7 @@ pub struct Layers<'a> {
 
 /// Findings in the settings; an error if the settings cannot be used.
 #[derive(Debug)]
-pub struct Refused {
+pub struct SettingsFindings {
     /// The configuration file, for spans.
     pub files: Files,
     /// The findings.
@@ -53,8 +53,8 @@ impl Layers<'_> {
     ///
     /// # Errors
     /// Returns all errors, with their places in the configuration file.
-    pub fn resolve(&self) -> Result<(Settings, Refused), Refused> {
-        let mut found = Refused { files: Files::new(), findings: Diagnostics::new() };
+    pub fn resolve(&self) -> Result<(Settings, SettingsFindings), SettingsFindings> {
+        let mut found = SettingsFindings { files: Files::new(), findings: Diagnostics::new() };
         let path_key = &KEYS[0];
         let given = self.flag(path_key).or_else(|| self.variable(path_key, &mut found.findings));
         let config_path = match &given {
@@ -132,7 +132,7 @@ impl Layers<'_> {
         Some((name, value.to_str()?.to_owned()))
     }
 
-    fn entries(&self, path: &Path, required: bool, found: &mut Refused) -> Vec<file::Entry> {
+    fn entries(&self, path: &Path, required: bool, found: &mut SettingsFindings) -> Vec<file::Entry> {
         let name = path.display().to_string();
         match files::read_text(path, MAX_BYTES) {
             Ok(text) => {
@@ -532,7 +532,7 @@ mod tests {
         flags: &[(&'static str, &str)],
         env: &[(&str, &str)],
         yaml: &str,
-    ) -> Result<(Settings, Refused), Refused> {
+    ) -> Result<(Settings, SettingsFindings), SettingsFindings> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("anabranch.yaml");
         std::fs::write(&path, yaml).unwrap();
@@ -542,7 +542,7 @@ mod tests {
         Layers { flags: &flags, environment: &environment }.resolve()
     }
 
-    fn messages(refused: &Refused) -> Vec<String> {
+    fn messages(refused: &SettingsFindings) -> Vec<String> {
         refused
             .findings
             .iter()

@@ -27,7 +27,7 @@ mod traces;
 pub use credential::Credential;
 pub use document::document;
 pub use flags::{ServiceFlags, SettingFlags, handed_down};
-pub use layers::{Layers, Refused};
+pub use layers::{Layers, SettingsFindings};
 pub use listener::{ApiSettings, Compatibility, ServedSchemas, token_in};
 pub use resolved::{Resolved, Source};
 pub use settings::{

@@ -9,17 +9,17 @@ use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, Writ
 use tokio::sync::{oneshot, watch};
 
 use crate::failure::Failure;
-use crate::file::Site;
+use crate::file::StoreFile;
 use crate::letters::{Change, Which};
 use crate::owner::Holding;
 use crate::request::{Found, Read, Write, Written, fence, unavailable};
 use crate::tables::Failed;
 use crate::{compare, tables};
-use held::{CONTRADICTION, Held, Open};
+use reopenable::{CONTRADICTION, Open, ReopenableDatabase};
 
-mod held;
 mod letters;
 mod memo;
+mod reopenable;
 mod schemas;
 
 /// A handle; clones share it.
@@ -29,7 +29,7 @@ pub(super) struct Embedded {
 }
 
 struct Shared {
-    held: Held,
+    database: ReopenableDatabase,
     queue: Mutex<Queue>,
 }
 
@@ -46,26 +46,28 @@ struct Pending {
 }
 
 impl Embedded {
-    /// `site` says where to open the file again after an error; `None` for a store in memory.
-    pub(super) fn new(database: Database, site: Option<Site>) -> Self {
-        Embedded { shared: Arc::new(Shared { held: Held::new(database, site), queue: Mutex::default() }) }
+    /// `file` is opened again after an error; `None` for a store in memory.
+    pub(super) fn new(database: Database, file: Option<StoreFile>) -> Self {
+        Embedded {
+            shared: Arc::new(Shared { database: ReopenableDatabase::new(database, file), queue: Mutex::default() }),
+        }
     }
 
     /// Returns a receiver of whether the file is the one that was opened.
     pub(super) fn holding(&self) -> watch::Receiver<Holding> {
-        self.shared.held.holding()
+        self.shared.database.holding()
     }
 
     /// Checks whether the file is the one that was opened.
     pub(super) async fn look(&self) {
         let shared = self.shared.clone();
         // A disk may take long.
-        let _ = tokio::task::spawn_blocking(move || shared.held.look()).await;
+        let _ = tokio::task::spawn_blocking(move || shared.database.look()).await;
     }
 
     /// Copies the file while no transaction commits. Returns the reason if that fails.
     pub(super) fn copy_to(&self, draft: &Path) -> Result<(), String> {
-        self.shared.held.copy_to(draft).map_err(|failure| failure.error().to_string())
+        self.shared.database.copy_to(draft).map_err(|failure| failure.error().to_string())
     }
 
     pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
@@ -95,7 +97,7 @@ impl Shared {
     fn read(&self, read: &Read) -> Result<Found, StoreError> {
         for _ in 0..READS {
             let (found, repeat) = self
-                .held
+                .database
                 .with(|open| {
                     let found = find(open, read);
                     let repeat = found.as_ref().is_err_and(|error| open.failed_read(error));
@@ -106,7 +108,7 @@ impl Shared {
                 return found;
             }
         }
-        Err(held::earlier())
+        Err(reopenable::earlier())
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
@@ -141,9 +143,9 @@ impl Shared {
 
     fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
         // A write to a file without a name would be lost, and another service may begin with another file.
-        self.held.look()?;
-        self.held.with(|open| {
-            self.held.write(open, || {
+        self.database.look()?;
+        self.database.with(|open| {
+            self.database.write(open, || {
                 // A panic here means a damaged page; it must not leave other requests waiting forever.
                 match caught(|| commit(open.database(), writes)) {
                     Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),

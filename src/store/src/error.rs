@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::owner::Owner;
 #[cfg(feature = "postgres")]
-use crate::postgres::Refused;
+use crate::postgres::PostgresError;
 use crate::tables::SCHEMA;
 
 /// Why the store cannot be opened.
@@ -81,7 +81,7 @@ pub enum OpenError {
     /// The store in PostgreSQL cannot be opened.
     #[cfg(feature = "postgres")]
     #[error(transparent)]
-    Postgres(#[from] Refused),
+    Postgres(#[from] PostgresError),
     /// This build does not support PostgreSQL.
     #[cfg(not(feature = "postgres"))]
     #[error("db.type postgres: this program was built without the feature `postgres`")]

@@ -71,7 +71,7 @@ struct Failed {
 
 /// Whether writes succeed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum WriteHealth {
     /// The last write succeeded, or there was none.
     Works,
     /// The last write failed less than [`TOLD`] ago.
@@ -101,11 +101,11 @@ impl LastWrite {
         }
     }
 
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn health(&self) -> WriteHealth {
         match &*self.lock() {
-            None => Known::Works,
-            Some(failed) if failed.at.elapsed() < TOLD => Known::Fails(failed.why.clone()),
-            Some(failed) => Known::Unknown(failed.bytes.min(MOST_TRIAL_BYTES)),
+            None => WriteHealth::Works,
+            Some(failed) if failed.at.elapsed() < TOLD => WriteHealth::Fails(failed.why.clone()),
+            Some(failed) => WriteHealth::Unknown(failed.bytes.min(MOST_TRIAL_BYTES)),
         }
     }
 
@@ -122,21 +122,21 @@ mod tests {
     #[test]
     fn what_failed_is_known_until_a_write_succeeds() {
         let last = LastWrite::default();
-        assert_eq!(last.known(), Known::Works);
+        assert_eq!(last.health(), WriteHealth::Works);
         last.failed(&StoreError::Fenced { pipeline: "p".into(), ours: 1, theirs: 2 }, 10);
-        assert_eq!(last.known(), Known::Works, "the store did what it is there for");
+        assert_eq!(last.health(), WriteHealth::Works, "the store did what it is there for");
         last.failed(&StoreError::Unavailable("full".into()), 1 << 20);
-        assert_eq!(last.clone().known(), Known::Fails(Failure::Unavailable("full".to_owned())));
+        assert_eq!(last.clone().health(), WriteHealth::Fails(Failure::Unavailable("full".to_owned())));
         // A small write may succeed on a full disk, in place of something old.
         last.succeeded(1000);
-        assert_eq!(last.known(), Known::Fails(Failure::Unavailable("full".to_owned())));
+        assert_eq!(last.health(), WriteHealth::Fails(Failure::Unavailable("full".to_owned())));
         last.succeeded(1 << 20);
-        assert_eq!(last.known(), Known::Works);
+        assert_eq!(last.health(), WriteHealth::Works);
         last.failed(&StoreError::Unavailable("full".into()), 10);
         last.succeeded(TRIAL_BYTES - 1);
-        assert_ne!(last.known(), Known::Works);
+        assert_ne!(last.health(), WriteHealth::Works);
         last.failed(&StoreError::Unavailable("full".into()), 1 << 30);
         last.succeeded(MOST_TRIAL_BYTES);
-        assert_eq!(last.known(), Known::Works, "a trial is never larger");
+        assert_eq!(last.health(), WriteHealth::Works, "a trial is never larger");
     }
 }

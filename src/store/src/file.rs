@@ -62,16 +62,16 @@ pub(crate) fn open_existing(path: &Path, head: &[u8]) -> Result<Database, OpenEr
 }
 
 /// The file of an open store, to be opened again after an error.
-pub(crate) struct Site {
+pub(crate) struct StoreFile {
     path: PathBuf,
     /// Device and inode: another file with this name holds other positions.
     identity: (u64, u64),
 }
 
-impl Site {
-    pub(crate) fn of(path: &Path) -> Result<Site, OpenError> {
+impl StoreFile {
+    pub(crate) fn of(path: &Path) -> Result<StoreFile, OpenError> {
         let identity = identity(path).map_err(|error| io(path, &error))?;
-        Ok(Site { path: path.into(), identity })
+        Ok(StoreFile { path: path.into(), identity })
     }
 
     /// Checks whether the file still has its name. Costs one system call.
@@ -85,16 +85,16 @@ impl Site {
     }
 
     /// Returns the header and length, which show whether another program wrote to the file. Reads a few hundred bytes.
-    pub(crate) fn face(&self) -> std::io::Result<Face> {
+    pub(crate) fn header(&self) -> std::io::Result<FileHeader> {
         let mut file = open_regular(&self.path)?;
         let mut head = Vec::with_capacity(HEAD_BYTES);
         file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
-        Ok(Face { len: file.metadata()?.len(), head })
+        Ok(FileHeader { len: file.metadata()?.len(), head })
     }
 
     /// Checks whether the file still has the content that was written to it.
-    pub(crate) fn compare(&self, before: &Face) -> Result<(), OpenError> {
-        match self.face() {
+    pub(crate) fn compare(&self, before: &FileHeader) -> Result<(), OpenError> {
+        match self.header() {
             Ok(now) if now.len >= before.len && now.head == before.head => Ok(()),
             Ok(_) => Err(OpenError::Overwritten { path: self.path.clone() }),
             Err(error) => Err(io(&self.path, &error)),
@@ -126,7 +126,7 @@ const HEAD_BYTES: usize = 320;
 
 /// The start of a file and its length.
 #[derive(Debug)]
-pub(crate) struct Face {
+pub(crate) struct FileHeader {
     len: u64,
     head: Vec<u8>,
 }

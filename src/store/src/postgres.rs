@@ -46,7 +46,7 @@ const AWAY_OPENING: Duration = Duration::from_secs(2);
 
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum PostgresError {
     /// The address or the name of the table is not valid.
     #[error("{key}: {what}")]
     Setting {
@@ -87,18 +87,18 @@ pub enum Refused {
     System(std::io::Error),
 }
 
-impl Refused {
+impl PostgresError {
     /// Returns `true` if the error may disappear by itself: the server is unreachable, or does not accept the login
     /// yet.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self, Refused::Server { .. })
+        matches!(self, PostgresError::Server { .. })
     }
 }
 
 /// Why a process cannot become the owner of the store.
-pub(super) enum Taking {
+pub(super) enum TakeError {
     /// The server cannot be reached, or refuses.
-    Refused(Refused),
+    Refused(PostgresError),
     /// Another process owns the store; its name, if known.
     InUse(Option<Owner>),
 }
@@ -116,9 +116,9 @@ pub(super) struct Postgres {
 }
 
 /// Makes this process the owner of an open store.
-pub(super) fn own(database: &PostgresDatabase, name: &Owner) -> Result<Ownership, Taking> {
-    let address = Address::parse(&database.connection).map_err(Taking::Refused)?;
-    let table = Table::parse(&database.table).map_err(Taking::Refused)?;
+pub(super) fn own(database: &PostgresDatabase, name: &Owner) -> Result<Ownership, TakeError> {
+    let address = Address::parse(&database.connection).map_err(TakeError::Refused)?;
+    let table = Table::parse(&database.table).map_err(TakeError::Refused)?;
     Ownership::take(address, table, name)
 }
 
@@ -131,19 +131,19 @@ pub(super) fn place(database: &PostgresDatabase) -> String {
 
 impl Postgres {
     /// Connects, and creates the table if it does not exist. Waits for the server.
-    pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, Refused> {
+    pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
         Postgres::start(Address::parse(&database.connection)?, Table::parse(&database.table)?)
     }
 
-    fn start(address: Address, table: Table) -> Result<Postgres, Refused> {
+    fn start(address: Address, table: Table) -> Result<Postgres, PostgresError> {
         let (requests, waiting) = mpsc::unbounded_channel();
         let (opened, is_open) = sync_channel(1);
         let runtime = anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread())
-            .map_err(Refused::System)?;
-        let keep = Keeper { address, table, session: None, away: None, holding: None };
+            .map_err(PostgresError::System)?;
+        let keep = ConnectionTask { address, table, session: None, away: None, holding: None };
         let live = move || runtime.block_on(keep.live(waiting, |result| drop(opened.send(result))));
-        std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(Refused::System)?;
-        let gone = || Refused::System(std::io::Error::other("its thread has ended"));
+        std::thread::Builder::new().name("state-store".to_owned()).spawn(live).map_err(PostgresError::System)?;
+        let gone = || PostgresError::System(std::io::Error::other("its thread has ended"));
         is_open.recv().map_err(|_| gone())??;
         Ok(Postgres { requests })
     }
@@ -176,7 +176,7 @@ fn gone() -> StoreError {
 }
 
 /// Owner of the connection.
-struct Keeper {
+struct ConnectionTask {
     address: Address,
     table: Table,
     session: Option<Session>,
@@ -186,8 +186,12 @@ struct Keeper {
     holding: Option<watch::Receiver<Holding>>,
 }
 
-impl Keeper {
-    async fn live(mut self, mut requests: mpsc::UnboundedReceiver<Request>, opened: impl FnOnce(Result<(), Refused>)) {
+impl ConnectionTask {
+    async fn live(
+        mut self,
+        mut requests: mpsc::UnboundedReceiver<Request>,
+        opened: impl FnOnce(Result<(), PostgresError>),
+    ) {
         let result = self.open().await;
         let failed = result.is_err();
         opened(result);
@@ -218,23 +222,23 @@ impl Keeper {
         }
     }
 
-    async fn open(&mut self) -> Result<(), Refused> {
+    async fn open(&mut self) -> Result<(), PostgresError> {
         let mut session = self.address.connect().await.map_err(|error| self.address.refused(&error))?;
         let limit = self.address.limits.opening;
         let known = timeout(limit, self.table.prepare(session.client())).await.unwrap_or(Err(Failure::Silent(limit)));
         self.session = Some(session);
         match known.map_err(|error| self.address.refused(&error))? {
             table::Prepared::Ready => Ok(()),
-            table::Prepared::Foreign => Err(Refused::Foreign { table: self.table.name().to_owned() }),
+            table::Prepared::Foreign => Err(PostgresError::Foreign { table: self.table.name().to_owned() }),
             table::Prepared::Newer(found) => {
-                Err(Refused::Newer { table: self.table.name().to_owned(), found, known: crate::tables::SCHEMA })
+                Err(PostgresError::Newer { table: self.table.name().to_owned(), found, known: crate::tables::SCHEMA })
             }
         }
     }
 
     /// Returns the connection; opens it again if it was lost.
     async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
-        let Keeper { address, table, session, away, holding: _ } = self;
+        let ConnectionTask { address, table, session, away, holding: _ } = self;
         let live = match session.take() {
             Some(live) if !live.is_closed() => live,
             _ if away.is_some() => {
@@ -251,7 +255,7 @@ impl Keeper {
             return;
         }
         let (writes, done): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
-        let mut tries = Tries::new();
+        let mut attempts = Attempts::new();
         let mut holding = self.holding.clone();
         loop {
             let outcome = tokio::select! {
@@ -267,12 +271,12 @@ impl Keeper {
             };
             match outcome {
                 Ok(outcomes) => {
-                    self.answered(&tries);
+                    self.answered(&attempts);
                     done.into_iter().zip(outcomes).for_each(|(done, outcome)| drop(done.send(outcome)));
                     return;
                 }
                 Err(error) => {
-                    if !self.may_repeat(&mut tries, &error).await {
+                    if !self.may_repeat(&mut attempts, &error).await {
                         let failed = || Err(StoreError::Unavailable(connection::message(&error).into()));
                         done.into_iter().for_each(|done| drop(done.send(failed())));
                         return;
@@ -291,7 +295,7 @@ impl Keeper {
     }
 
     async fn read(&mut self, read: &Read) -> Result<Found, StoreError> {
-        let mut tries = Tries::new();
+        let mut attempts = Attempts::new();
         loop {
             let found = match self.connected().await {
                 Ok((table, client)) => table.find(client, read).await,
@@ -299,11 +303,11 @@ impl Keeper {
             };
             match found {
                 Ok(found) => {
-                    self.answered(&tries);
+                    self.answered(&attempts);
                     return found;
                 }
                 Err(error) => {
-                    if !self.may_repeat(&mut tries, &error).await {
+                    if !self.may_repeat(&mut attempts, &error).await {
                         return Err(StoreError::Unavailable(connection::message(&error).into()));
                     }
                 }
@@ -312,12 +316,12 @@ impl Keeper {
     }
 
     /// Waits before the next attempt. Returns `false` if there is none.
-    async fn may_repeat(&mut self, tries: &mut Tries, error: &Failure) -> bool {
+    async fn may_repeat(&mut self, attempts: &mut Attempts, error: &Failure) -> bool {
         let passing = is_passing(error);
         match error {
             Failure::Silent(_) => {
                 self.session = None;
-                tries.silent = true;
+                attempts.silent = true;
                 // Logged here, because it takes minutes until the pipelines report it.
                 tracing::warn!("the state store in PostgreSQL at {} does not respond: {error}", self.address.hosts());
             }
@@ -325,7 +329,7 @@ impl Keeper {
             Failure::Postgres(_) => {}
         }
         tracing::debug!(error = connection::message(error), passing, "the state store failed");
-        if passing && self.away.is_none() && tries.wait().await {
+        if passing && self.away.is_none() && attempts.wait().await {
             return true;
         }
         if passing {
@@ -335,8 +339,8 @@ impl Keeper {
     }
 
     /// Records that the server answered.
-    fn answered(&mut self, tries: &Tries) {
-        if self.away.take().is_some() || tries.silent {
+    fn answered(&mut self, attempts: &Attempts) {
+        if self.away.take().is_some() || attempts.silent {
             tracing::info!("the state store responds again");
         }
     }
@@ -352,14 +356,14 @@ async fn lost(holding: Option<&mut watch::Receiver<Holding>>) -> String {
     }
 }
 
-struct Tries {
+struct Attempts {
     failures: u32,
     silent: bool,
 }
 
-impl Tries {
+impl Attempts {
     fn new() -> Self {
-        Tries { failures: 0, silent: false }
+        Attempts { failures: 0, silent: false }
     }
 
     async fn wait(&mut self) -> bool {

@@ -24,7 +24,7 @@ use self::letters::Evictions;
 use crate::compare::{Change, Provision};
 use crate::embedded::Embedded;
 use crate::entity::{Moment, Status, StoredPipeline};
-use crate::failure::{Known, LastWrite};
+use crate::failure::{LastWrite, WriteHealth};
 use crate::form;
 use crate::meter::{Meter, StoreNumbers};
 use crate::owner::Holding;
@@ -35,7 +35,7 @@ use crate::request::{Found, Read, Write, Written, contradiction};
 /// A handle of the store; clones share it.
 #[derive(Clone)]
 pub struct Store {
-    pub(crate) place: Place,
+    pub(crate) backend: Backend,
     last_write: LastWrite,
     meter: Meter,
     evictions: Evictions,
@@ -47,7 +47,7 @@ pub struct Store {
 
 /// The storage back end.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Backend {
     Embedded(Embedded),
     #[cfg(feature = "postgres")]
     Postgres(Postgres),
@@ -152,10 +152,10 @@ impl Store {
     /// # Errors
     /// The store cannot be read, or the last attempt to write failed.
     pub async fn check(&self) -> Result<(), StoreError> {
-        match self.last_write.known() {
-            Known::Works => {}
-            Known::Fails(failure) => return Err(failure.error()),
-            Known::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
+        match self.last_write.health() {
+            WriteHealth::Works => {}
+            WriteHealth::Fails(failure) => return Err(failure.error()),
+            WriteHealth::Unknown(bytes) => drop(self.write(Write::Trial(bytes)).await?),
         }
         self.look().await;
         if let Some(why) = self.holding.borrow().refusal() {
@@ -197,10 +197,10 @@ impl Store {
 
     async fn read(&self, read: Read) -> Result<Found, StoreError> {
         let since = Instant::now();
-        let found = match &self.place {
-            Place::Embedded(embedded) => embedded.read(read).await,
+        let found = match &self.backend {
+            Backend::Embedded(embedded) => embedded.read(read).await,
             #[cfg(feature = "postgres")]
-            Place::Postgres(postgres) => postgres.read(read).await,
+            Backend::Postgres(postgres) => postgres.read(read).await,
         };
         self.meter.note_read(since, &found);
         found
@@ -213,10 +213,10 @@ impl Store {
 
     /// Checks whether the file of an embedded store still exists; [`Store::holding`] changes if it does not.
     pub async fn look(&self) {
-        match &self.place {
-            Place::Embedded(embedded) => embedded.look().await,
+        match &self.backend {
+            Backend::Embedded(embedded) => embedded.look().await,
             #[cfg(feature = "postgres")]
-            Place::Postgres(_) => {}
+            Backend::Postgres(_) => {}
         }
     }
 
@@ -234,7 +234,7 @@ impl Store {
     #[must_use]
     pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
         #[cfg(feature = "postgres")]
-        if let Place::Postgres(postgres) = &self.place {
+        if let Backend::Postgres(postgres) = &self.backend {
             postgres.held(holding.clone());
         }
         Store { holding, ..self }
@@ -248,10 +248,10 @@ impl Store {
         let tells = !matches!(write, Write::Keep { .. });
         let bytes = write.weight();
         let since = Instant::now();
-        let written = match &self.place {
-            Place::Embedded(embedded) => embedded.write(write).await,
+        let written = match &self.backend {
+            Backend::Embedded(embedded) => embedded.write(write).await,
             #[cfg(feature = "postgres")]
-            Place::Postgres(postgres) => postgres.write(write).await,
+            Backend::Postgres(postgres) => postgres.write(write).await,
         };
         self.meter.note_write(since, &written);
         match &written {

@@ -8,7 +8,7 @@
 //! use anabranch_graph::plan::CompileOptions;
 //! use anabranch_plugin::registry::Registry;
 //! use anabranch_service::pipelines::Pipelines;
-//! use anabranch_trial::synthetic::{self, Patience};
+//! use anabranch_trial::synthetic::{self, TrialLimits};
 //!
 //! let mut registry = Registry::new();
 //! anabranch_ops::register(&mut registry);
@@ -21,12 +21,12 @@
 //!       - { id: out, type: destination, plugin: log }
 //! "#;
 //! let mut pipelines = Pipelines::of_text("numbers.yaml", text.to_owned(), &registry, &CompileOptions::default());
-//! synthetic::try_pipelines(&mut pipelines, Patience::default());
+//! synthetic::try_pipelines(&mut pipelines, TrialLimits::default());
 //! assert!(pipelines.findings.is_empty());
 //! ```
 
-pub mod bound;
 pub mod codes;
+pub mod limited;
 pub mod lines;
 pub mod output;
 pub mod schemas;
@@ -38,4 +38,4 @@ pub mod testing;
 pub mod trace;
 pub mod watch;
 
-pub use services::{Given, Notes, services};
+pub use services::{PreconfiguredPlugin, StderrLog, services};

@@ -27,7 +27,7 @@ const MOST_COMPARED: usize = 100;
 /// The settings of an external registry are not valid.
 pub fn registry(settings: &Settings) -> Result<Arc<dyn SchemaRegistry>, ServiceError> {
     Ok(Arc::new(Cached::new(match schemas::elsewhere(&settings.schemas)? {
-        Some(elsewhere) => Overlay::over(elsewhere),
+        Some(external) => Overlay::over(external),
         None => Overlay { store: Some(settings.database.clone()), ..Overlay::default() },
     })))
 }
@@ -35,21 +35,21 @@ pub fn registry(settings: &Settings) -> Result<Arc<dyn SchemaRegistry>, ServiceE
 /// The schemas of an external registry or of the store, and those of the trial.
 #[derive(Default)]
 struct Overlay {
-    elsewhere: Option<Arc<dyn SchemaRegistry>>,
+    external: Option<Arc<dyn SchemaRegistry>>,
     store: Option<Database>,
     /// Why the schemas of the store could not be copied; set at the first use.
     unknown: OnceCell<Option<Str>>,
-    here: Mutex<Here>,
+    local: Mutex<LocalSchemas>,
 }
 
 /// The schemas that the store had or the trial added.
 #[derive(Default)]
-struct Here {
+struct LocalSchemas {
     definitions: BTreeMap<SchemaId, Arc<Definition>>,
     subjects: BTreeMap<Str, BTreeMap<SchemaVersion, Arc<Schema>>>,
 }
 
-impl Here {
+impl LocalSchemas {
     fn add(&mut self, schema: Arc<Schema>) {
         let Schema { id, kind, text, .. } = &*schema;
         self.definitions.insert(*id, Arc::new(Definition { id: *id, kind: *kind, text: text.clone() }));
@@ -62,46 +62,46 @@ impl Here {
 }
 
 /// Opens a store, copies its schemas, and releases it.
-async fn copied(database: Database) -> Result<Here, String> {
+async fn copied(database: Database) -> Result<LocalSchemas, String> {
     if matches!(&database, Database::Embedded(path) if !path.exists()) || matches!(database, Database::InMemory) {
-        return Ok(Here::default());
+        return Ok(LocalSchemas::default());
     }
     let opened = tokio::task::spawn_blocking(move || Store::open(&database)).await;
     let store = opened.map_err(|_| "the store could not be opened".to_owned())?.map_err(|error| error.to_string())?;
-    let here = schemas_of(&store).await.map_err(|error| error.to_string());
+    let local = schemas_of(&store).await.map_err(|error| error.to_string());
     store.release().await;
-    here
+    local
 }
 
-async fn schemas_of(store: &Store) -> Result<Here, SchemaError> {
-    let mut here = Here::default();
+async fn schemas_of(store: &Store) -> Result<LocalSchemas, SchemaError> {
+    let mut local = LocalSchemas::default();
     for (subject, _) in store.subjects().await? {
         for entry in store.entries(&subject).await? {
             // Data with a soft-deleted schema can still be read.
             if entry.deleted {
-                here.definitions.insert(entry.id, store.by_id(entry.id).await?);
+                local.definitions.insert(entry.id, store.by_id(entry.id).await?);
             } else {
-                here.add(store.get(&subject, entry.version).await?);
+                local.add(store.get(&subject, entry.version).await?);
             }
         }
     }
-    Ok(here)
+    Ok(local)
 }
 
 impl Overlay {
-    fn over(elsewhere: Arc<dyn SchemaRegistry>) -> Self {
-        Overlay { elsewhere: Some(elsewhere), ..Overlay::default() }
+    fn over(external: Arc<dyn SchemaRegistry>) -> Self {
+        Overlay { external: Some(external), ..Overlay::default() }
     }
 
-    fn here(&self) -> MutexGuard<'_, Here> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    fn local(&self) -> MutexGuard<'_, LocalSchemas> {
+        self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies the schemas of the store at the first call. Returns the reason if that failed.
     async fn load(&self) -> Option<&Str> {
         let load = async || {
             let copied = copied(self.store.clone()?).await;
-            copied.map(|known| *self.here() = known).err().map(Str::from)
+            copied.map(|known| *self.local() = known).err().map(Str::from)
         };
         self.unknown.get_or_init(load).await.as_ref()
     }
@@ -116,9 +116,9 @@ impl Overlay {
 
     /// Returns the versions in the external registry; empty if it does not have the subject.
     async fn versions_elsewhere(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
-        match &self.elsewhere {
+        match &self.external {
             None => Ok(Vec::new()),
-            Some(elsewhere) => match elsewhere.versions(subject).await {
+            Some(external) => match external.versions(subject).await {
                 Err(SchemaError::SubjectNotFound(_)) => Ok(Vec::new()),
                 other => other,
             },
@@ -135,34 +135,34 @@ impl SchemaRegistry for Overlay {
     async fn create(&self, subject: &Str, kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
         let _ = self.load().await;
         let there = self.versions_elsewhere(subject).await?;
-        if let Some(elsewhere) = &self.elsewhere {
+        if let Some(external) = &self.external {
             for version in there.iter().rev().take(MOST_COMPARED) {
-                let schema = elsewhere.get(subject, *version).await?;
+                let schema = external.get(subject, *version).await?;
                 if schema.kind == kind && schema.text == *text {
                     return Ok(schema);
                 }
             }
         }
-        let mut here = self.here();
-        if let Some(known) = here.versions(subject).find(|schema| schema.kind == kind && schema.text == *text) {
+        let mut local = self.local();
+        if let Some(known) = local.versions(subject).find(|schema| schema.kind == kind && schema.text == *text) {
             return Ok(known.clone());
         }
-        let latest = here.versions(subject).map(|schema| schema.version).chain(there).max();
+        let latest = local.versions(subject).map(|schema| schema.version).chain(there).max();
         let version = latest.map_or(Some(SchemaVersion::FIRST), SchemaVersion::next).ok_or_else(full)?;
-        let known = here.definitions.values().find(|known| known.kind == kind && known.text == *text);
-        let first = if self.elsewhere.is_some() { SchemaId::new(FIRST_ID) } else { Some(SchemaId::FIRST) };
-        let next = || here.definitions.keys().next_back().map_or(first, |last| last.next());
+        let known = local.definitions.values().find(|known| known.kind == kind && known.text == *text);
+        let first = if self.external.is_some() { SchemaId::new(FIRST_ID) } else { Some(SchemaId::FIRST) };
+        let next = || local.definitions.keys().next_back().map_or(first, |last| last.next());
         let id = known.map(|known| known.id).or_else(next).ok_or_else(full)?;
         let schema = Arc::new(Schema { subject: subject.clone(), version, id, kind, text: text.clone() });
-        here.add(schema.clone());
+        local.add(schema.clone());
         Ok(schema)
     }
 
     async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
         let _ = self.load().await;
         let missing = {
-            let here = self.here();
-            match here.subjects.get(subject) {
+            let local = self.local();
+            match local.subjects.get(subject) {
                 Some(versions) => match versions.get(&version) {
                     Some(known) => return Ok(known.clone()),
                     None => SchemaError::VersionNotFound { subject: subject.clone(), version },
@@ -170,19 +170,19 @@ impl SchemaRegistry for Overlay {
                 None => SchemaError::SubjectNotFound(subject.clone()),
             }
         };
-        match &self.elsewhere {
-            Some(elsewhere) => elsewhere.get(subject, version).await,
+        match &self.external {
+            Some(external) => external.get(subject, version).await,
             None => Err(self.missing(missing).await),
         }
     }
 
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
         let _ = self.load().await;
-        if let Some(known) = self.here().definitions.get(&id).cloned() {
+        if let Some(known) = self.local().definitions.get(&id).cloned() {
             return Ok(known);
         }
-        match &self.elsewhere {
-            Some(elsewhere) => elsewhere.by_id(id).await,
+        match &self.external {
+            Some(external) => external.by_id(id).await,
             None => Err(self.missing(SchemaError::SchemaNotFound(format!("id {id}").into())).await),
         }
     }
@@ -190,7 +190,7 @@ impl SchemaRegistry for Overlay {
     async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
         let _ = self.load().await;
         let mut versions = self.versions_elsewhere(subject).await?;
-        versions.extend(self.here().versions(subject).map(|schema| schema.version));
+        versions.extend(self.local().versions(subject).map(|schema| schema.version));
         if versions.is_empty() {
             return Err(self.missing(SchemaError::SubjectNotFound(subject.clone())).await);
         }
@@ -211,10 +211,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_elsewhere_is_known_and_stays_as_it_is() {
-        let elsewhere = Arc::new(MemoryRegistry::new());
-        assert_eq!(made(&*elsewhere, "a", "1").await, (1, 1));
-        assert_eq!(made(&*elsewhere, "a", "2").await, (2, 2));
-        let trial = Overlay::over(elsewhere.clone());
+        let external = Arc::new(MemoryRegistry::new());
+        assert_eq!(made(&*external, "a", "1").await, (1, 1));
+        assert_eq!(made(&*external, "a", "2").await, (2, 2));
+        let trial = Overlay::over(external.clone());
         assert_eq!(made(&trial, "a", "1").await, (1, 1));
         assert_eq!(made(&trial, "a", "3").await, (3, FIRST_ID));
         assert_eq!(made(&trial, "b", "3").await, (1, FIRST_ID));
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(made(&trial, "a", "3").await, (3, FIRST_ID));
         let numbers = |versions: Vec<SchemaVersion>| versions.iter().map(|version| version.get()).collect::<Vec<_>>();
         assert_eq!(numbers(trial.versions(&"a".into()).await.unwrap()), [1, 2, 3]);
-        assert_eq!(numbers(elsewhere.versions(&"a".into()).await.unwrap()), [1, 2]);
+        assert_eq!(numbers(external.versions(&"a".into()).await.unwrap()), [1, 2]);
         for (subject, version, text) in [("a", 2, "2"), ("a", 3, "3"), ("b", 1, "3")] {
             let found = trial.get(&subject.into(), SchemaVersion::new(version).unwrap()).await.unwrap();
             assert_eq!(*found.text, *text);

@@ -1,4 +1,4 @@
-//! What a trial is given: ends that exist already, a store that keeps nothing, and standard error for log lines.
+//! Services of a trial: existing sources and destinations as plugins, a store that keeps nothing, and logs.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -20,19 +20,19 @@ use async_trait::async_trait;
 use anabranch_process::terminal::{Stream, data};
 
 /// An existing source or destination, wrapped for the registry.
-pub struct Given<T: ?Sized> {
+pub struct PreconfiguredPlugin<T: ?Sized> {
     specification: Specification,
     end: Arc<T>,
 }
 
-impl<T: ?Sized> Given<T> {
+impl<T: ?Sized> PreconfiguredPlugin<T> {
     /// Wraps the source or destination under a plugin name.
     pub fn new(name: &'static str, summary: &'static str, end: Arc<T>) -> Arc<Self> {
-        Arc::new(Given { specification: Specification::builtin(name, summary), end })
+        Arc::new(PreconfiguredPlugin { specification: Specification::builtin(name, summary), end })
     }
 }
 
-impl SourceKind for Given<dyn Source> {
+impl SourceKind for PreconfiguredPlugin<dyn Source> {
     fn specification(&self) -> &Specification {
         &self.specification
     }
@@ -42,7 +42,7 @@ impl SourceKind for Given<dyn Source> {
     }
 }
 
-impl DestinationKind for Given<dyn Destination> {
+impl DestinationKind for PreconfiguredPlugin<dyn Destination> {
     fn specification(&self) -> &Specification {
         &self.specification
     }
@@ -55,9 +55,9 @@ impl DestinationKind for Given<dyn Destination> {
 /// Returns the services of a trial: a store that keeps nothing, schemas, and standard error for lines of processors.
 pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
     Services {
-        store: Arc::new(Forgetful),
+        store: Arc::new(DiscardingStore),
         letters: None,
-        log: Arc::new(Notes),
+        log: Arc::new(StderrLog),
         memo: Arc::new(Oblivion),
         active: Arc::new(Oblivion),
         schemas,
@@ -65,10 +65,10 @@ pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
 }
 
 /// A store that accepts everything and keeps nothing.
-pub(crate) struct Forgetful;
+pub(crate) struct DiscardingStore;
 
 #[async_trait]
-impl StateStore for Forgetful {
+impl StateStore for DiscardingStore {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
     }
@@ -86,10 +86,23 @@ impl StateStore for Forgetful {
     }
 }
 
-/// Writes the log lines of processors to standard error.
-pub struct Notes;
+/// A log that discards everything.
+pub(crate) struct DiscardingLog;
 
-impl LogSink for Notes {
+impl LogSink for DiscardingLog {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the log lines of processors to standard error.
+pub struct StderrLog;
+
+impl LogSink for StderrLog {
     fn enabled(&self, level: LogLevel) -> bool {
         level >= LogLevel::Info
     }

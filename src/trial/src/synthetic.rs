@@ -22,7 +22,6 @@ use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::Compiled;
 use anabranch_graph::plan::graph::NodeKind;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::secret::mask;
 use anabranch_plugin::state::Oblivion;
@@ -32,23 +31,23 @@ use anabranch_record::{Record, clock};
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 
 use crate::codes;
-use crate::services::Forgetful;
+use crate::services::{DiscardingLog, DiscardingStore};
 use judge::judge;
 use records::{Synthetic, names, of_source};
-use taps::{Sights, tapped};
+use taps::{Observations, tapped};
 
-/// How long trials may take.
+/// Time limits of trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// Longest trial of a pipeline: of one that takes longer nothing is said.
+pub struct TrialLimits {
+    /// Maximum duration of the trial of a pipeline; a longer trial has no findings.
     pub one: Duration,
-    /// Longest trial of all pipelines of a call: those after it are not tried.
+    /// Maximum duration of all trials of a call; the remaining pipelines are not tried.
     pub all: Duration,
 }
 
-impl Default for Patience {
+impl Default for TrialLimits {
     fn default() -> Self {
-        Patience { one: Duration::from_secs(5), all: Duration::from_secs(10) }
+        TrialLimits { one: Duration::from_secs(5), all: Duration::from_secs(10) }
     }
 }
 
@@ -57,19 +56,19 @@ const NOW: Duration = Duration::from_secs(1_714_979_289);
 
 /// The result of trials.
 #[derive(Debug, Default)]
-pub struct Tried {
-    /// A warning for each place where every record fails.
+pub struct TrialResult {
+    /// A warning for each point where every record fails.
     pub findings: Diagnostics,
     /// Pipelines for which there was no time.
     pub untried: usize,
 }
 
-/// Tries compiled pipelines one after the other. Opens nothing; ends when time is up, however many they are.
-pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience: Patience) -> Tried {
+/// Tries compiled pipelines one after the other. Opens nothing, and ends when the time is up.
+pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, limits: TrialLimits) -> TrialResult {
     let begin = Instant::now();
-    let mut tried = Tried::default();
+    let mut tried = TrialResult::default();
     for compiled in pipelines {
-        let left = patience.all.saturating_sub(begin.elapsed()).min(patience.one);
+        let left = limits.all.saturating_sub(begin.elapsed()).min(limits.one);
         if left.is_zero() {
             tried.untried += 1;
             continue;
@@ -82,14 +81,14 @@ pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, patience:
 /// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
 /// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
 /// Returns the number of pipelines for which there was no time.
-pub fn try_pipelines(pipelines: &mut Pipelines, patience: Patience) -> usize {
-    try_some(pipelines, patience, |_| true)
+pub fn try_pipelines(pipelines: &mut Pipelines, limits: TrialLimits) -> usize {
+    try_some(pipelines, limits, |_| true)
 }
 
 /// Tries some of the pipelines, as [`try_pipelines`] does.
-pub fn try_some(pipelines: &mut Pipelines, patience: Patience, is_wanted: impl Fn(&Pipeline) -> bool) -> usize {
+pub fn try_some(pipelines: &mut Pipelines, limits: TrialLimits, is_wanted: impl Fn(&Pipeline) -> bool) -> usize {
     let wanted = pipelines.good.iter().filter(|pipeline| is_wanted(pipeline));
-    let tried = findings(wanted.map(|pipeline| &pipeline.compiled), patience);
+    let tried = findings(wanted.map(|pipeline| &pipeline.compiled), limits);
     pipelines.add(tried.findings);
     tried.untried
 }
@@ -132,11 +131,11 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
             all.extend(made.into_iter().enumerate().map(|(number, one)| (first + number, one)));
         }
     }
-    let sights = Arc::new(Sights::default());
-    let (plan, left_out) = tapped(&compiled.stages, &given, &sights);
+    let observations = Arc::new(Observations::default());
+    let (plan, left_out) = tapped(&compiled.stages, &given, &observations);
     let services = Services {
-        store: Arc::new(Forgetful),
-        log: Arc::new(Silence),
+        store: Arc::new(DiscardingStore),
+        log: Arc::new(DiscardingLog),
         memo: Arc::new(Oblivion),
         active: Arc::new(Oblivion),
         letters: None,
@@ -152,9 +151,9 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
             return Diagnostics::new();
         }
     }
-    let seen = sights.take();
-    let judged = seen.iter().filter(|(spot, _)| !left_out.contains(spot));
-    let failing = judged.filter_map(|(spot, sights)| judge(compiled, *spot, sights, &all));
+    let seen = observations.take();
+    let judged = seen.iter().filter(|(point, _)| !left_out.contains(point));
+    let failing = judged.filter_map(|(point, observations)| judge(compiled, *point, observations, &all));
     Diagnostics(failing.filter(|failing| !is_said(compiled, failing)).map(|one| finding(compiled, one)).collect())
 }
 
@@ -194,17 +193,4 @@ fn finding(compiled: &Compiled, failing: judge::Failing<'_>) -> Diagnostic {
         .with_span(span)
         .with_path(node.path.to_string())
         .with_hint(hint)
-}
-
-/// Nobody reads the log of a trial.
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
 }

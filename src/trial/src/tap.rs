@@ -14,77 +14,82 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 
-use crate::bound::Bound;
-use crate::trace::{Outcome, Place, Step, Trace, steps};
+use crate::limited::LimitedSource;
+use crate::trace::{StepId, StepInfo, StepOutcome, Trace, steps};
 
 /// Returns the plan with taps: each source gives at most `records` and receives no acknowledgements, nothing reaches
 /// its destinations, and failures never stop it. Everything else runs as in the pipeline.
 pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan {
-    let noted: Arc<[Step]> = steps(plan).into();
+    let noted: Arc<[StepInfo]> = steps(plan).into();
     let mut plan = plan.clone();
     for (index, stage) in plan.stages.iter_mut().enumerate() {
-        let place = |step| Place { stage: StageId(index), step };
+        let id = |step| StepId { stage: StageId(index), step };
         match &mut stage.kind {
             StageKind::Read(read) => {
                 let (source, connector) = (read.source.clone(), read.connector.clone());
-                read.source = Arc::new(Bound { source, connector, records, trace: trace.clone() });
+                read.source = Arc::new(LimitedSource { source, connector, records, trace: trace.clone() });
             }
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
-                steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, place(at), trace));
+                steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, id(at), trace));
             }
-            StageKind::Async { step, .. } => tap(step, place(0), trace),
+            StageKind::Async { step, .. } => tap(step, id(0), trace),
             StageKind::Write(write) => {
                 let destination = Some(write.destination.clone());
-                write.destination =
-                    Arc::new(Noted { place: Some(place(0)), destination, steps: noted.clone(), trace: trace.clone() });
+                write.destination = Arc::new(TracedDestination {
+                    step: Some(id(0)),
+                    destination,
+                    steps: noted.clone(),
+                    trace: trace.clone(),
+                });
                 (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
             }
         }
     }
     plan.dead_letter.destination =
-        Arc::new(Noted { place: None, destination: None, steps: noted, trace: trace.clone() });
+        Arc::new(TracedDestination { step: None, destination: None, steps: noted, trace: trace.clone() });
     (plan.dead_letter.window_size, plan.dead_letter.threshold) = (0, 0);
     plan
 }
 
-fn tap(step: &mut StepSpec, place: Place, trace: &Arc<Trace>) {
-    step.operator = Arc::new(Tap { operator: step.operator.clone(), spot: Spot { place, trace: trace.clone() } });
+fn tap(step: &mut StepSpec, id: StepId, trace: &Arc<Trace>) {
+    step.operator =
+        Arc::new(TracedStep { operator: step.operator.clone(), point: TracePoint { step: id, trace: trace.clone() } });
 }
 
-/// The place of a tap, and the trace that it writes to.
+/// The step of a tap, and the trace that it writes to.
 #[derive(Clone)]
-struct Spot {
-    place: Place,
+struct TracePoint {
+    step: StepId,
     trace: Arc<Trace>,
 }
 
 /// An operator before it is opened.
-struct Tap {
+struct TracedStep {
     operator: Arc<dyn ConfiguredOperator>,
-    spot: Spot,
+    point: TracePoint,
 }
 
-impl ConfiguredOperator for Tap {
+impl ConfiguredOperator for TracedStep {
     fn signature(&self) -> Signature {
         self.operator.signature()
     }
 
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let spot = self.spot.clone();
+        let point = self.point.clone();
         Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Tapped { operator, spot })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Tapped { operator, spot })),
-            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TappedAsync { operator, spot })),
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(TracedOperator { operator, point })),
+            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(TracedOperator { operator, point })),
+            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TracedAsyncOperator { operator, point })),
         })
     }
 }
 
-struct Tapped<O: ?Sized> {
+struct TracedOperator<O: ?Sized> {
     operator: Box<O>,
-    spot: Spot,
+    point: TracePoint,
 }
 
-impl<O: Operator + ?Sized> Operator for Tapped<O> {
+impl<O: Operator + ?Sized> Operator for TracedOperator<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let (numbers, before): (Vec<usize>, Vec<Record>) =
             rows.iter_mut().map(|(number, record)| (number, record.clone())).unzip();
@@ -92,8 +97,8 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
         let mut records = before.clone();
         let mut decisions = Vec::new();
         self.operator.process(&mut Rows::new(&mut records, None, &mut decisions));
-        let mut outcomes: Vec<Option<Outcome>> =
-            records.iter().map(|record| Some(Outcome::Kept(record.clone()))).collect();
+        let mut outcomes: Vec<Option<StepOutcome>> =
+            records.iter().map(|record| Some(StepOutcome::Kept(record.clone()))).collect();
         for ((_, row), record) in rows.iter_mut().zip(records) {
             *row = record;
         }
@@ -101,10 +106,10 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
             let (Some(number), Some(outcome)) = (numbers.get(at), outcomes.get_mut(at)) else { continue };
             match &decision {
                 Decision::Keep => {}
-                Decision::Split(pieces) if pieces.is_empty() => *outcome = Some(Outcome::Dropped),
-                Decision::Split(pieces) => *outcome = Some(Outcome::Split(pieces.clone())),
-                Decision::Pieces(pieces) => *outcome = Some(Outcome::Split(pieces.iter().collect())),
-                Decision::Filter => *outcome = Some(Outcome::Dropped),
+                Decision::Split(pieces) if pieces.is_empty() => *outcome = Some(StepOutcome::Dropped),
+                Decision::Split(pieces) => *outcome = Some(StepOutcome::Split(pieces.clone())),
+                Decision::Pieces(pieces) => *outcome = Some(StepOutcome::Split(pieces.iter().collect())),
+                Decision::Filter => *outcome = Some(StepOutcome::Dropped),
                 // Recorded with its dead letter.
                 Decision::Fail(_) => *outcome = None,
             }
@@ -112,7 +117,7 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
         }
         for (before, outcome) in before.into_iter().zip(outcomes) {
             if let Some(outcome) = outcome {
-                self.spot.trace.note(self.spot.place, before, outcome);
+                self.point.trace.note(self.point.step, before, outcome);
             }
         }
     }
@@ -122,25 +127,25 @@ impl<O: Operator + ?Sized> Operator for Tapped<O> {
     }
 }
 
-struct TappedAsync {
+struct TracedAsyncOperator {
     operator: Arc<dyn AsyncOperator>,
-    spot: Spot,
+    point: TracePoint,
 }
 
 #[async_trait]
-impl AsyncOperator for TappedAsync {
+impl AsyncOperator for TracedAsyncOperator {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         let before = rows.clone();
         let verdicts = self.operator.call(rows).await;
         for (before, verdict) in before.into_iter().zip(&verdicts) {
             let outcome = match verdict {
-                Verdict::Keep(record) => Outcome::Kept(record.clone()),
-                Verdict::Split(pieces) if pieces.is_empty() => Outcome::Dropped,
-                Verdict::Split(pieces) => Outcome::Split(pieces.clone()),
-                Verdict::Filter => Outcome::Dropped,
+                Verdict::Keep(record) => StepOutcome::Kept(record.clone()),
+                Verdict::Split(pieces) if pieces.is_empty() => StepOutcome::Dropped,
+                Verdict::Split(pieces) => StepOutcome::Split(pieces.clone()),
+                Verdict::Filter => StepOutcome::Dropped,
                 Verdict::Fail(_) => continue,
             };
-            self.spot.trace.note(self.spot.place, before, outcome);
+            self.point.trace.note(self.point.step, before, outcome);
         }
         verdicts
     }
@@ -152,17 +157,17 @@ impl AsyncOperator for TappedAsync {
 
 /// Replaces a destination or the dead-letter queue.
 #[derive(Clone)]
-struct Noted {
+struct TracedDestination {
     /// `None` for the dead-letter queue.
-    place: Option<Place>,
+    step: Option<StepId>,
     /// The destination, which returns what it would write.
     destination: Option<Arc<dyn Destination>>,
-    steps: Arc<[Step]>,
+    steps: Arc<[StepInfo]>,
     trace: Arc<Trace>,
 }
 
 #[async_trait]
-impl Destination for Noted {
+impl Destination for TracedDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(self.clone()))
     }
@@ -173,18 +178,18 @@ impl Destination for Noted {
 }
 
 #[async_trait]
-impl Writer for Noted {
+impl Writer for TracedDestination {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         let mut verdicts = Vec::with_capacity(rows.len());
         for row in rows {
-            let Some(place) = self.place else {
+            let Some(step) = self.step else {
                 self.trace.failed(row, &self.steps);
                 verdicts.push(Ok(Delivered::Durable));
                 continue;
             };
             let written = self.destination.as_ref().and_then(|destination| destination.written(row)).transpose();
             verdicts.push(written.map(|written| {
-                self.trace.note(place, row.clone(), Outcome::Delivered(written));
+                self.trace.note(step, row.clone(), StepOutcome::Delivered(written));
                 Delivered::Durable
             }));
         }

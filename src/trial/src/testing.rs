@@ -47,7 +47,7 @@ use check::Expecting;
 use crate::codes;
 pub use check::Failure;
 use coverage::Coverage;
-use run::Play;
+use run::TestInput;
 pub use update::{Updated, update};
 
 /// Test files, with all findings about them.
@@ -79,9 +79,9 @@ pub struct Options<'a> {
 
 /// The results of all tests that were run.
 #[derive(Default)]
-pub struct Outcome {
+pub struct TestResults {
     /// The tests, in the order of the files.
-    pub tests: Vec<Tested>,
+    pub tests: Vec<TestResult>,
     /// The coverage of each pipeline.
     pub coverage: Vec<Coverage>,
     /// Total duration.
@@ -89,7 +89,7 @@ pub struct Outcome {
 }
 
 /// The result of a test.
-pub struct Tested {
+pub struct TestResult {
     /// Index of its file in [`Suite::tests`].
     pub file: usize,
     /// Its name.
@@ -167,7 +167,7 @@ impl Suite {
     }
 
     /// Runs the tests concurrently; they are independent of each other.
-    pub fn run(&self, options: &Options<'_>) -> Outcome {
+    pub fn run(&self, options: &Options<'_>) -> TestResults {
         let begin = Instant::now();
         let wanted = |case: &TestCase| options.filter.is_none_or(|text| case.name.value.contains(text));
         let all: Vec<(usize, &TestFile, &Arc<TestCase>)> = self
@@ -192,7 +192,7 @@ impl Suite {
             workers.into_iter().filter_map(|worker| worker.join().ok()).flatten().collect()
         });
         done.sort_by_key(|(_, _, (tested, _))| (tested.file, tested.span.start));
-        let mut outcome = Outcome { elapsed: begin.elapsed(), ..Outcome::default() };
+        let mut outcome = TestResults { elapsed: begin.elapsed(), ..TestResults::default() };
         for (_, _, (tested, covered)) in done {
             if let Some(covered) = covered {
                 match outcome.coverage.iter_mut().find(|other| other.is_of_the_same(&covered)) {
@@ -207,9 +207,9 @@ impl Suite {
 }
 
 /// Runs one test.
-fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'_>) -> (Tested, Option<Coverage>) {
+fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'_>) -> (TestResult, Option<Coverage>) {
     let begin = Instant::now();
-    let mut tested = Tested {
+    let mut tested = TestResult {
         file: number,
         name: case.name.value.clone(),
         span: case.name.span,
@@ -228,7 +228,7 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
         }
     };
     let mut findings = Diagnostics::new();
-    let parts = Parts::of(&config, &compiled.stages);
+    let parts = NamedNodes::of(&config, &compiled.stages);
     let sources = parts.resolved(&case.input, Role::Source, &mut findings, Clone::clone);
     let records = parts.resolved(&case.expect.records, Role::Destination, &mut findings, |expected| expected);
     let acks = parts.resolved(&case.expect.acks, Role::Source, &mut findings, |acks| acks);
@@ -244,7 +244,7 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
         return (tested, None);
     }
     let play = |faults: &[&FaultSpec]| {
-        run::play(Play {
+        run::play(TestInput {
             case: case.clone(),
             compiled: compiled.clone(),
             sources: sources.iter().cloned().collect(),
@@ -278,14 +278,14 @@ fn one(number: usize, file: &TestFile, case: &Arc<TestCase>, options: &Options<'
     (tested, Some(Coverage::new(of, compiled, observed.measured)))
 }
 
-type Refused = (Diagnostics, Option<Files>);
+type SetupFailure = (Diagnostics, Option<Files>);
 
 /// Compiles the pipeline of a test with the variables of the test only.
 fn pipeline(
     file: &TestFile,
     case: &TestCase,
     options: &Options<'_>,
-) -> Result<(PipelineConfig, Compiled, Files), Refused> {
+) -> Result<(PipelineConfig, Compiled, Files), SetupFailure> {
     let mut files = Files::new();
     match (&file.pipeline, options.pipeline) {
         (Some(path), _) => match read_text(&path.value, MAX_PIPELINE_FILE) {
@@ -304,7 +304,7 @@ fn pipeline(
             return Err((finding.into(), None));
         }
     }
-    let variables = Given { env: &case.env, reads_files: file.path.is_some() };
+    let variables = TestVariables { env: &case.env, reads_files: file.path.is_some() };
     let loaded = load(&files, &variables);
     let errors = loaded.diagnostics.has_errors();
     let mut findings = loaded.diagnostics;
@@ -350,12 +350,12 @@ fn pipeline(
 }
 
 /// Variables of a test. Those of the process are not visible, so that the result is the same everywhere.
-struct Given<'a> {
+struct TestVariables<'a> {
     env: &'a BTreeMap<String, String>,
     reads_files: bool,
 }
 
-impl Variables for Given<'_> {
+impl Variables for TestVariables<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.env.get(name).cloned()
     }
@@ -381,13 +381,13 @@ impl Variables for Given<'_> {
 }
 
 /// The connectors and processors of a pipeline that a test can name.
-struct Parts<'a> {
+struct NamedNodes<'a> {
     sources: Vec<&'a Str>,
     destinations: Vec<&'a Str>,
     steps: Vec<(&'a Str, Class)>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> NamedNodes<'a> {
     fn of(config: &'a PipelineConfig, plan: &'a StagePlan) -> Self {
         let connectors = |role| {
             config.connectors.iter().filter(move |c| c.role.value == role).map(|c| &c.id.value).collect::<Vec<_>>()
@@ -399,7 +399,7 @@ impl<'a> Parts<'a> {
             StageKind::Async { step, .. } => std::slice::from_ref(step),
             StageKind::Read(_) | StageKind::Write(_) => &[],
         });
-        Parts {
+        NamedNodes {
             sources: connectors(Role::Source),
             destinations: connectors(Role::Destination),
             steps: steps.map(|step| (&step.node, step.operator.signature().class)).collect(),

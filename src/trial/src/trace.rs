@@ -8,20 +8,20 @@ use anabranch_record::Record;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
-/// A processor or an end of the plan. Places are ordered as records pass them.
+/// Id of a step: a processor or a destination of the plan. Ids are ordered as records pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct StepId {
     /// The stage.
     pub stage: StageId,
     /// Index of the step in the stage.
     pub step: usize,
 }
 
-/// Description of a place.
+/// Description of a step: a processor or a destination.
 #[derive(Clone, Debug)]
-pub struct Step {
-    /// The place.
-    pub place: Place,
+pub struct StepInfo {
+    /// Its id.
+    pub id: StepId,
     /// Id of the processor or connector.
     pub node: Str,
     /// Name of its plugin.
@@ -30,9 +30,9 @@ pub struct Step {
     pub conditional: bool,
 }
 
-/// What happened to a record at a place.
+/// What happened to a record at a step.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It continued, changed or not.
     Kept(Record),
     /// It was replaced by these records.
@@ -55,15 +55,15 @@ pub enum Outcome {
 /// An event of a record, or of a piece of it.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The place.
-    pub place: Place,
-    /// The record as it entered the place; `None` if unknown.
+    /// The step.
+    pub step: StepId,
+    /// The record as it entered the step; `None` if unknown.
     pub before: Option<Record>,
     /// What happened.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
 }
 
-/// A record that was read, and all events of it and of its pieces, in the order of the places.
+/// A record that was read, and all events of it and of its pieces, in the order of the steps.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Id of the source.
@@ -113,55 +113,54 @@ impl Trace {
     }
 
     /// Records an event.
-    pub(super) fn note(&self, place: Place, before: Record, outcome: Outcome) {
+    pub(super) fn note(&self, step: StepId, before: Record, outcome: StepOutcome) {
         if let Some(history) = self.state().of(&before) {
-            history.events.push(Event { place, before: Some(before), outcome });
+            history.events.push(Event { step, before: Some(before), outcome });
         }
     }
 
     /// Records a dead letter.
-    pub(super) fn failed(&self, letter: &Record, steps: &[Step]) {
+    pub(super) fn failed(&self, letter: &Record, steps: &[StepInfo]) {
         let entry = |key: &Str| letter.metadata.get(key).cloned().unwrap_or_default();
         let node = entry(&key::DLQ_NACK_NODE_ID);
         let Some(step) = steps.iter().find(|step| step.node == node) else { return };
-        let outcome = Outcome::Failed { code: entry(&key::DLQ_NACK_CODE), message: entry(&key::DLQ_NACK_ERROR) };
+        let outcome = StepOutcome::Failed { code: entry(&key::DLQ_NACK_CODE), message: entry(&key::DLQ_NACK_ERROR) };
         if let Some(history) = self.state().of(letter) {
-            history.events.push(Event { place: step.place, before: None, outcome });
+            history.events.push(Event { step: step.id, before: None, outcome });
         }
     }
 
     /// Returns the histories so far, in the order in which records were read.
-    pub fn histories(&self, plan: &StagePlan, steps: &[Step]) -> Vec<History> {
-        let reach = Reach::of(plan);
+    pub fn histories(&self, plan: &StagePlan, steps: &[StepInfo]) -> Vec<History> {
+        let reach = Reachability::of(plan);
         let mut histories = self.state().histories.clone();
         for history in &mut histories {
-            let passed = |step: &&Step| {
-                let later =
-                    |event: &Event| event.place > step.place && reach.leads(step.place.stage, event.place.stage);
+            let passed = |step: &&StepInfo| {
+                let later = |event: &Event| event.step > step.id && reach.leads(step.id.stage, event.step.stage);
                 step.conditional
-                    && reach.starts(&history.source, step.place.stage)
+                    && reach.starts(&history.source, step.id.stage)
                     && history.events.iter().any(later)
-                    && !history.events.iter().any(|event| event.place == step.place)
+                    && !history.events.iter().any(|event| event.step == step.id)
             };
             let not_applied: Vec<Event> = steps
                 .iter()
                 .filter(passed)
-                .map(|step| Event { place: step.place, before: None, outcome: Outcome::NotApplied })
+                .map(|step| Event { step: step.id, before: None, outcome: StepOutcome::NotApplied })
                 .collect();
             history.events.extend(not_applied);
-            history.events.sort_by_key(|event| event.place);
+            history.events.sort_by_key(|event| event.step);
         }
         histories
     }
 }
 
 /// The stages that each stage leads to.
-struct Reach {
+struct Reachability {
     pairs: BTreeSet<(StageId, StageId)>,
     sources: HashMap<Str, StageId>,
 }
 
-impl Reach {
+impl Reachability {
     fn of(plan: &StagePlan) -> Self {
         let mut pairs: BTreeSet<(StageId, StageId)> =
             (0..plan.stages.len()).map(|stage| (StageId(stage), StageId(stage))).collect();
@@ -176,7 +175,7 @@ impl Reach {
             StageKind::Read(read) => Some((read.connector.clone(), StageId(index))),
             _ => None,
         });
-        Reach { pairs, sources: sources.collect() }
+        Reachability { pairs, sources: sources.collect() }
     }
 
     fn leads(&self, from: StageId, to: StageId) -> bool {
@@ -188,11 +187,11 @@ impl Reach {
     }
 }
 
-/// Returns the processors and destinations of a plan, in the order of their places.
-pub fn steps(plan: &StagePlan) -> Vec<Step> {
+/// Returns the processors and destinations of a plan, in the order of their ids.
+pub fn steps(plan: &StagePlan) -> Vec<StepInfo> {
     let mut steps = Vec::new();
     for (index, stage) in plan.stages.iter().enumerate() {
-        let place = |step| Place { stage: StageId(index), step };
+        let id = |step| StepId { stage: StageId(index), step };
         let of = match &stage.kind {
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 steps.as_slice()
@@ -200,13 +199,13 @@ pub fn steps(plan: &StagePlan) -> Vec<Step> {
             StageKind::Async { step, .. } => std::slice::from_ref(step),
             StageKind::Write(write) => {
                 let (node, plugin) = (write.connector.clone(), write.plugin.clone());
-                steps.push(Step { place: place(0), node, plugin, conditional: false });
+                steps.push(StepInfo { id: id(0), node, plugin, conditional: false });
                 continue;
             }
             StageKind::Read(_) => continue,
         };
-        steps.extend(of.iter().enumerate().map(|(at, step)| Step {
-            place: place(at),
+        steps.extend(of.iter().enumerate().map(|(at, step)| StepInfo {
+            id: id(at),
             node: step.node.clone(),
             plugin: step.plugin.clone(),
             conditional: !matches!(step.condition, StepCondition::Always),

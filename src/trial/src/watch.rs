@@ -20,52 +20,55 @@ use async_trait::async_trait;
 pub fn watched(plan: &StagePlan, observer: &Arc<Observer>) -> StagePlan {
     let mut plan = plan.clone();
     for (index, stage) in plan.stages.iter_mut().enumerate() {
-        let eye = |step| Eye { observer: observer.clone(), stage: StageId(index), step };
+        let observed = |step| StepObserver { observer: observer.clone(), stage: StageId(index), step };
         match &mut stage.kind {
             StageKind::Read(_) => {}
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
-                steps.iter_mut().enumerate().for_each(|(at, step)| watch(step, eye(at)));
+                steps.iter_mut().enumerate().for_each(|(at, step)| watch(step, observed(at)));
             }
-            StageKind::Async { step, .. } => watch(step, eye(0)),
+            StageKind::Async { step, .. } => watch(step, observed(0)),
             StageKind::Write(write) => {
-                write.destination = Arc::new(End { destination: write.destination.clone(), eye: eye(0) });
+                write.destination =
+                    Arc::new(WatchedDestination { destination: write.destination.clone(), observed: observed(0) });
             }
         }
     }
     plan
 }
 
-fn watch(step: &mut StepSpec, eye: Eye) {
+fn watch(step: &mut StepSpec, observed: StepObserver) {
     if let StepCondition::If(condition) = &step.condition {
-        let eye = eye.clone();
+        let observed = observed.clone();
         let show = move |records: &[Record]| {
-            records.iter().for_each(|record| eye.observer.look_at_condition(eye.stage, eye.step, record));
+            records
+                .iter()
+                .for_each(|record| observed.observer.look_at_condition(observed.stage, observed.step, record));
         };
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(show))));
     }
-    step.operator = Arc::new(Step { operator: step.operator.clone(), eye });
+    step.operator = Arc::new(WatchedStep { operator: step.operator.clone(), observed });
 }
 
-/// An observer and the place that it observes.
+/// An observer, and the step that it observes.
 #[derive(Clone)]
-struct Eye {
+struct StepObserver {
     observer: Arc<Observer>,
     stage: StageId,
     step: usize,
 }
 
-impl Eye {
+impl StepObserver {
     fn look(&self, record: &Record) {
         self.observer.look(self.stage, self.step, record);
     }
 }
 
-struct Step {
+struct WatchedStep {
     operator: Arc<dyn ConfiguredOperator>,
-    eye: Eye,
+    observed: StepObserver,
 }
 
-impl ConfiguredOperator for Step {
+impl ConfiguredOperator for WatchedStep {
     fn signature(&self) -> Signature {
         self.operator.signature()
     }
@@ -75,24 +78,28 @@ impl ConfiguredOperator for Step {
     }
 
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let eye = self.eye.clone();
+        let observed = self.observed.clone();
         Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Watched { operator, eye })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Watched { operator, eye })),
-            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(WatchedAsync { operator, eye })),
+            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(WatchedOperator { operator, observed })),
+            BuiltOperator::Isolate(operator) => {
+                BuiltOperator::Isolate(Box::new(WatchedOperator { operator, observed }))
+            }
+            BuiltOperator::Async(operator) => {
+                BuiltOperator::Async(Arc::new(WatchedAsyncOperator { operator, observed }))
+            }
         })
     }
 }
 
-struct Watched<O: ?Sized> {
+struct WatchedOperator<O: ?Sized> {
     operator: Box<O>,
-    eye: Eye,
+    observed: StepObserver,
 }
 
-impl<O: Operator + ?Sized> Operator for Watched<O> {
+impl<O: Operator + ?Sized> Operator for WatchedOperator<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
-        rows.iter_mut().for_each(|(_, record)| self.eye.look(record));
-        let Eye { observer, stage, step } = &self.eye;
+        rows.iter_mut().for_each(|(_, record)| self.observed.look(record));
+        let StepObserver { observer, stage, step } = &self.observed;
         let before = rows.decisions_mut().count();
         let mut plain: BTreeSet<usize> = rows
             .iter_mut()
@@ -119,15 +126,15 @@ impl<O: Operator + ?Sized> Operator for Watched<O> {
     }
 }
 
-struct WatchedAsync {
+struct WatchedAsyncOperator {
     operator: Arc<dyn AsyncOperator>,
-    eye: Eye,
+    observed: StepObserver,
 }
 
 #[async_trait]
-impl AsyncOperator for WatchedAsync {
+impl AsyncOperator for WatchedAsyncOperator {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        rows.iter().for_each(|record| self.eye.look(record));
+        rows.iter().for_each(|record| self.observed.look(record));
         self.operator.call(rows).await
     }
 
@@ -137,15 +144,18 @@ impl AsyncOperator for WatchedAsync {
 }
 
 /// A destination, or the writer of one.
-struct End<D> {
+struct WatchedDestination<D> {
     destination: D,
-    eye: Eye,
+    observed: StepObserver,
 }
 
 #[async_trait]
-impl Destination for End<Arc<dyn Destination>> {
+impl Destination for WatchedDestination<Arc<dyn Destination>> {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(End { destination: self.destination.open(host).await?, eye: self.eye.clone() }))
+        Ok(Box::new(WatchedDestination {
+            destination: self.destination.open(host).await?,
+            observed: self.observed.clone(),
+        }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -154,19 +164,19 @@ impl Destination for End<Arc<dyn Destination>> {
 
     /// Called for the records of a trial instead of writing them.
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
-        self.eye.look(record);
+        self.observed.look(record);
         self.destination.written(record)
     }
 }
 
 #[async_trait]
-impl Writer for End<Box<dyn Writer>> {
+impl Writer for WatchedDestination<Box<dyn Writer>> {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.destination.marks().await
     }
 
     async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        rows.iter().for_each(|record| self.eye.look(record));
+        rows.iter().for_each(|record| self.observed.look(record));
         self.destination.write(rows, marks).await
     }
 

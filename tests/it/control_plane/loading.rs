@@ -12,7 +12,7 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_process::log::{Log, Output};
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{Later, Service};
+use anabranch_service::{DeferredPipelines, Service};
 use anabranch_settings::{Layers, Settings};
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn serve(directory: &str, url: &str) -> ! {
     let log = Log::new(settings.log, Output::standard(false, true).unwrap());
     let _installed = log.install();
     let loading = registry.clone();
-    let later = Later {
+    let later = DeferredPipelines {
         stored: Vec::new(),
         compile: Box::new(move || {
             std::fs::write("loading", "").unwrap();

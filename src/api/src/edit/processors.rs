@@ -40,7 +40,7 @@ struct NewProcessor {
     condition: String,
     parent: ProcessorParent,
     #[serde(default)]
-    config: GivenProcessor,
+    config: ProcessorRequest,
 }
 
 /// The new configuration of a processor. A setting with the value `***` keeps its value.
@@ -53,12 +53,13 @@ struct ChangedProcessor {
     /// Condition on records; empty: all records. Absent: it stays.
     #[serde(default)]
     condition: Option<String>,
-    config: GivenProcessor,
+    config: ProcessorRequest,
 }
 
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct GivenProcessor {
+#[schema(as = GivenProcessor)]
+struct ProcessorRequest {
     #[serde(default)]
     settings: Settings,
     /// Number of parallel workers; 0 means one.

@@ -24,13 +24,13 @@ const MOST: u32 = 1000;
 /// The query of a request.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(super) struct InspectQuery {
     /// Id of a connector or processor, or `dead-letter-queue`; default: after all sources. If several have the same id:
     /// `source:ID`, `processor:ID` or `destination:ID`.
     at: Option<String>,
     /// Default: after the node, but before a destination and the dead-letter queue.
     #[param(inline)]
-    side: Option<AskedSide>,
+    side: Option<QuerySide>,
     /// A condition; default: all records.
     #[serde(rename = "where")]
     condition: Option<String>,
@@ -41,14 +41,15 @@ pub(super) struct Asked {
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum AskedSide {
+#[schema(as = AskedSide)]
+enum QuerySide {
     Before,
     After,
 }
 
 /// The place to inspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum At {
+enum InspectPoint {
     Sources,
     Node { id: Str, connector: Option<bool>, side: Option<Side> },
 }
@@ -57,27 +58,27 @@ enum At {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) pipeline: Str,
-    at: At,
+    at: InspectPoint,
     pub(super) condition: Option<Arc<CompiledCondition>>,
     pub(super) per_second: u32,
 }
 
 impl Request {
-    pub(super) async fn of_pipeline(view: &View, id: &str, asked: &Asked) -> Result<Self, ApiError> {
+    pub(super) async fn of_pipeline(view: &View, id: &str, asked: &InspectQuery) -> Result<Self, ApiError> {
         if view.control.seen(id).is_none() {
             return Err(missing(view, "pipeline", id, codes::PIPELINE_NOT_FOUND));
         }
         let side = asked.side.map(|side| match side {
-            AskedSide::Before => Side::Before,
-            AskedSide::After => Side::After,
+            QuerySide::Before => Side::Before,
+            QuerySide::After => Side::After,
         });
         let at = match asked.at.as_deref().map(str::trim).filter(|at| !at.is_empty()) {
-            Some(at) => At::Node { id: at.into(), connector: None, side },
+            Some(at) => InspectPoint::Node { id: at.into(), connector: None, side },
             None if side == Some(Side::Before) => {
                 let what = "there is nothing before the sources: `side=before` needs a node";
                 return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_SIDE_UNKNOWN, what));
             }
-            None => At::Sources,
+            None => InspectPoint::Sources,
         };
         let condition = asked.condition.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let condition = match condition {
@@ -119,7 +120,7 @@ impl Request {
             let compiled = view.control.compiled(&pipeline)?;
             let found =
                 places(&compiled.compiled.stages).into_iter().any(|place| is_meant(&place) && *place.node == *part);
-            let at = At::Node { id: part.into(), connector: Some(connector), side };
+            let at = InspectPoint::Node { id: part.into(), connector: Some(connector), side };
             found.then_some(Request { pipeline, at, condition: None, per_second: MOST })
         })
     }
@@ -127,7 +128,7 @@ impl Request {
     /// Returns the places in the current pipeline.
     pub(super) fn places(&self, pipeline: &Pipeline) -> Result<Vec<TapPoint>, ApiError> {
         let all = places(&pipeline.compiled.stages);
-        let At::Node { id, connector, side } = &self.at else {
+        let InspectPoint::Node { id, connector, side } = &self.at else {
             return Ok(all.into_iter().filter(|place| place.role == NodeRole::Source).collect());
         };
         // The id may begin with the id of the pipeline, as in other paths.

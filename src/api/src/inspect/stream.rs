@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{Inspection, Look, TapPoint, TappedRecord, Taps};
 use anabranch_plugin::secret::mask;
-use anabranch_service::lifecycle::Seen;
+use anabranch_service::lifecycle::LifecycleState;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
@@ -16,7 +16,7 @@ use super::frame::{self, Form};
 use super::request::Request;
 use crate::codes;
 use crate::error::{ApiError, Kind};
-use crate::sessions::Seat;
+use crate::sessions::Permit;
 use crate::status::StatusNow;
 use crate::view::View;
 
@@ -58,9 +58,9 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 }
 
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
-pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, seat: Seat) {
-    let end = match Showing::begin(view, request, form) {
-        Ok(mut showing) => showing.run(&mut socket, seat).await,
+pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, permit: Permit) {
+    let end = match RecordStream::begin(view, request, form) {
+        Ok(mut showing) => showing.run(&mut socket, permit).await,
         Err(error) => End::Error(error),
     };
     match end {
@@ -75,17 +75,17 @@ pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, f
     }
 }
 
-struct Showing<'a> {
+struct RecordStream<'a> {
     view: &'a View,
     request: &'a Request,
     form: Form,
     taps: Arc<Taps>,
-    seen: tokio::sync::watch::Receiver<Seen>,
+    seen: tokio::sync::watch::Receiver<LifecycleState>,
     places: Vec<TapPoint>,
     inspection: Inspection,
 }
 
-impl<'a> Showing<'a> {
+impl<'a> RecordStream<'a> {
     fn begin(view: &'a View, request: &'a Request, form: Form) -> Result<Self, ApiError> {
         let id = &request.pipeline;
         let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
@@ -93,7 +93,7 @@ impl<'a> Showing<'a> {
         seen.mark_changed();
         let places = Self::places(view, request)?;
         let inspection = Self::look(&taps, request, &places);
-        Ok(Showing { view, request, form, taps, seen, places, inspection })
+        Ok(RecordStream { view, request, form, taps, seen, places, inspection })
     }
 
     fn places(view: &View, request: &Request) -> Result<Vec<TapPoint>, ApiError> {
@@ -113,7 +113,7 @@ impl<'a> Showing<'a> {
         taps.inspect(Look { places: places.to_vec(), condition, per_second: request.per_second })
     }
 
-    async fn run(&mut self, socket: &mut WebSocket, mut seat: Seat) -> End {
+    async fn run(&mut self, socket: &mut WebSocket, mut permit: Permit) -> End {
         let mut ping = interval_at(Instant::now() + PING, PING);
         let mut account = interval(ACCOUNT);
         account.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,7 +121,7 @@ impl<'a> Showing<'a> {
         loop {
             let frames = tokio::select! {
                 biased;
-                () = seat.closing() => return End::Closing,
+                () = permit.closing() => return End::Closing,
                 heard = socket.recv() => match heard {
                     None | Some(Err(_)) => return End::Gone,
                     Some(Ok(Message::Close(_))) => return End::Farewell,

@@ -34,7 +34,7 @@ pub(super) struct CompatibilityLevel {
 /// A compatibility level in a request or response.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[schema(as = CompatibilityAsked, example = json!({ "compatibility": "BACKWARD" }))]
-pub(super) struct Level {
+pub(super) struct LevelDocument {
     #[serde(default)]
     compatibility: String,
 }
@@ -42,15 +42,15 @@ pub(super) struct Level {
 /// The level before its removal, under both names that clients read.
 #[derive(Serialize, ToSchema)]
 #[schema(as = CompatibilityDeleted)]
-pub(super) struct Former {
+pub(super) struct DeletedLevel {
     compatibility: &'static str,
     #[serde(rename = "compatibilityLevel")]
     level: &'static str,
 }
 
-impl Former {
-    fn of(level: Compatibility) -> Media<Former> {
-        Media(Former { compatibility: level.as_str(), level: level.as_str() })
+impl DeletedLevel {
+    fn of(level: Compatibility) -> Media<DeletedLevel> {
+        Media(DeletedLevel { compatibility: level.as_str(), level: level.as_str() })
     }
 }
 
@@ -58,11 +58,11 @@ fn shown(level: Compatibility) -> Media<CompatibilityLevel> {
     Media(CompatibilityLevel { compatibility_level: level.as_str() })
 }
 
-async fn asked(store: &Store, subject: Option<&Str>, body: &Bytes) -> Answer<Level> {
-    let Level { compatibility } = refusal::parse(body)?;
+async fn asked(store: &Store, subject: Option<&Str>, body: &Bytes) -> Answer<LevelDocument> {
+    let LevelDocument { compatibility } = refusal::parse(body)?;
     let level = parse(&compatibility).ok_or_else(|| Refusal::invalid_level(&compatibility))?;
     store.set_level(subject, Some(Str::from_static(level.as_str()))).await?;
-    Ok(Media(Level { compatibility: level.as_str().to_owned() }))
+    Ok(Media(LevelDocument { compatibility: level.as_str().to_owned() }))
 }
 
 /// Get the global compatibility level
@@ -98,11 +98,11 @@ pub(super) async fn subject_level(
 /// Set the global compatibility level
 #[utoipa::path(
     put, path = "/config", tag = "schema registry",
-    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = LevelDocument, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The new level", body = LevelDocument, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
-pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Level> {
+pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<LevelDocument> {
     let _one_at_a_time = registry.changing.lock().await;
     asked(&registry.store, None, &body).await
 }
@@ -113,15 +113,15 @@ pub(super) async fn set_level(State(registry): Shared, body: Bytes) -> Answer<Le
 #[utoipa::path(
     put, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
-    request_body(content = Level, content_type = "application/vnd.schemaregistry.v1+json"),
-    responses((status = 200, description = "The new level", body = Level, content_type = "application/vnd.schemaregistry.v1+json"),
+    request_body(content = LevelDocument, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The new level", body = LevelDocument, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 422, description = "`42203`: invalid compatibility level", body = RegistryError)),
 )]
 pub(super) async fn set_subject_level(
     State(registry): Shared,
     Path(subject): Path<String>,
     body: Bytes,
-) -> Answer<Level> {
+) -> Answer<LevelDocument> {
     let _one_at_a_time = registry.changing.lock().await;
     asked(&registry.store, Some(&subject.into()), &body).await
 }
@@ -129,26 +129,26 @@ pub(super) async fn set_subject_level(
 /// Reset the global compatibility level to that of the settings
 #[utoipa::path(
     delete, path = "/config", tag = "schema registry",
-    responses((status = 200, description = "The level before the reset", body = Former, content_type = "application/vnd.schemaregistry.v1+json")),
+    responses((status = 200, description = "The level before the reset", body = DeletedLevel, content_type = "application/vnd.schemaregistry.v1+json")),
 )]
-pub(super) async fn delete_level(State(registry): Shared) -> Answer<Former> {
+pub(super) async fn delete_level(State(registry): Shared) -> Answer<DeletedLevel> {
     let _one_at_a_time = registry.changing.lock().await;
     let former = registry.level_of_all().await?;
     registry.store.set_level(None, None).await?;
-    Ok(Former::of(former))
+    Ok(DeletedLevel::of(former))
 }
 
 /// Remove the compatibility level of a subject
 #[utoipa::path(
     delete, path = "/config/{subject}", tag = "schema registry",
     params(("subject" = String, Path, description = "The subject")),
-    responses((status = 200, description = "The level before its removal", body = Former, content_type = "application/vnd.schemaregistry.v1+json"),
+    responses((status = 200, description = "The level before its removal", body = DeletedLevel, content_type = "application/vnd.schemaregistry.v1+json"),
               (status = 404, description = "`40408`: no level is set for the subject", body = RegistryError)),
 )]
-pub(super) async fn delete_subject_level(State(registry): Shared, Path(subject): Path<String>) -> Answer<Former> {
+pub(super) async fn delete_subject_level(State(registry): Shared, Path(subject): Path<String>) -> Answer<DeletedLevel> {
     let _one_at_a_time = registry.changing.lock().await;
     let subject = Str::from(subject);
     let former = set(&registry.store, Some(&subject)).await?.ok_or_else(|| Refusal::no_level_of(&subject))?;
     registry.store.set_level(Some(&subject), None).await?;
-    Ok(Former::of(former))
+    Ok(DeletedLevel::of(former))
 }

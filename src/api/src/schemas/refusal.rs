@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use crate::error::RegistryError;
-use crate::query::Misgiven;
+use crate::query::InvalidParameter;
 
 /// An error response.
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl From<SchemaError> for Refusal {
     }
 }
 
-impl From<Misgiven> for Refusal {
-    fn from(misgiven: Misgiven) -> Self {
-        Refusal::new(StatusCode::BAD_REQUEST, 400, misgiven.to_string())
+impl From<InvalidParameter> for Refusal {
+    fn from(invalid: InvalidParameter) -> Self {
+        Refusal::new(StatusCode::BAD_REQUEST, 400, invalid.to_string())
     }
 }
 

@@ -1,12 +1,12 @@
-// Shows the description of the API, and sends requests by hand. Everything is made of text nodes: nothing that a
-// service answers is taken for markup.
+// Shows the description of the API, and sends requests by hand. The page consists of text nodes only: responses of a
+// service are never interpreted as markup.
 "use strict";
 
 const METHODS = ["get", "post", "put", "delete"];
 const TOKEN = "anabranch.token";
 let description;
 
-/** An element; attributes that begin with `on` are listeners, children may be texts, elements or nothing. */
+/** Creates an element. Attributes that begin with `on` are listeners; children are texts, elements or undefined. */
 function make(name, attributes, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes ?? {})) {
@@ -17,7 +17,7 @@ function make(name, attributes, ...children) {
   return element;
 }
 
-/** Text in which `code` stands between backticks. */
+/** Converts text with `code` in backticks to nodes. */
 function prose(text) {
   return String(text ?? "").split("`").map((part, index) => (index % 2 ? make("code", {}, part) : part));
 }

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 600;
 
 /// A pipeline that the service has and no given file declares.
-pub(super) struct Surplus {
+pub(super) struct UndeclaredPipeline {
     pub(super) id: String,
     /// Whether it runs.
     live: bool,
@@ -47,11 +47,11 @@ impl Shown {
 }
 
 /// Returns the pipelines of the service that are not in `declared`.
-pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<Surplus>, Box<Report>> {
+pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<UndeclaredPipeline>, Box<Report>> {
     let all: Vec<Shown> = remote.get("/v1/pipelines")?;
     let surplus = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
     Ok(surplus
-        .map(|pipeline| Surplus {
+        .map(|pipeline| UndeclaredPipeline {
             live: pipeline.is_live(),
             from_file: pipeline.origin == "file" && !pipeline.detached,
             id: pipeline.id,
@@ -60,7 +60,7 @@ pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<Surplus>
         .collect())
 }
 
-impl Surplus {
+impl UndeclaredPipeline {
     /// Returns `true` if the service can delete it.
     pub(super) fn can_go(&self) -> bool {
         !self.from_file

@@ -42,9 +42,9 @@ impl Target {
 }
 
 /// Placeholder values for variables: only the service needs the real ones.
-struct Elsewhere;
+struct PlaceholderVariables;
 
-impl Variables for Elsewhere {
+impl Variables for PlaceholderVariables {
     fn variable(&self, _: &str) -> Option<String> {
         Some("1".to_owned())
     }
@@ -64,7 +64,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
     if let Some((_, finding)) = found.unreadable.first() {
         return Err(refused(codes::CONFIG_UNREADABLE, finding.message.clone()));
     }
-    let loaded = load(&found.files, &Elsewhere);
+    let loaded = load(&found.files, &PlaceholderVariables);
     let mut targets: Vec<Target> = Vec::new();
     for (file, source) in found.files.iter() {
         let declared = declared(&loaded, file);

@@ -8,7 +8,7 @@ use anabranch_record::phrase::plural;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Description, Part};
+use super::{Component, Description};
 use crate::cli::answers::{Moment, short};
 
 /// Writes names and their values.
@@ -39,7 +39,7 @@ impl Page {
         let _ = writeln!(self.out, "{:indent$}{text}", "", indent = depth * 2);
     }
 
-    fn part(&mut self, part: &Part, depth: usize) {
+    fn part(&mut self, part: &Component, depth: usize) {
         let role = if part.role.is_empty() { String::new() } else { format!("{} ", part.role) };
         let plugin = self.styled(Style::DIM, &format!("({role}{})", part.plugin));
         self.line(depth, &format!("{} {plugin}", part.id));

@@ -9,7 +9,7 @@ use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
-use anabranch_trial::trace::{Event, History, Outcome, Step};
+use anabranch_trial::trace::{Event, History, StepInfo, StepOutcome};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -66,7 +66,7 @@ pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
         );
         page.block(&pretty(first(history)));
         for event in &history.events {
-            if let Some(step) = trial.steps.iter().find(|step| step.place == event.place) {
+            if let Some(step) = trial.steps.iter().find(|step| step.id == event.step) {
                 shown(step, event, &mut page);
             }
         }
@@ -91,11 +91,11 @@ pub(super) fn text(trial: &Trial, color: bool, out: &mut String) {
     );
 }
 
-fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
-    let Step { node, plugin, .. } = step;
+fn shown(step: &StepInfo, event: &Event, page: &mut Page<'_>) {
+    let StepInfo { node, plugin, .. } = step;
     let before = event.before.as_ref().map(pretty).unwrap_or_default();
     match &event.outcome {
-        Outcome::Kept(after) => {
+        StepOutcome::Kept(after) => {
             let after = pretty(after);
             if before == after {
                 page.line(Style::DIM, &format!("  {node} ({plugin}): unchanged"));
@@ -104,7 +104,7 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
                 page.difference(&before, &after);
             }
         }
-        Outcome::Split(pieces) => {
+        StepOutcome::Split(pieces) => {
             page.line(Style::PLAIN, &format!("  {node} ({plugin}): {}", counted(pieces.len(), "record")));
             for (number, piece) in pieces.iter().enumerate().take(MOST_PIECES) {
                 page.line(Style::PLAIN, &format!("   {} of {}", number + 1, pieces.len()));
@@ -114,15 +114,15 @@ fn shown(step: &Step, event: &Event, page: &mut Page<'_>) {
                 page.line(Style::PLAIN, &format!("   and {} more", pieces.len() - MOST_PIECES));
             }
         }
-        Outcome::Dropped => page.line(Style::RED, &format!("  {node} ({plugin}): dropped")),
-        Outcome::Failed { code, message } => {
+        StepOutcome::Dropped => page.line(Style::RED, &format!("  {node} ({plugin}): dropped")),
+        StepOutcome::Failed { code, message } => {
             page.line(Style::RED, &format!("  {node} ({plugin}): failed, {message} ({code})"));
         }
-        Outcome::NotApplied => {
+        StepOutcome::NotApplied => {
             page.line(Style::DIM, &format!("  {node} ({plugin}): not applied, the condition is false"));
         }
-        Outcome::Delivered(None) => page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written")),
-        Outcome::Delivered(Some(written)) => {
+        StepOutcome::Delivered(None) => page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written")),
+        StepOutcome::Delivered(Some(written)) => {
             page.line(Style::GREEN, &format!("  {node} ({plugin}): would be written as"));
             page.block(&readable(written));
         }
@@ -171,25 +171,25 @@ pub(in crate::cli::pipelines) fn doubtful(doubt: &Doubtful, files: &Files) -> Va
     })
 }
 
-fn record(history: &History, steps: &[Step]) -> Value {
-    let node = |event: &Event| steps.iter().find(|step| step.place == event.place);
+fn record(history: &History, steps: &[StepInfo]) -> Value {
+    let node = |event: &Event| steps.iter().find(|step| step.id == event.step);
     let name = |text: Option<&Str>| text.map(|text| text.as_str().to_owned());
     let events: Vec<Value> = history
         .events
         .iter()
         .map(|event| {
             let (outcome, after, error) = match &event.outcome {
-                Outcome::Kept(after) => ("kept", vec![exact(after)], Value::Null),
-                Outcome::Split(pieces) => ("split", pieces.iter().map(exact).collect(), Value::Null),
-                Outcome::Dropped => ("dropped", Vec::new(), Value::Null),
-                Outcome::Failed { code, message } => {
+                StepOutcome::Kept(after) => ("kept", vec![exact(after)], Value::Null),
+                StepOutcome::Split(pieces) => ("split", pieces.iter().map(exact).collect(), Value::Null),
+                StepOutcome::Dropped => ("dropped", Vec::new(), Value::Null),
+                StepOutcome::Failed { code, message } => {
                     ("failed", Vec::new(), json!({ "code": code.as_str(), "message": message.as_str() }))
                 }
-                Outcome::NotApplied => ("not-applied", Vec::new(), Value::Null),
-                Outcome::Delivered(_) => ("delivered", Vec::new(), Value::Null),
+                StepOutcome::NotApplied => ("not-applied", Vec::new(), Value::Null),
+                StepOutcome::Delivered(_) => ("delivered", Vec::new(), Value::Null),
             };
             let written = match &event.outcome {
-                Outcome::Delivered(Some(written)) => Value::from(readable(written)),
+                StepOutcome::Delivered(Some(written)) => Value::from(readable(written)),
                 _ => Value::Null,
             };
             let step = node(event);

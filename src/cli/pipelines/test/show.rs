@@ -3,7 +3,7 @@
 use anabranch_plugin::diagnostic::RenderStyle;
 use anabranch_process::terminal::Style;
 use anabranch_trial::testing::coverage::{Branch, Coverage};
-use anabranch_trial::testing::{Failure, Outcome, Suite, Tested, Verdict, placed};
+use anabranch_trial::testing::{Failure, Suite, TestResult, TestResults, Verdict, placed};
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 
@@ -30,10 +30,10 @@ impl Page {
 }
 
 /// Returns the results as text.
-pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool) -> String {
+pub(super) fn text(suite: &Suite, outcome: &TestResults, color: bool, unicode: bool) -> String {
     let mut page = Page { out: String::new(), color, unicode };
     for (number, file) in suite.tests.iter().enumerate() {
-        let tests: Vec<&Tested> = outcome.tests.iter().filter(|test| test.file == number).collect();
+        let tests: Vec<&TestResult> = outcome.tests.iter().filter(|test| test.file == number).collect();
         if tests.is_empty() {
             continue;
         }
@@ -67,7 +67,7 @@ pub(super) fn text(suite: &Suite, outcome: &Outcome, color: bool, unicode: bool)
     page.out
 }
 
-fn one(test: &Tested, page: &mut Page) {
+fn one(test: &TestResult, page: &mut Page) {
     let (mark, word, style) = match (&test.verdict, page.unicode) {
         (Verdict::Passed, true) => ("✓", "", Style::GREEN),
         (Verdict::Passed, false) => ("ok    ", "", Style::GREEN),
@@ -81,7 +81,7 @@ fn one(test: &Tested, page: &mut Page) {
     page.line(&format!("  {mark} {}{word}  {time}", test.name));
 }
 
-fn details(suite: &Suite, test: &Tested, page: &mut Page) {
+fn details(suite: &Suite, test: &TestResult, page: &mut Page) {
     let heading = page.styled(Style::BOLD, &test.name);
     match &test.verdict {
         Verdict::Passed => {}
@@ -129,7 +129,7 @@ fn failed(suite: &Suite, failure: &Failure, page: &mut Page) {
 }
 
 /// Returns the numbers of passed, failed and invalid tests.
-fn counts(outcome: &Outcome) -> [usize; 3] {
+fn counts(outcome: &TestResults) -> [usize; 3] {
     let count = |is: fn(&Verdict) -> bool| outcome.tests.iter().filter(|test| is(&test.verdict)).count();
     [
         count(|verdict| matches!(verdict, Verdict::Passed)),
@@ -164,7 +164,7 @@ pub(super) fn coverage(coverage: &Coverage, out: &mut String) {
 }
 
 /// Returns the counts as JSON.
-pub(super) fn summary(outcome: &Outcome) -> Json {
+pub(super) fn summary(outcome: &TestResults) -> Json {
     let [passed, failed, invalid] = counts(outcome);
     json!({
         "tests": outcome.tests.len(),
@@ -176,7 +176,7 @@ pub(super) fn summary(outcome: &Outcome) -> Json {
 }
 
 /// Returns the results as JSON.
-pub(super) fn json(suite: &Suite, outcome: &Outcome) -> Json {
+pub(super) fn json(suite: &Suite, outcome: &TestResults) -> Json {
     let coverage: Vec<Json> = outcome
         .coverage
         .iter()
@@ -189,7 +189,7 @@ pub(super) fn json(suite: &Suite, outcome: &Outcome) -> Json {
     })
 }
 
-fn tested(suite: &Suite, test: &Tested) -> Json {
+fn tested(suite: &Suite, test: &TestResult) -> Json {
     let place = suite.files.locate(test.span);
     let (outcome, failures, findings) = match &test.verdict {
         Verdict::Passed => ("passed", Vec::new(), Vec::new()),

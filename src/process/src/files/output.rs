@@ -62,11 +62,11 @@ impl Unwritable {
 
 /// What is at a path, of what may be written there.
 #[derive(Debug)]
-enum Place {
+enum PathState {
     /// Nothing: a file is made.
     Free,
     /// A file of the same kind or without content: it is replaced.
-    Ours,
+    Replaceable,
     /// A device, a pipe or an open file of this process: it is written to.
     Stream,
 }
@@ -76,7 +76,7 @@ enum Place {
 /// # Errors
 /// A directory is there, or a file that holds something else.
 pub fn check(path: &Path, kind: Kind) -> Result<(), Unwritable> {
-    place(path, kind).map(drop)
+    state(path, kind).map(drop)
 }
 
 /// Writes a whole file or none, and syncs it. An existing file keeps its mode, and a link stays a link; devices and pipes
@@ -85,9 +85,9 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Unwritable> {
 /// # Errors
 /// A directory is there, or a file that holds something else, or the system refuses. What is there is as it was.
 pub fn write(path: &Path, kind: Kind, text: &str) -> Result<(), Unwritable> {
-    let written = match place(path, kind)? {
-        Place::Stream => append(path, text),
-        Place::Free => {
+    let written = match state(path, kind)? {
+        PathState::Stream => append(path, text),
+        PathState::Free => {
             match draft(path, text, Permissions::from_mode(0o666)).map(|draft| draft.persist_noclobber(path)) {
                 Ok(Ok(_)) => Ok(()),
                 Ok(Err(failed)) if failed.error.kind() == ErrorKind::AlreadyExists => {
@@ -98,7 +98,7 @@ pub fn write(path: &Path, kind: Kind, text: &str) -> Result<(), Unwritable> {
                 Err(error) => Err(error),
             }
         }
-        Place::Ours => replace(path, text),
+        PathState::Replaceable => replace(path, text),
     };
     written.map_err(|error| Unwritable::System { path: path.into(), error })
 }
@@ -117,15 +117,15 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     draft.persist(&path).map(drop).map_err(|failed| failed.error)
 }
 
-fn place(path: &Path, kind: Kind) -> Result<Place, Unwritable> {
+fn state(path: &Path, kind: Kind) -> Result<PathState, Unwritable> {
     // It may be a regular file, which its other writers go on with.
     if is_open_file(path) {
-        return Ok(Place::Stream);
+        return Ok(PathState::Stream);
     }
     let refused = |error| Unwritable::System { path: path.into(), error };
     let metadata = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
-            return Ok(Place::Free);
+            return Ok(PathState::Free);
         }
         metadata => metadata.map_err(refused)?,
     };
@@ -133,11 +133,11 @@ fn place(path: &Path, kind: Kind) -> Result<Place, Unwritable> {
         return Err(Unwritable::Directory(path.into()));
     }
     if !metadata.is_file() {
-        return Ok(Place::Stream);
+        return Ok(PathState::Stream);
     }
     let is_ours = metadata.len() == 0 || read_text(path, LARGEST).is_ok_and(|text| (kind.is_ours)(&text));
     match is_ours {
-        true => Ok(Place::Ours),
+        true => Ok(PathState::Replaceable),
         false => Err(Unwritable::Taken { path: path.into(), what: kind.what }),
     }
 }

@@ -31,7 +31,7 @@ const ERASE: &[u8] = b"\r\x1b[2K";
 pub struct Output {
     shared: Arc<Shared>,
     /// Sends to the writer thread, which ends when this is dropped.
-    pieces: Sender<Piece>,
+    pieces: Sender<OutputItem>,
     /// The output file, to be watched without the lock.
     watched: Option<File>,
     colored: bool,
@@ -56,7 +56,7 @@ struct Shared {
 }
 
 /// An item for the writer thread.
-enum Piece {
+enum OutputItem {
     Line(String),
     Status(String),
     /// Reports that everything before it is written.
@@ -148,7 +148,7 @@ impl Output {
             return;
         }
         // The thread exists as long as `self`.
-        let _ = self.pieces.send(Piece::Line(line));
+        let _ = self.pieces.send(OutputItem::Line(line));
     }
 
     /// Returns the number of lines lost since the last call.
@@ -159,7 +159,7 @@ impl Output {
     /// Waits until all queued lines are written, or none of them could be written for `patience`.
     pub fn flush(&self, patience: Duration) {
         let (tell, written) = channel();
-        let _ = self.pieces.send(Piece::Flush(tell));
+        let _ = self.pieces.send(OutputItem::Flush(tell));
         let mut before = self.shared.done.load(Ordering::Relaxed);
         while written.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             let done = self.shared.done.load(Ordering::Relaxed);
@@ -207,26 +207,26 @@ impl Output {
         if self.live && (text.is_empty() || self.shared.waiting.load(Ordering::Relaxed) == 0) {
             let text = shown(text).into_owned();
             self.shared.waiting.fetch_add(text.len(), Ordering::Relaxed);
-            let _ = self.pieces.send(Piece::Status(text));
+            let _ = self.pieces.send(OutputItem::Status(text));
         }
     }
 }
 
 impl Shared {
     /// Writes queued items, as many at once as possible, until all senders are gone.
-    fn write_pieces(&self, todo: &Receiver<Piece>) {
+    fn write_pieces(&self, todo: &Receiver<OutputItem>) {
         while let Ok(first) = todo.recv() {
             let mut next = Some(first);
             while let Some(piece) = next.take() {
                 match piece {
-                    Piece::Line(line) => next = self.write_told(line, todo),
-                    Piece::Status(text) => {
+                    OutputItem::Line(line) => next = self.write_told(line, todo),
+                    OutputItem::Status(text) => {
                         let bytes = text.len();
                         self.draw(text);
                         self.waiting.fetch_sub(bytes, Ordering::Relaxed);
                     }
                     // The receiver may be gone.
-                    Piece::Flush(written) => drop(written.send(())),
+                    OutputItem::Flush(written) => drop(written.send(())),
                 }
                 self.done.fetch_add(1, Ordering::Relaxed);
                 next = next.or_else(|| todo.try_recv().ok());
@@ -235,7 +235,7 @@ impl Shared {
     }
 
     /// Writes a line and the lines queued behind it. Returns the next item that is not a line.
-    fn write_told(&self, first: String, todo: &Receiver<Piece>) -> Option<Piece> {
+    fn write_told(&self, first: String, todo: &Receiver<OutputItem>) -> Option<OutputItem> {
         let (mut line, mut other, mut taken) = (Some(first), None, 0);
         // A failure of the log itself cannot be reported.
         let _ = self.write_lines(&mut |buffer| {
@@ -244,7 +244,7 @@ impl Shared {
             taken += text.len();
             if buffer.len() < BUFFER_BYTES {
                 match todo.try_recv() {
-                    Ok(Piece::Line(next)) => line = Some(next),
+                    Ok(OutputItem::Line(next)) => line = Some(next),
                     Ok(piece) => other = Some(piece),
                     Err(_) => {}
                 }

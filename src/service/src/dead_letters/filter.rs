@@ -95,9 +95,9 @@ pub struct Filter {
     pub condition: Option<CompiledCondition>,
 }
 
-/// What a search found in dead letters that did not match.
+/// Dead letters of a search that did not match.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct NonMatches {
     /// Nodes of dead letters that failed at another node than the requested one.
     pub(super) nodes: BTreeSet<Str>,
     /// True if a dead letter failed at the requested node.
@@ -113,7 +113,12 @@ impl Filter {
     ///
     /// # Errors
     /// The condition has used up the budget.
-    pub(super) fn takes(&self, letter: &Letter, passed: &mut Passed, budget: &mut Budget) -> Result<bool, TooCostly> {
+    pub(super) fn takes(
+        &self,
+        letter: &Letter,
+        passed: &mut NonMatches,
+        budget: &mut Budget,
+    ) -> Result<bool, TooCostly> {
         if self.node.as_ref().is_some_and(|node| *node != *letter.node) {
             // The node of a dead letter is not always known.
             if !letter.node.is_empty() && !passed.nodes.contains(&letter.node) {

@@ -44,7 +44,7 @@ const DRAIN: Duration = Duration::from_secs(4);
 /// if its id is one of these words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub enum From {
+pub enum ReplayFrom {
     /// At the node where they failed; its condition is evaluated again.
     #[default]
     Step,
@@ -54,22 +54,22 @@ pub enum From {
     At(Str),
 }
 
-impl std::convert::From<String> for From {
+impl From<String> for ReplayFrom {
     fn from(text: String) -> Self {
         match text.as_str() {
-            "step" => From::Step,
-            "start" => From::Start,
-            id => From::At(id.strip_prefix("step:").unwrap_or(id).into()),
+            "step" => ReplayFrom::Step,
+            "start" => ReplayFrom::Start,
+            id => ReplayFrom::At(id.strip_prefix("step:").unwrap_or(id).into()),
         }
     }
 }
 
-impl std::convert::From<From> for String {
-    fn from(from: From) -> Self {
+impl From<ReplayFrom> for String {
+    fn from(from: ReplayFrom) -> Self {
         match from {
-            From::Step => "step".to_owned(),
-            From::Start => "start".to_owned(),
-            From::At(id) => format!("step:{id}"),
+            ReplayFrom::Step => "step".to_owned(),
+            ReplayFrom::Start => "start".to_owned(),
+            ReplayFrom::At(id) => format!("step:{id}"),
         }
     }
 }
@@ -80,7 +80,7 @@ pub struct Request {
     /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
     /// Where their records enter.
-    pub from: From,
+    pub from: ReplayFrom,
     /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
 }
@@ -88,8 +88,7 @@ pub struct Request {
 /// The outcome of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ReplayOutcome)]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// Dead letters whose records were processed completely.
     pub replayed: u64,
     /// Those of them without a new failure: they were removed from the queue.
@@ -195,15 +194,15 @@ pub async fn replay(
     pipeline: &Pipeline,
     request: Request,
     halt: impl Future<Output = ()>,
-) -> Result<Outcome, ReplayError> {
+) -> Result<ReplayOutcome, ReplayError> {
     let id = &pipeline.config.id.value;
     let asked = request.numbers.as_ref().map_or(0, Vec::len);
     if request.record.is_some() && asked != 1 {
         return Err(ReplayError::NotOne(asked));
     }
     let groups = grouped(tools, id, &request).await?;
-    let chosen = matches!(request.from, From::At(_));
-    let mut outcome = Outcome::default();
+    let chosen = matches!(request.from, ReplayFrom::At(_));
+    let mut outcome = ReplayOutcome::default();
     let mut refused = None;
     let mut halt = std::pin::pin!(halt);
     let mut halted = false;
@@ -213,7 +212,7 @@ pub async fn replay(
         let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
         let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
             Ok(stages) => stages,
-            Err(error) if chosen && outcome == Outcome::default() => return Err(ReplayError::NotThere(error)),
+            Err(error) if chosen && outcome == ReplayOutcome::default() => return Err(ReplayError::NotThere(error)),
             Err(error) => {
                 for number in &numbers {
                     let message = error.to_string().into();
@@ -249,7 +248,7 @@ pub async fn replay(
                 running.wait().await
             }
         };
-        queue.told(&mut outcome);
+        queue.add_results(&mut outcome);
         outcome.stopped = match ending {
             Ending::Finished | Ending::Stopped => None,
             Ending::NotDrained { left } => {
@@ -307,9 +306,9 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
                 // A dead letter without a known node enters at the start.
-                From::At(ref id) => Entry::Step(id.clone()),
-                From::Step if !letter.node.is_empty() => Entry::Step(letter.node),
-                From::Step | From::Start => Entry::Start,
+                ReplayFrom::At(ref id) => Entry::Step(id.clone()),
+                ReplayFrom::Step if !letter.node.is_empty() => Entry::Step(letter.node),
+                ReplayFrom::Step | ReplayFrom::Start => Entry::Start,
             };
             let group = (entry, letter.lane.connector);
             match groups.iter_mut().find(|(known, _)| *known == group) {
@@ -322,7 +321,7 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
     Ok(groups)
 }
 
-impl Outcome {
+impl ReplayOutcome {
     fn tell(&mut self, failure: Failure) {
         if self.failures.len() < TOLD {
             self.failures.push(failure);
@@ -344,7 +343,7 @@ struct State {
     /// Numbers of dead letters that were not read yet.
     waiting: VecDeque<u64>,
     /// Dead letters that were read, in order: the rows of the run's lane.
-    read: Vec<Tried>,
+    read: Vec<OriginalLetter>,
     /// Number of leading rows that are settled.
     settled: usize,
     /// Copies that failed again, by row.
@@ -356,7 +355,7 @@ struct State {
 
 /// The values of a dead letter before it was replayed.
 #[derive(Clone)]
-struct Tried {
+struct OriginalLetter {
     number: u64,
     first: u64,
     attempts: u32,
@@ -367,7 +366,7 @@ struct Tried {
     trace: Option<SpanContext>,
 }
 
-impl Tried {
+impl OriginalLetter {
     /// Returns the stored dead letter of a copy that failed again. The first copy keeps the name of the dead letter and
     /// gets the new failure; the names of others are derived from it.
     fn again(&self, index: usize, copy: &Letter) -> Result<StoredLetter, StoreError> {
@@ -395,13 +394,13 @@ impl Queue {
     }
 
     /// Adds the results of the run to the outcome.
-    fn told(&self, outcome: &mut Outcome) {
+    fn add_results(&self, outcome: &mut ReplayOutcome) {
         let mut state = self.state();
         outcome.replayed += state.replayed;
         outcome.failed_again += state.failed_again;
         outcome.delivered += state.replayed - state.failed_again;
         std::mem::take(&mut state.failures).into_iter().for_each(|failure| outcome.tell(failure));
-        let open = state.read[state.settled..].iter().map(|tried| tried.number);
+        let open = state.read[state.settled..].iter().map(|original| original.number);
         outcome.remaining.extend(open.chain(state.waiting.iter().copied()));
     }
 }
@@ -425,24 +424,24 @@ impl StateStore for Queue {
         let (rows, to) = {
             let state = self.state();
             let to = usize::try_from(seq).unwrap_or(usize::MAX).min(state.read.len());
-            let rows: Vec<(Tried, Vec<Letter>)> = (state.settled..to)
+            let rows: Vec<(OriginalLetter, Vec<Letter>)> = (state.settled..to)
                 .map(|row| (state.read[row].clone(), state.failed.get(&(row as u64)).cloned().unwrap_or_default()))
                 .collect();
             (rows, to)
         };
         let mut settled = Vec::with_capacity(rows.len());
-        for (tried, copies) in &rows {
-            let copies = copies.iter().enumerate().map(|(index, copy)| tried.again(index, copy));
-            settled.push(Settled { number: tried.number, copies: copies.collect::<Result<_, _>>()? });
+        for (original, copies) in &rows {
+            let copies = copies.iter().enumerate().map(|(index, copy)| original.again(index, copy));
+            settled.push(Settled { number: original.number, copies: copies.collect::<Result<_, _>>()? });
         }
         self.store.settle_letters(&self.pipeline, settled).await?;
         let mut state = self.state();
-        for (tried, copies) in rows {
+        for (original, copies) in rows {
             state.replayed += 1;
             state.failed_again += u64::from(!copies.is_empty());
             for copy in copies.into_iter().take(TOLD.saturating_sub(state.failures.len())) {
                 let error = view::LetterError { code: copy.code, message: copy.message };
-                state.failures.push(Failure { number: tried.number, node: copy.node, error });
+                state.failures.push(Failure { number: original.number, node: copy.node, error });
             }
         }
         state.settled = to;
@@ -480,7 +479,7 @@ impl Source for Letters {
     }
 
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(LetterReader(self.0.clone())), Box::new(Untold)))
+        Ok((Box::new(LetterReader(self.0.clone())), Box::new(DiscardingAcker)))
     }
 }
 
@@ -500,7 +499,7 @@ impl Reader for LetterReader {
             // letters.
             let last = found.last().map_or(u64::MAX, |(number, _)| *number);
             let passed = wanted.iter().take_while(|number| **number <= last).count();
-            let mut tried = Vec::with_capacity(found.len());
+            let mut originals = Vec::with_capacity(found.len());
             let mut records = Vec::with_capacity(found.len());
             for (number, stored) in found {
                 let Letter { name, lane, generation, seq, record, trace, .. } =
@@ -512,11 +511,11 @@ impl Reader for LetterReader {
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
-                tried.push(Tried { number, first, attempts, name, lane, generation, seq, trace });
+                originals.push(OriginalLetter { number, first, attempts, name, lane, generation, seq, trace });
             }
             let mut state = queue.state();
             state.waiting.drain(..passed);
-            state.read.append(&mut tried);
+            state.read.append(&mut originals);
             if !records.is_empty() {
                 return Ok(Read::Rows { partition: Partition::ONLY, records });
             }
@@ -529,10 +528,10 @@ fn unread(error: StoreError) -> Fault {
 }
 
 /// Ignores acknowledgements: the source was acknowledged when the dead letters were stored.
-struct Untold;
+struct DiscardingAcker;
 
 #[async_trait]
-impl Acker for Untold {
+impl Acker for DiscardingAcker {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
-use super::filter::{BUDGET, Filter, Passed, TooCostly};
+use super::filter::{BUDGET, Filter, NonMatches, TooCostly};
 use crate::codes;
 
 /// Maximum characters of a record in a list.
@@ -142,7 +142,7 @@ struct Search {
     filter: Filter,
     limit: usize,
     budget: Budget,
-    passed: Passed,
+    passed: NonMatches,
     letters: Vec<LetterView>,
     looked_at: u64,
 }
@@ -182,7 +182,7 @@ pub async fn page(
         filter: filter.clone(),
         limit,
         budget: BUDGET,
-        passed: Passed::default(),
+        passed: NonMatches::default(),
         letters: Vec::new(),
         looked_at: 0,
     };
@@ -201,7 +201,7 @@ pub async fn page(
         search = after;
         goes_on = more?;
     }
-    let Search { letters, passed: Passed { nodes, is_of_node, unjudged, fault }, .. } = search;
+    let Search { letters, passed: NonMatches { nodes, is_of_node, unjudged, fault }, .. } = search;
     let unjudged = fault.map(|fault| Unjudged {
         count: unjudged,
         error: LetterError { code: Str::from_static(fault.code().name()), message: fault.message().into() },

@@ -8,7 +8,7 @@ use anabranch_store::{Moment, Origin, Provision, StoredDeadLetter, StoredPipelin
 use super::*;
 
 /// A pipeline `p` of ten rows with its surroundings.
-struct Stand {
+struct Fixture {
     upstream: Arc<Upstream>,
     shelf: Arc<Shelf>,
     store: Store,
@@ -16,8 +16,8 @@ struct Stand {
     recovery: RecoveryPolicy,
 }
 
-impl Stand {
-    async fn new(at_end: AtEnd, shelf: impl FnOnce(Shelf) -> Shelf) -> Stand {
+impl Fixture {
+    async fn new(at_end: AtEnd, shelf: impl FnOnce(Shelf) -> Shelf) -> Fixture {
         let journal = Journal::default();
         let store = Store::open(&Database::InMemory).unwrap();
         let stored = StoredPipeline {
@@ -44,7 +44,7 @@ impl Stand {
             .provision(Provision { good: vec![stored], invalid: vec![], complete: true, at: Moment(1) })
             .await
             .unwrap();
-        Stand {
+        Fixture {
             upstream: Arc::new(Upstream::new(&journal, 10, at_end)),
             shelf: Arc::new(shelf(Shelf::new("out", &journal))),
             store,
@@ -64,14 +64,14 @@ impl Stand {
         tell
     }
 
-    fn life(&self) -> (Life, watch::Receiver<Seen>) {
+    fn life(&self) -> (Life, watch::Receiver<LifecycleState>) {
         let letters = Arc::new(Shelf::new("letters", &Journal::default()));
         let mut pipeline = Pipeline::new(&letters, 1, 0);
         let source = pipeline.read("in", &self.upstream);
         pipeline.write(&[source], "out", &self.shelf);
         let file = tempfile::tempfile().unwrap();
         let settings = LogSettings { level: anabranch_plugin::host::LogLevel::Error, format: LogFormat::Cli };
-        let (seen, watching) = watch::channel(Seen::new(Status::Stopped { reason: StopReason::System }));
+        let (seen, watching) = watch::channel(LifecycleState::new(Status::Stopped { reason: StopReason::System }));
         let life = Life {
             id: "p".into(),
             plan: pipeline.plan(),
@@ -105,17 +105,17 @@ fn broken_line() -> Fault {
 
 #[tokio::test]
 async fn a_pipeline_whose_source_ends_is_finished() {
-    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    assert_eq!(stand.life().0.live().await, Outcome::Finished);
-    assert_eq!(stand.stored().await, Status::Finished);
-    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
+    let fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    assert_eq!(fixture.life().0.live().await, PipelineOutcome::Finished);
+    assert_eq!(fixture.stored().await, Status::Finished);
+    assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_transient_fault_is_recovered_from() {
-    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.upstream.fail_read(broken_line());
-    let (life, mut seen) = stand.life();
+    let fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.upstream.fail_read(broken_line());
+    let (life, mut seen) = fixture.life();
     let states = async {
         let mut states = Vec::new();
         while seen.changed().await.is_ok() {
@@ -128,97 +128,97 @@ async fn a_transient_fault_is_recovered_from() {
         states
     };
     let (outcome, states) = tokio::join!(life.live(), states);
-    assert_eq!(outcome, Outcome::Finished);
+    assert_eq!(outcome, PipelineOutcome::Finished);
     assert_eq!(states, ["starting", "recovering", "starting", "finished"]);
-    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
+    assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_fatal_fault_degrades_at_once() {
-    let stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table was dropped"));
-    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    let fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table was dropped"));
+    let PipelineOutcome::Degraded { error } = fixture.life().0.live().await else { panic!("not degraded") };
     assert!(error.contains("the table was dropped"), "{error}");
-    assert_eq!(stand.stored().await, Status::Degraded { error });
+    assert_eq!(fixture.stored().await, Status::Degraded { error });
     // Started by hand it runs again.
-    assert_eq!(stand.life().0.live().await, Outcome::Finished);
+    assert_eq!(fixture.life().0.live().await, PipelineOutcome::Finished);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_login_is_tried_again_for_a_while() {
     let refused =
         || Fault::fatal(anabranch_plugin::testing::codes::REFUSED, "password authentication failed").of_login();
-    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.recovery.max_delay = Duration::from_secs(5);
-    stand.recovery.login_patience = Duration::from_secs(60);
+    let mut fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.recovery.max_delay = Duration::from_secs(5);
+    fixture.recovery.login_patience = Duration::from_secs(60);
     // The password is replaced meanwhile.
-    (0..3).for_each(|_| stand.upstream.fail_open(refused()));
-    let (life, seen) = stand.life();
-    assert_eq!(life.live().await, Outcome::Finished);
+    (0..3).for_each(|_| fixture.upstream.fail_open(refused()));
+    let (life, seen) = fixture.life();
+    assert_eq!(life.live().await, PipelineOutcome::Finished);
     let failed = seen.borrow().failed.clone().expect("what it failed of stays known while it runs again");
     assert!(failed.error.contains("password") && failed.attempts == 3, "{failed:?}");
 
-    let stand = Stand { recovery: stand.recovery, ..Stand::new(AtEnd::End, |shelf| shelf).await };
-    (0..1000).for_each(|_| stand.upstream.fail_open(refused()));
+    let fixture = Fixture { recovery: fixture.recovery, ..Fixture::new(AtEnd::End, |shelf| shelf).await };
+    (0..1000).for_each(|_| fixture.upstream.fail_open(refused()));
     let begun = Instant::now();
-    let (life, seen) = stand.life();
-    let Outcome::Degraded { error } = life.live().await else { panic!("not degraded") };
+    let (life, seen) = fixture.life();
+    let PipelineOutcome::Degraded { error } = life.live().await else { panic!("not degraded") };
     assert!(error.contains("password"), "{error}");
     assert!((60..70).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     assert!(seen.borrow().run > 5, "it was tried again and again");
 
     // Where the exit code is waited for, it is said at once.
-    let stand = Stand { recovery: stand.recovery, ..Stand::new(AtEnd::End, |shelf| shelf).await };
-    stand.upstream.fail_open(refused());
-    let (mut life, seen) = stand.life();
+    let fixture = Fixture { recovery: fixture.recovery, ..Fixture::new(AtEnd::End, |shelf| shelf).await };
+    fixture.upstream.fail_open(refused());
+    let (mut life, seen) = fixture.life();
     life.options.once = true;
-    assert!(matches!(life.live().await, Outcome::Degraded { .. }));
+    assert!(matches!(life.live().await, PipelineOutcome::Degraded { .. }));
     assert_eq!(seen.borrow().run, 1);
 }
 
 #[tokio::test]
 async fn attempts_to_recover_run_out() {
-    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.recovery.max_retries = Some(0);
-    stand.upstream.fail_read(broken_line());
-    let Outcome::Degraded { error } = stand.life().0.live().await else { panic!("not degraded") };
+    let mut fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.recovery.max_retries = Some(0);
+    fixture.upstream.fail_read(broken_line());
+    let PipelineOutcome::Degraded { error } = fixture.life().0.live().await else { panic!("not degraded") };
     assert!(error.contains("the line broke"), "{error}");
 }
 
 #[tokio::test]
 async fn a_stop_ends_the_wait_for_recovery() {
-    let mut stand = Stand::new(AtEnd::End, |shelf| shelf).await;
-    stand.recovery.min_delay = Duration::from_secs(3600);
-    stand.recovery.max_delay = Duration::from_secs(3600);
-    stand.upstream.fail_read(broken_line());
-    let (life, mut seen) = stand.life();
+    let mut fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.recovery.min_delay = Duration::from_secs(3600);
+    fixture.recovery.max_delay = Duration::from_secs(3600);
+    fixture.upstream.fail_read(broken_line());
+    let (life, mut seen) = fixture.life();
     let stop = async {
         seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
-        stand.orders.send_replace(stop(5000));
+        fixture.orders.send_replace(stop(5000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::Stopped);
-    assert_eq!(stand.stored().await, Status::Stopped { reason: StopReason::System });
+    assert_eq!(outcome, PipelineOutcome::Stopped);
+    assert_eq!(fixture.stored().await, Status::Stopped { reason: StopReason::System });
 }
 
 /// What an attempt read and did not deliver is left, although nothing runs that could be drained.
 #[tokio::test]
 async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
     for by in [StopReason::System, StopReason::User] {
-        let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
-        stand.recovery.min_delay = Duration::from_secs(3600);
-        stand.recovery.max_delay = Duration::from_secs(3600);
-        let (life, mut seen) = stand.life();
+        let mut fixture = Fixture::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
+        fixture.recovery.min_delay = Duration::from_secs(3600);
+        fixture.recovery.max_delay = Duration::from_secs(3600);
+        let (life, mut seen) = fixture.life();
         let stop = async {
             seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
-            stand.orders.send_replace(Order::Stop { budget: None, by });
+            fixture.orders.send_replace(Order::Stop { budget: None, by });
         };
         let (outcome, ()) = tokio::join!(life.live(), stop);
-        assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
+        assert_eq!(fixture.upstream.kept(), 10, "nothing is acknowledged");
         match by {
             // Who asked for it knows.
-            StopReason::User => assert_eq!(outcome, Outcome::Stopped),
-            StopReason::System => assert_eq!(outcome, Outcome::NotDrained { left: vec![] }),
+            StopReason::User => assert_eq!(outcome, PipelineOutcome::Stopped),
+            StopReason::System => assert_eq!(outcome, PipelineOutcome::NotDrained { left: vec![] }),
         }
     }
 }
@@ -226,13 +226,13 @@ async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
 /// The same while a run opens that reads nothing any more.
 #[tokio::test]
 async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
-    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
-    stand.recovery.min_delay = Duration::from_secs(3600);
-    stand.recovery.max_delay = Duration::from_secs(3600);
-    let (mut life, mut seen) = stand.life();
+    let mut fixture = Fixture::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Fail(broken_line()))).await;
+    fixture.recovery.min_delay = Duration::from_secs(3600);
+    fixture.recovery.max_delay = Duration::from_secs(3600);
+    let (mut life, mut seen) = fixture.life();
     // Who asks for credentials for the second attempt waits for ever.
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    life.recovery = RecoveryPolicy { min_delay: Duration::from_millis(1), ..stand.recovery };
+    life.recovery = RecoveryPolicy { min_delay: Duration::from_millis(1), ..fixture.recovery };
     life.renewal = Arc::new({
         let asked = asked.clone();
         move || match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -245,59 +245,59 @@ async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
         while asked.load(std::sync::atomic::Ordering::Relaxed) < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        stand.orders.send_replace(stop(20_000));
+        fixture.orders.send_replace(stop(20_000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::NotDrained { left: vec![] });
+    assert_eq!(outcome, PipelineOutcome::NotDrained { left: vec![] });
 }
 
 #[tokio::test]
 async fn a_stop_drains_what_was_read() {
-    let stand = Stand::new(AtEnd::Wait, Shelf::accepting).await;
-    let (life, _seen) = stand.life();
-    let upstream = stand.upstream.clone();
+    let fixture = Fixture::new(AtEnd::Wait, Shelf::accepting).await;
+    let (life, _seen) = fixture.life();
+    let upstream = fixture.upstream.clone();
     let stop = async {
         while upstream.rows_read() < 10 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        stand.orders.send_replace(stop(20_000));
+        fixture.orders.send_replace(stop(20_000));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    assert_eq!(outcome, Outcome::Stopped);
-    assert_eq!(stand.shelf.rows(), (0..10).collect::<Vec<_>>());
-    assert_eq!(stand.upstream.kept(), 0, "all rows are acknowledged");
+    assert_eq!(outcome, PipelineOutcome::Stopped);
+    assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
+    assert_eq!(fixture.upstream.kept(), 0, "all rows are acknowledged");
 }
 
 #[tokio::test]
 async fn what_does_not_drain_is_named() {
-    let stand = Stand::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Hang)).await;
-    let (life, _seen) = stand.life();
-    let upstream = stand.upstream.clone();
-    let shelf = stand.shelf.clone();
+    let fixture = Fixture::new(AtEnd::Wait, |shelf| shelf.script(|_, _| Reaction::Hang)).await;
+    let (life, _seen) = fixture.life();
+    let upstream = fixture.upstream.clone();
+    let shelf = fixture.shelf.clone();
     let stop = async {
         // On a busy machine the rows may need longer to the destination than the stop may take.
         while upstream.rows_read() < 10 || shelf.calls().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        stand.orders.send_replace(stop(50));
+        fixture.orders.send_replace(stop(50));
     };
     let (outcome, ()) = tokio::join!(life.live(), stop);
-    let Outcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
+    let PipelineOutcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
     assert!(left.iter().any(|id| *id == "out"), "{left:?}");
-    assert_eq!(stand.upstream.kept(), 10, "nothing is acknowledged");
+    assert_eq!(fixture.upstream.kept(), 10, "nothing is acknowledged");
 }
 
 /// A pipeline that is idle writes nothing: without a word it would not notice that another service has the store.
 #[tokio::test]
 async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after() {
-    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf).await;
-    let holding = stand.take_away();
-    let (life, seen) = stand.life();
+    let mut fixture = Fixture::new(AtEnd::Wait, |shelf| shelf).await;
+    let holding = fixture.take_away();
+    let (life, seen) = fixture.life();
     let until = |word: &'static str| {
         let mut seen = seen.clone();
         async move { seen.wait_for(|seen| seen.status.word() == word).await.unwrap().clone() }
     };
-    let upstream = stand.upstream.clone();
+    let upstream = fixture.upstream.clone();
     let delivered = || async {
         while upstream.kept() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -314,22 +314,22 @@ async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after
         // For good: it waits for the end of the service.
         holding.send_replace(Holding::Taken("another one has it".to_owned()));
         until("recovering").await;
-        stand.orders.send_replace(stop(1000));
+        fixture.orders.send_replace(stop(1000));
     };
     let (outcome, ()) = tokio::join!(life.live(), script);
     // The runs ended at any moment: rows may be left, and then it is said.
-    assert!(matches!(outcome, Outcome::Stopped | Outcome::NotDrained { .. }), "{outcome:?}");
+    assert!(matches!(outcome, PipelineOutcome::Stopped | PipelineOutcome::NotDrained { .. }), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn a_pipeline_whose_store_is_gone_is_degraded_and_says_so() {
-    let mut stand = Stand::new(AtEnd::Wait, |shelf| shelf).await;
-    let holding = stand.take_away();
-    let (life, mut seen) = stand.life();
+    let mut fixture = Fixture::new(AtEnd::Wait, |shelf| shelf).await;
+    let holding = fixture.take_away();
+    let (life, mut seen) = fixture.life();
     let script = async {
         seen.wait_for(|seen| seen.status.word() == "running").await.unwrap();
         holding.send_replace(Holding::Gone("the file is gone".to_owned()));
     };
     let (outcome, ()) = tokio::join!(life.live(), script);
-    assert_eq!(outcome, Outcome::Degraded { error: "the file is gone".to_owned() });
+    assert_eq!(outcome, PipelineOutcome::Degraded { error: "the file is gone".to_owned() });
 }

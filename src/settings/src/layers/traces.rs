@@ -128,17 +128,20 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::layers::Refused;
+    use crate::layers::SettingsFindings;
     use crate::settings::Settings;
 
-    fn resolve(flags: &[(&'static str, &str)], env: &[(&str, &str)]) -> Result<(Settings, Refused), Refused> {
+    fn resolve(
+        flags: &[(&'static str, &str)],
+        env: &[(&str, &str)],
+    ) -> Result<(Settings, SettingsFindings), SettingsFindings> {
         let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let environment: Vec<_> =
             env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).collect();
         Layers { flags: &flags, environment: &environment }.resolve()
     }
 
-    fn messages(refused: &Refused) -> Vec<String> {
+    fn messages(refused: &SettingsFindings) -> Vec<String> {
         refused.findings.iter().map(|finding| finding.message.clone()).collect()
     }
 

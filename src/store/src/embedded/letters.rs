@@ -25,62 +25,62 @@ const TOTALS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition:
 
 /// Changes the dead letters of a pipeline. O(dead letters concerned × log all).
 pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Change) -> Result<Changed, Failed> {
-    let mut shelf = Shelf::open(transaction, pipeline)?;
+    let mut tables = LetterTables::open(transaction, pipeline)?;
     let mut changed = Changed::default();
     match change {
         Change::Keep { letters, bounds, oldest } => {
-            changed.removed = shelf.remove_before(oldest)?;
+            changed.removed = tables.remove_before(oldest)?;
             for letter in letters {
-                if shelf.names.get((pipeline, &letter.key[..]))?.is_none() {
-                    changed.full = refused(&bounds, shelf.count, shelf.bytes, weight(letter.encoded_len()));
+                if tables.names.get((pipeline, &letter.key[..]))?.is_none() {
+                    changed.full = refused(&bounds, tables.count, tables.bytes, weight(letter.encoded_len()));
                 }
                 if changed.full.is_some() {
                     break;
                 }
-                shelf.put(None, letter)?;
+                tables.put(None, letter)?;
                 changed.kept += 1;
             }
             if bounds.full == WhenFull::DropOldest {
-                while bounds.exceeded(shelf.count, shelf.bytes).is_some()
-                    && let Some(oldest) = shelf.oldest()?
+                while bounds.exceeded(tables.count, tables.bytes).is_some()
+                    && let Some(oldest) = tables.oldest()?
                 {
-                    shelf.remove(oldest)?;
+                    tables.remove(oldest)?;
                     changed.removed += 1;
                 }
             }
-            shelf.evicted += changed.removed;
+            tables.evicted += changed.removed;
         }
         Change::Settle(settled) => {
             for one in settled {
                 let mut copies = one.copies.into_iter();
                 match copies.next() {
-                    Some(first) => shelf.put(Some(one.number), first)?,
-                    None => drop(shelf.remove(one.number)?),
+                    Some(first) => tables.put(Some(one.number), first)?,
+                    None => drop(tables.remove(one.number)?),
                 }
                 for copy in copies {
-                    shelf.put(None, copy)?;
+                    tables.put(None, copy)?;
                 }
             }
         }
         Change::Remove(Which::Numbers(numbers)) => {
             for number in numbers {
-                changed.removed += u64::from(shelf.remove(number)?);
+                changed.removed += u64::from(tables.remove(number)?);
             }
         }
         Change::Remove(Which::All) => {
-            while let Some(oldest) = shelf.oldest()? {
-                shelf.remove(oldest)?;
+            while let Some(oldest) = tables.oldest()? {
+                tables.remove(oldest)?;
                 changed.removed += 1;
             }
         }
-        Change::Remove(Which::Before(first)) => changed.removed = shelf.remove_before(first)?,
+        Change::Remove(Which::Before(first)) => changed.removed = tables.remove_before(first)?,
     }
-    shelf.close()?;
+    tables.close()?;
     Ok(changed)
 }
 
 /// The dead letters of one pipeline during a change.
-struct Shelf<'t> {
+struct LetterTables<'t> {
     pipeline: &'t str,
     letters: Table<'t, (&'static str, u64), &'static [u8]>,
     names: Table<'t, (&'static str, &'static [u8]), u64>,
@@ -92,16 +92,16 @@ struct Shelf<'t> {
     evicted: u64,
 }
 
-impl<'t> Shelf<'t> {
+impl<'t> LetterTables<'t> {
     fn open(transaction: &'t WriteTransaction, pipeline: &'t str) -> Result<Self, Failed> {
         let totals = transaction.open_table(TOTALS)?;
         let (next, count, bytes, evicted) = totals.get(pipeline)?.map_or((1, 0, 0, 0), |totals| totals.value());
         let letters = transaction.open_table(LETTERS)?;
         let names = transaction.open_table(NAMES)?;
         let ages = transaction.open_table(AGES)?;
-        let mut shelf = Shelf { pipeline, letters, names, ages, totals, next, count, bytes, evicted };
-        shelf.index_ages()?;
-        Ok(shelf)
+        let mut tables = LetterTables { pipeline, letters, names, ages, totals, next, count, bytes, evicted };
+        tables.index_ages()?;
+        Ok(tables)
     }
 
     /// Indexes dead letters that an earlier version without this index stored. O(dead letters), once.

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
 
-use super::Refused;
+use super::PostgresError;
 use super::session::{Failure, Session, answered};
 
 /// Time limit for a connection, if the address does not set one.
@@ -40,12 +40,12 @@ pub(super) struct Address {
 
 impl Address {
     /// Parses a connection string, and reads the files that it names.
-    pub(super) fn parse(credential: &Credential) -> Result<Address, Refused> {
+    pub(super) fn parse(credential: &Credential) -> Result<Address, PostgresError> {
         Address::read(credential, &credential.now())
     }
 
-    fn read(credential: &Credential, text: &str) -> Result<Address, Refused> {
-        let refuse = |what: String| Refused::Setting { key: "db.postgres.connection-string", what };
+    fn read(credential: &Credential, text: &str) -> Result<Address, PostgresError> {
+        let refuse = |what: String| PostgresError::Setting { key: "db.postgres.connection-string", what };
         let expected = "expected postgresql://user:password@host:port/database";
         let address = Given::parse(text).map_err(|error| refuse(format!("{error}; {expected}")))?;
         let tls = address.tls().map_err(|error| refuse(error.to_string()))?;
@@ -113,8 +113,8 @@ impl Address {
         &self.hosts
     }
 
-    pub(super) fn refused(&self, error: &Failure) -> Refused {
-        Refused::Server { server: self.hosts.clone(), what: message(error) }
+    pub(super) fn refused(&self, error: &Failure) -> PostgresError {
+        PostgresError::Server { server: self.hosts.clone(), what: message(error) }
     }
 }
 

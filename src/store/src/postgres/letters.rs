@@ -16,7 +16,8 @@ use crate::request::{Found, Written};
 /// Kind of the rows with the next dead letter number of a pipeline, the number of evicted dead letters, and the totals.
 const COUNTER: &str = "letters";
 
-type Outcome<T> = Result<Result<T, StoreError>, Error>;
+/// A reply of the database: the outer error is its own, the inner one concerns the stored data.
+type Reply<T> = Result<Result<T, StoreError>, Error>;
 
 /// Returns the value, or ends the function with the error of a damaged store.
 macro_rules! understood {
@@ -35,64 +36,64 @@ impl Table {
         transaction: &Transaction<'_>,
         pipeline: &str,
         change: &Change,
-    ) -> Outcome<Written> {
+    ) -> Reply<Written> {
         self.make_letters(transaction).await?;
-        let mut shelf = Shelf::lock(self, transaction, pipeline).await?;
+        let mut changes = LetterChanges::lock(self, transaction, pipeline).await?;
         let mut changed = Changed::default();
         match change {
             Change::Keep { letters, bounds, oldest } => {
                 if *oldest > 0 {
-                    changed.removed = shelf.remove_where(transaction, "first < $2", &signed(*oldest)).await?;
+                    changed.removed = changes.remove_where(transaction, "first < $2", &signed(*oldest)).await?;
                 }
-                understood!(shelf.look_up(transaction, letters, &[]).await?);
+                understood!(changes.look_up(transaction, letters, &[]).await?);
                 for letter in letters {
-                    if !shelf.names.contains_key(&letter.key) {
-                        changed.full = refused(bounds, shelf.count, shelf.bytes, weight(letter.encoded_len()));
+                    if !changes.names.contains_key(&letter.key) {
+                        changed.full = refused(bounds, changes.count, changes.bytes, weight(letter.encoded_len()));
                     }
                     if changed.full.is_some() {
                         break;
                     }
-                    shelf.put(None, letter);
+                    changes.put(None, letter);
                     changed.kept += 1;
                 }
-                shelf.flush(transaction).await?;
+                changes.flush(transaction).await?;
                 if bounds.full == WhenFull::DropOldest {
-                    changed.removed += shelf.drop_oldest(transaction, bounds).await?;
+                    changed.removed += changes.drop_oldest(transaction, bounds).await?;
                 }
-                shelf.evicted += changed.removed;
+                changes.evicted += changed.removed;
             }
             Change::Settle(settled) => {
                 let copies: Vec<StoredLetter> = settled.iter().flat_map(|one| one.copies.iter().cloned()).collect();
                 let numbers: Vec<u64> = settled.iter().map(|one| one.number).collect();
-                understood!(shelf.look_up(transaction, &copies, &numbers).await?);
+                understood!(changes.look_up(transaction, &copies, &numbers).await?);
                 for one in settled {
                     match one.copies.split_first() {
-                        None => shelf.remove(one.number),
+                        None => changes.remove(one.number),
                         Some((first, others)) => {
-                            shelf.put(Some(one.number), first);
-                            others.iter().for_each(|copy| shelf.put(None, copy));
+                            changes.put(Some(one.number), first);
+                            others.iter().for_each(|copy| changes.put(None, copy));
                         }
                     }
                 }
-                shelf.flush(transaction).await?;
+                changes.flush(transaction).await?;
             }
             Change::Remove(Which::All) => {
-                changed.removed = shelf.remove_where(transaction, "number >= $2", &0i64).await?;
+                changed.removed = changes.remove_where(transaction, "number >= $2", &0i64).await?;
             }
             Change::Remove(Which::Numbers(numbers)) => {
                 let numbers: Vec<i64> = numbers.iter().map(|number| signed(*number)).collect();
-                changed.removed = shelf.remove_where(transaction, "number = ANY($2)", &numbers).await?;
+                changed.removed = changes.remove_where(transaction, "number = ANY($2)", &numbers).await?;
             }
             Change::Remove(Which::Before(first)) => {
-                changed.removed = shelf.remove_where(transaction, "first < $2", &signed(*first)).await?;
+                changed.removed = changes.remove_where(transaction, "first < $2", &signed(*first)).await?;
             }
         }
-        shelf.close(transaction).await?;
+        changes.close(transaction).await?;
         Ok(Ok(Written::Letters(changed)))
     }
 
     /// Answers a query; if the table does not exist, there are no dead letters.
-    pub(super) async fn answer_letters(&self, client: &Client, pipeline: &str, question: &Question) -> Outcome<Found> {
+    pub(super) async fn answer_letters(&self, client: &Client, pipeline: &str, question: &Question) -> Reply<Found> {
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.letters]).await?.get::<_, bool>(0);
         let letters = &self.letters;
         if let Question::Totals = question {
@@ -206,7 +207,7 @@ struct Head {
 
 /// The dead letters of one pipeline during a change: the dead letters concerned are read together, changed in memory
 /// and written together.
-struct Shelf<'t> {
+struct LetterChanges<'t> {
     table: &'t Table,
     pipeline: &'t str,
     next: u64,
@@ -226,9 +227,13 @@ const OLDEST: i64 = 1000;
 /// Maximum bytes of dead letters in one statement: after this, no dead letter is added.
 const STATEMENT_BYTES: usize = 8 << 20;
 
-impl<'t> Shelf<'t> {
+impl<'t> LetterChanges<'t> {
     /// Locks the dead letters of the pipeline until the transaction ends.
-    async fn lock(table: &'t Table, transaction: &Transaction<'_>, pipeline: &'t str) -> Result<Shelf<'t>, Error> {
+    async fn lock(
+        table: &'t Table,
+        transaction: &Transaction<'_>,
+        pipeline: &'t str,
+    ) -> Result<LetterChanges<'t>, Error> {
         let sql = format!(
             "INSERT INTO {0} AS t VALUES ('{COUNTER}', $1, '', '', 1, '') \
              ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number RETURNING number, value",
@@ -249,7 +254,7 @@ impl<'t> Shelf<'t> {
                 (unsigned(row.get(0)), unsigned(row.get(1)))
             }
         };
-        Ok(Shelf {
+        Ok(LetterChanges {
             table,
             pipeline,
             next,
@@ -264,7 +269,7 @@ impl<'t> Shelf<'t> {
     }
 
     /// Reads the dead letters with the names of `named` and those with the given numbers.
-    async fn look_up(&mut self, transaction: &Transaction<'_>, named: &[StoredLetter], numbers: &[u64]) -> Outcome<()> {
+    async fn look_up(&mut self, transaction: &Transaction<'_>, named: &[StoredLetter], numbers: &[u64]) -> Reply<()> {
         if named.is_empty() && numbers.is_empty() {
             return Ok(Ok(()));
         }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::connection::{Address, message};
 use super::session::{Client, Failure, Session};
 use super::table::Table;
-use super::{Refused, Taking};
+use super::{PostgresError, TakeError};
 use crate::owner::{Holding, Owner};
 
 /// Time between two heartbeats.
@@ -46,9 +46,9 @@ pub(crate) struct Ownership {
 impl Ownership {
     /// Becomes the owner, or returns the current owner as an error. Waits for the lease of an owner that did not
     /// release the store.
-    pub(super) fn take(mut address: Address, table: Table, name: &Owner) -> Result<Ownership, Taking> {
+    pub(super) fn take(mut address: Address, table: Table, name: &Owner) -> Result<Ownership, TakeError> {
         address.limits.statement = ANSWER;
-        let system = |error| Taking::Refused(Refused::System(error));
+        let system = |error| TakeError::Refused(PostgresError::System(error));
         let runtime =
             anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(system)?;
         let (orders, waiting) = mpsc::channel(1);
@@ -87,7 +87,7 @@ impl Ownership {
 }
 
 /// Result of an attempt to take the lock.
-enum Tried {
+enum LockAttempt {
     /// This session holds the lock, and the row belongs to this process or is free.
     Ours,
     /// This session holds the lock; the previous owner did not release the store, and its last heartbeat is this old.
@@ -109,27 +109,27 @@ struct Claim {
 }
 
 impl Claim {
-    async fn take(&mut self) -> Result<(), Taking> {
+    async fn take(&mut self) -> Result<(), TakeError> {
         loop {
             match self.try_lock().await.map_err(|error| self.refused(&error))? {
-                Tried::Ours => {}
-                Tried::Left { ago, by } if ago < LEASE => {
+                LockAttempt::Ours => {}
+                LockAttempt::Left { ago, by } if ago < LEASE => {
                     let by = understood(&by).map_or_else(|| "another process".to_owned(), |owner| owner.to_string());
                     let wait = (LEASE - ago).as_secs_f64();
                     tracing::info!("{by} did not release the state store: waiting {wait:.1} s for its lease to end");
                     sleep(LEASE - ago).await;
                     continue;
                 }
-                Tried::Left { .. } => {}
-                Tried::Others(by) => return Err(Taking::InUse(understood(&by))),
+                LockAttempt::Left { .. } => {}
+                LockAttempt::Others(by) => return Err(TakeError::InUse(understood(&by))),
             }
             self.beat = Instant::now();
             return self.write().await.map_err(|error| self.refused(&error));
         }
     }
 
-    fn refused(&self, error: &Failure) -> Taking {
-        Taking::Refused(self.address.refused(error))
+    fn refused(&self, error: &Failure) -> TakeError {
+        TakeError::Refused(self.address.refused(error))
     }
 
     /// Keeps the lock until it is ordered to release it, or the sender of orders is gone.
@@ -194,16 +194,16 @@ impl Claim {
             Holding::Taken(format!("the state store was taken by {by}"))
         };
         match self.try_lock().await? {
-            Tried::Ours => {
+            LockAttempt::Ours => {
                 self.write().await?;
                 self.beat = asked;
                 Ok(Holding::Held)
             }
             // Another process had the lock meanwhile and has ended: the stored state differs from the state of this
             // process.
-            Tried::Left { by, .. } => Ok(taken(&by)),
-            Tried::Others(by) if by != self.name => Ok(taken(&by)),
-            Tried::Others(_) => {
+            LockAttempt::Left { by, .. } => Ok(taken(&by)),
+            LockAttempt::Others(by) if by != self.name => Ok(taken(&by)),
+            LockAttempt::Others(_) => {
                 // The server has not noticed yet that the old session is gone, or the next owner waits for the lease.
                 let sql = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1";
                 self.client().await?.query(sql, &[&before]).await?;
@@ -235,7 +235,7 @@ impl Claim {
         Ok(self.session.insert(live).client())
     }
 
-    async fn try_lock(&mut self) -> Result<Tried, Failure> {
+    async fn try_lock(&mut self) -> Result<LockAttempt, Failure> {
         let state = self.table.state.clone();
         let name = self.name.clone();
         let client = self.client().await?;
@@ -250,10 +250,10 @@ impl Claim {
         let row = client.query_opt(&sql, &[]).await?;
         let row = row.map(|row| (row.get::<_, Vec<u8>>(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0)));
         Ok(match (locked, row) {
-            (Some(true), None) => Tried::Ours,
-            (Some(true), Some((by, _))) if by == name || by.is_empty() => Tried::Ours,
-            (Some(true), Some((by, ago))) => Tried::Left { ago: Duration::from_millis(ago), by },
-            (_, row) => Tried::Others(row.unwrap_or_default().0),
+            (Some(true), None) => LockAttempt::Ours,
+            (Some(true), Some((by, _))) if by == name || by.is_empty() => LockAttempt::Ours,
+            (Some(true), Some((by, ago))) => LockAttempt::Left { ago: Duration::from_millis(ago), by },
+            (_, row) => LockAttempt::Others(row.unwrap_or_default().0),
         })
     }
 

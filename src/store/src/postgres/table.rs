@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::Refused;
+use super::PostgresError;
 use super::session::{Client, Failure as Error, Timed, Transaction};
 use crate::compare;
 use crate::entity::StoredPipeline;
@@ -54,8 +54,8 @@ pub(super) struct Table {
 
 impl Table {
     /// Parses the name of the table, with an optional schema.
-    pub(super) fn parse(name: &str) -> Result<Table, Refused> {
-        let refuse = |what: &str| Refused::Setting { key: "db.postgres.table", what: format!("{name:?} {what}") };
+    pub(super) fn parse(name: &str) -> Result<Table, PostgresError> {
+        let refuse = |what: &str| PostgresError::Setting { key: "db.postgres.table", what: format!("{name:?} {what}") };
         let parts: Vec<&str> = name.split('.').collect();
         if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) || name.contains('\0') {
             return Err(refuse("is not the name of a table (table or schema.table)"));

@@ -27,7 +27,7 @@ fn mark(seq: u64) -> Mark {
     Mark { generation: 1, seq, position: Position::copy_from(b"\0\xff") }
 }
 
-fn refused(result: Result<Store, OpenError>) -> Refused {
+fn refused(result: Result<Store, OpenError>) -> PostgresError {
     match result {
         Err(OpenError::Postgres(refused)) => refused,
         Err(other) => panic!("{other}"),
@@ -120,7 +120,7 @@ async fn other_tables_and_later_versions_are_refused_and_left_alone() {
     database.query("CREATE TABLE cats (name text); CREATE SCHEMA other; CREATE VIEW seen AS SELECT 1 AS number");
     for table in ["cats", "seen"] {
         let error = refused(open(database.url(), table));
-        assert!(matches!(&error, Refused::Foreign { .. }), "{error}");
+        assert!(matches!(&error, PostgresError::Foreign { .. }), "{error}");
         assert!(error.to_string().contains(table), "{error}");
     }
     assert_eq!(database.query("SELECT count(*) FROM cats"), ["0"]);
@@ -128,14 +128,14 @@ async fn other_tables_and_later_versions_are_refused_and_left_alone() {
     drop(open(database.url(), "other.kv").unwrap());
     database.query("UPDATE other.kv SET number = 2 WHERE kind = 'schema'");
     let error = refused(open(database.url(), "other.kv"));
-    assert!(matches!(error, Refused::Newer { found: 2, .. }), "{error}");
+    assert!(matches!(error, PostgresError::Newer { found: 2, .. }), "{error}");
     database.query("DELETE FROM other.kv");
-    assert!(matches!(refused(open(database.url(), "other.kv")), Refused::Foreign { .. }));
+    assert!(matches!(refused(open(database.url(), "other.kv")), PostgresError::Foreign { .. }));
     for table in ["", "a.b.c", "a.", &"x".repeat(59)] {
-        assert!(matches!(refused(open(database.url(), table)), Refused::Setting { .. }), "{table}");
+        assert!(matches!(refused(open(database.url(), table)), PostgresError::Setting { .. }), "{table}");
     }
     let error = refused(open(database.url(), "nowhere.kv"));
-    assert!(matches!(&error, Refused::Server { what, .. } if what.contains("nowhere")), "{error}");
+    assert!(matches!(&error, PostgresError::Server { what, .. } if what.contains("nowhere")), "{error}");
 }
 
 #[tokio::test]

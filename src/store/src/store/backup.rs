@@ -13,7 +13,7 @@ use anabranch_process::files::{parent_directory, system};
 use rustix::fs::{AtFlags, CWD};
 
 use super::open::open_file;
-use super::{Place, Store};
+use super::{Backend, Store};
 use crate::error::OpenError;
 use crate::file::private;
 
@@ -164,12 +164,12 @@ impl Store {
     /// # Errors
     /// The store is not a file, or the copy cannot be written.
     pub fn copy_to(&self, draft: &Path) -> Result<(), BackupError> {
-        match &self.place {
-            Place::Embedded(embedded) => {
+        match &self.backend {
+            Backend::Embedded(embedded) => {
                 embedded.copy_to(draft).map_err(|what| BackupError::System { path: draft.into(), what })
             }
             #[cfg(feature = "postgres")]
-            Place::Postgres(_) => Err(BackupError::System {
+            Backend::Postgres(_) => Err(BackupError::System {
                 path: draft.into(),
                 what: "the store is in PostgreSQL, not in a file".to_owned(),
             }),

@@ -11,11 +11,11 @@ use redb::backends::InMemoryBackend;
 use tokio::sync::watch;
 
 use super::letters::Evictions;
-use super::{Place, Store};
+use super::{Backend, Store};
 use crate::embedded::Embedded;
 use crate::error::OpenError;
 use crate::failure::LastWrite;
-use crate::file::{Site, builder, create, head, initialized, io, open_existing, refused};
+use crate::file::{StoreFile, builder, create, head, initialized, io, open_existing, refused};
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::owner::{Holding, Owner};
@@ -23,14 +23,14 @@ use crate::owner::{Holding, Owner};
 use crate::postgres;
 
 impl Store {
-    pub(crate) fn at(place: Place) -> Store {
-        let holding = match &place {
-            Place::Embedded(embedded) => embedded.holding(),
+    pub(crate) fn at(backend: Backend) -> Store {
+        let holding = match &backend {
+            Backend::Embedded(embedded) => embedded.holding(),
             #[cfg(feature = "postgres")]
-            Place::Postgres(_) => watch::channel(Holding::Held).1,
+            Backend::Postgres(_) => watch::channel(Holding::Held).1,
         };
         Store {
-            place,
+            backend,
             last_write: LastWrite::default(),
             meter: Meter::default(),
             evictions: Evictions::default(),
@@ -52,13 +52,13 @@ impl Store {
         if let anabranch_settings::Database::Postgres(address) = database {
             let owned = postgres::own(address, &Owner::here());
             let ownership = owned.map_err(|error| match error {
-                postgres::Taking::Refused(refused) => OpenError::Postgres(refused),
-                postgres::Taking::InUse(owner) => {
+                postgres::TakeError::Refused(refused) => OpenError::Postgres(refused),
+                postgres::TakeError::InUse(owner) => {
                     OpenError::InUse { place: postgres::place(address), owner, is_file: false }
                 }
             })?;
             let holding = ownership.holding();
-            if let Place::Postgres(postgres) = &store.place {
+            if let Backend::Postgres(postgres) = &store.backend {
                 postgres.held(holding.clone());
             }
             return Ok(Store { holding, ownership: Some(Arc::new(ownership)), ..store });
@@ -81,8 +81,8 @@ impl Store {
             anabranch_settings::Database::Embedded(path) => open_file(path),
             #[cfg(feature = "postgres")]
             anabranch_settings::Database::Postgres(address) => {
-                let place = Place::Postgres(postgres::Postgres::open(address)?);
-                Ok(Store::at(place))
+                let backend = Backend::Postgres(postgres::Postgres::open(address)?);
+                Ok(Store::at(backend))
             }
             #[cfg(not(feature = "postgres"))]
             anabranch_settings::Database::Postgres(_) => Err(OpenError::LeftOut),
@@ -101,8 +101,8 @@ impl Store {
     }
 }
 
-fn embedded(database: Database, site: Option<Site>) -> Store {
-    Store::at(Place::Embedded(Embedded::new(database, site)))
+fn embedded(database: Database, file: Option<StoreFile>) -> Store {
+    Store::at(Backend::Embedded(Embedded::new(database, file)))
 }
 
 pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
@@ -114,7 +114,7 @@ pub(super) fn open_file(path: &Path) -> Result<Store, OpenError> {
         },
         Err(error) => return Err(io(path, &error)),
     };
-    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(Site::of(path)?)) })
+    Ok(Store { meter: Meter::of_file(parent_directory(path).into()), ..embedded(database, Some(StoreFile::of(path)?)) })
 }
 
 #[cfg(test)]

@@ -19,16 +19,16 @@ fn embedded(path: &Path) -> anabranch_settings::Database {
 }
 
 /// Where stores can be: in a file, in memory, and in PostgreSQL where that is installed.
-struct Places {
+struct TestDatabases {
     directory: tempfile::TempDir,
     #[cfg(feature = "postgres")]
     server: Option<crate::postgres::server::Database>,
     made: std::cell::Cell<u32>,
 }
 
-impl Places {
+impl TestDatabases {
     fn new() -> Self {
-        Places {
+        TestDatabases {
             directory: tempfile::tempdir().unwrap(),
             #[cfg(feature = "postgres")]
             server: crate::postgres::server::Database::create(),
@@ -136,7 +136,7 @@ fn shown(changes: &[Change]) -> Vec<String> {
 
 #[tokio::test]
 async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
-    for database in Places::new().durable() {
+    for database in TestDatabases::new().durable() {
         {
             let store = Store::open(&database).unwrap();
             let first = store.claim(&"p1".into()).await.unwrap();
@@ -159,7 +159,7 @@ async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
 
 #[tokio::test]
 async fn of_two_marks_of_a_lane_the_later_counts() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let epoch = store.claim(&"p1".into()).await.unwrap();
         let moves = [(lane("in"), mark(1)), (lane("in"), mark(2))];
         let commits = (3..9).map(|seq| {
@@ -186,8 +186,8 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
         found.sort_by_key(|receipt| (receipt.destination.clone(), receipt.lane.clone()));
         found
     };
-    let places = Places::new();
-    for database in places.durable() {
+    let databases = TestDatabases::new();
+    for database in databases.durable() {
         let store = with_position(Store::open(&database).unwrap()).await;
         assert_eq!(of(&store).await, []);
         let old = store.claim(&"p1".into()).await.unwrap();
@@ -229,7 +229,7 @@ fn an_answer_to_another_question_is_no_answer() {
 
 #[tokio::test]
 async fn what_is_remembered_is_found_by_space_and_key() {
-    for database in Places::new().durable() {
+    for database in TestDatabases::new().durable() {
         let key = |n: u8| [n; 32];
         let value = |text: &'static str| Bytes::from_static(text.as_bytes());
         {
@@ -258,7 +258,7 @@ async fn what_is_remembered_is_found_by_space_and_key() {
 
 #[tokio::test]
 async fn schemas_survive_a_restart() {
-    for database in Places::new().durable() {
+    for database in TestDatabases::new().durable() {
         let subject = |text: &'static str| Str::from_static(text);
         let (long, int) = (Str::from_static("\"long\""), Str::from_static("\"int\""));
         let numbers = |schema: Arc<Schema>| (schema.version.get(), schema.id.get());
@@ -317,7 +317,7 @@ async fn schemas_survive_a_restart() {
 
 #[tokio::test]
 async fn deleted_schemas_are_found_by_who_names_them_until_they_are_gone() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let (s, t) = (Str::from_static("s"), Str::from_static("t"));
         let [first, second, third] = [1, 2, 3].map(|n| SchemaVersion::new(n).unwrap());
         let (long, int) = (Str::from_static("\"long\""), Str::from_static("\"int\""));
@@ -365,7 +365,7 @@ async fn deleted_schemas_are_found_by_who_names_them_until_they_are_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let mut old = Vec::new();
         for i in 0..20 {
             let id = Str::from(format!("p{i}"));
@@ -388,7 +388,7 @@ async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
 
 #[tokio::test]
 async fn a_trial_changes_nothing() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         assert!(matches!(store.write(Write::Trial(100_000)).await, Ok(Written::Nothing)));
         store.check().await.unwrap();
@@ -530,9 +530,9 @@ async fn edited_fields_keep_the_position() {
         ("connector third is new", |p| p.connectors.push(connector("third", "destination"))),
         ("connector out is not in the files; its state is kept", |p| drop(p.connectors.remove(1))),
     ];
-    let places = Places::new();
+    let databases = TestDatabases::new();
     for (expected, edit) in edits {
-        for store in places.stores() {
+        for store in databases.stores() {
             let store = with_position(store).await;
             let mut edited = pipeline();
             edit(&mut edited);
@@ -546,7 +546,7 @@ async fn edited_fields_keep_the_position() {
 
 #[tokio::test]
 async fn a_pipeline_is_replaced_as_a_whole_and_put_back_with_its_positions() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         let old = store.pipeline("p1").await.unwrap().unwrap();
         let new = StoredPipeline { connectors: vec![connector("other", "source")], ..old.clone() };
@@ -570,7 +570,7 @@ async fn a_pipeline_is_replaced_as_a_whole_and_put_back_with_its_positions() {
 
 #[tokio::test]
 async fn a_deleted_pipeline_leaves_nothing_but_the_number_of_its_claim() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         let other = StoredPipeline { id: "p2".into(), ..pipeline() };
         store.replace(other).await.unwrap();
@@ -587,7 +587,7 @@ async fn a_deleted_pipeline_leaves_nothing_but_the_number_of_its_claim() {
 
 #[tokio::test]
 async fn a_connector_that_is_forgotten_comes_back_as_a_new_one() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         let old = store.pipeline("p1").await.unwrap().unwrap();
         let (pipeline, connector) = (old.id.clone(), old.connectors[0].id.clone());
@@ -608,7 +608,7 @@ async fn a_connector_that_is_forgotten_comes_back_as_a_new_one() {
 
 #[tokio::test]
 async fn files_leave_what_was_made_through_the_api() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let made = StoredPipeline { origin: Origin::Api, ..pipeline() };
         store.replace(made.clone()).await.unwrap();
         store.set_status(&made.id, Status::Running).await.unwrap();
@@ -623,7 +623,7 @@ async fn files_leave_what_was_made_through_the_api() {
 
 #[tokio::test]
 async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         let mut renamed = pipeline();
         renamed.connectors[0].id = "input".into();
@@ -653,7 +653,7 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
 
 #[tokio::test]
 async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         let unread = Provision { complete: false, good: vec![], invalid: vec![], at: Moment(1) };
         assert_eq!(store.provision(unread).await.unwrap(), []);
@@ -677,7 +677,7 @@ async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
 
 #[tokio::test]
 async fn what_was_running_was_stopped_by_the_system() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
         for crashed in [Status::Running, Status::Recovering { error: "x".into() }] {
             store.set_status(&"p1".into(), crashed).await.unwrap();
@@ -693,7 +693,7 @@ async fn what_was_running_was_stopped_by_the_system() {
 
 #[tokio::test]
 async fn the_store_holds_what_was_written() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         use anabranch_plugin::diagnostic::Span;
         use anabranch_plugin::written::Written;
         let secret = Written::new("hunter2hunter2", "${TOKEN}", Span::default());

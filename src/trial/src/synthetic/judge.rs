@@ -1,4 +1,4 @@
-//! What the synthetic records of a pipeline show: places where every record fails, whatever its data are.
+//! Finds the points of a pipeline where every synthetic record fails, whatever its data are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,10 +16,10 @@ use super::origins::{self, Origin};
 use super::patterns::Wanted;
 use super::records::{Synthetic, whole};
 use super::script;
-use super::taps::{Sight, Spot};
+use super::taps::{FailurePoint, Observation};
 use crate::codes;
 
-/// Fewest records that a place is judged by, and fewest forms of data among them.
+/// Minimum number of records to judge a point by, and minimum number of forms of data among them.
 const FEWEST: usize = 8;
 const FEWEST_VARIANTS: usize = 4;
 /// Fewest kinds of values of a field that must have failed, where the field is as the source gave it.
@@ -37,7 +37,7 @@ const READERS: [&str; 8] = [
     "unwrap.opencdc",
 ];
 
-/// A place where every record fails.
+/// A point where every record fails.
 pub(super) struct Failing<'a> {
     /// The processor or destination.
     pub(super) node: &'a Node,
@@ -47,21 +47,21 @@ pub(super) struct Failing<'a> {
     pub(super) records: usize,
 }
 
-/// Judges a place by what was seen there.
+/// Judges a point by the observations there.
 pub(super) fn judge<'a>(
     compiled: &'a Compiled,
-    spot: Spot,
-    sights: &[Sight],
+    point: FailurePoint,
+    observations: &[Observation],
     records: &HashMap<usize, Synthetic>,
 ) -> Option<Failing<'a>> {
-    if sights.iter().all(|sight| sight.fault.is_none()) {
+    if observations.iter().all(|observation| observation.fault.is_none()) {
         return None;
     }
-    let node = node_at(compiled, spot)?;
-    let place = Place::of(compiled, node, spot)?;
-    let counts = |sight: &&Sight| sight.fault.is_some() || !place.lets_pass(sight, records);
+    let node = node_at(compiled, point)?;
+    let context = PointContext::of(compiled, node, point)?;
+    let counts = |observation: &&Observation| observation.fault.is_some() || !context.lets_pass(observation, records);
     let failed: Option<Vec<Failed<'_>>> =
-        sights.iter().filter(counts).map(|sight| Failed::of(sight, records)).collect();
+        observations.iter().filter(counts).map(|observation| Failed::of(observation, records)).collect();
     let failed = failed?;
     if !is_enough(&failed.iter().collect::<Vec<_>>()) || failed.iter().any(Failed::is_on_purpose) {
         return None;
@@ -71,72 +71,72 @@ pub(super) fn judge<'a>(
         by_message.entry(one.fault.message()).or_default().push(one);
     }
     let (_, most) = by_message.iter().max_by_key(|(_, group)| group.len())?;
-    let is_sure = match place.what {
-        What::Condition => place.is_sure_of_condition(&failed, most),
-        What::Reader(wanted) => place.is_sure_of_reader(&failed, wanted),
-        What::Script => place.is_sure_of_script(&failed, &by_message),
-        What::Other => is_enough(most) && place.is_sure(&failed),
+    let is_sure = match context.what {
+        FailureKind::Condition => context.is_sure_of_condition(&failed, most),
+        FailureKind::Reader(wanted) => context.is_sure_of_reader(&failed, wanted),
+        FailureKind::Script => context.is_sure_of_script(&failed, &by_message),
+        FailureKind::Other => is_enough(most) && context.is_sure(&failed),
     };
     is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
 }
 
-/// What fails at a place.
+/// Kind of a failure point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum FailureKind {
     Condition,
-    /// One of [`READERS`], and what it takes texts for, if that is known.
+    /// One of [`READERS`], and the format that it expects in texts, if known.
     Reader(Option<Wanted>),
     Script,
     Other,
 }
 
-/// A place, with what it reads.
-struct Place {
-    what: What,
+/// The kind of a failure point, and the fields that it reads.
+struct PointContext {
+    what: FailureKind,
     text: String,
     named: Vec<(FieldPath, Origin)>,
 }
 
-impl Place {
-    fn of(compiled: &Compiled, node: &Node, spot: Spot) -> Option<Place> {
+impl PointContext {
+    fn of(compiled: &Compiled, node: &Node, point: FailurePoint) -> Option<PointContext> {
         let plugin = node.kind.operator().map_or("", |step| step.plugin.as_str());
         let what = match plugin {
-            _ if spot.is_condition => What::Condition,
-            "custom.javascript" => What::Script,
-            plugin if READERS.contains(&plugin) => What::Reader(wanted(node, plugin)),
-            _ => What::Other,
+            _ if point.is_condition => FailureKind::Condition,
+            "custom.javascript" => FailureKind::Script,
+            plugin if READERS.contains(&plugin) => FailureKind::Reader(wanted(node, plugin)),
+            _ => FailureKind::Other,
         };
         let text = match (what, plugin) {
-            (What::Condition, _) => {
+            (FailureKind::Condition, _) => {
                 let guard = node.kind.operator().and_then(|step| step.guard.as_ref());
                 guard.map(|guard| guard.written.value().to_string()).unwrap_or_default()
             }
             // The field that is set is not read.
             (_, "field.set") => settings(node, |name| name == "value"),
-            (What::Script, _) => settings(node, |name| name.starts_with("script")),
+            (FailureKind::Script, _) => settings(node, |name| name.starts_with("script")),
             _ => settings(node, |_| true),
         };
         let mut named = paths(&text);
-        if matches!(what, What::Reader(_)) && named.is_empty() {
+        if matches!(what, FailureKind::Reader(_)) && named.is_empty() {
             named.push(FieldPath { side: Side::After, names: Vec::new() });
         }
-        let lines = origins::steps_before(compiled, *compiled.members.get(spot.stage.0)?.get(spot.step)?);
+        let lines = origins::steps_before(compiled, *compiled.members.get(point.stage.0)?.get(point.step)?);
         let origin = |path: FieldPath| {
             let origin = origins::origin(&lines, &path);
             (path, origin)
         };
-        Some(Place { what, text, named: named.into_iter().map(origin).collect() })
+        Some(PointContext { what, text, named: named.into_iter().map(origin).collect() })
     }
 
-    /// Whether a record that did not fail had nothing in it that the place could have failed on.
-    fn lets_pass(&self, sight: &Sight, records: &HashMap<usize, Synthetic>) -> bool {
+    /// Returns `true` if a record that did not fail had no value that could have failed at this point.
+    fn lets_pass(&self, observation: &Observation, records: &HashMap<usize, Synthetic>) -> bool {
         match self.what {
-            What::Reader(_) => {
-                let mut values = self.named.iter().map(|(path, _)| value_at(path, path.side.of(&sight.before)));
+            FailureKind::Reader(_) => {
+                let mut values = self.named.iter().map(|(path, _)| value_at(path, path.side.of(&observation.before)));
                 values.all(|value| matches!(value, None | Some(Value::Null)))
             }
-            What::Script => origin(sight, records).is_some_and(|origin| origin.is_hollow),
-            What::Condition | What::Other => false,
+            FailureKind::Script => origin(observation, records).is_some_and(|origin| origin.is_hollow),
+            FailureKind::Condition | FailureKind::Other => false,
         }
     }
 
@@ -154,7 +154,7 @@ impl Place {
         })
     }
 
-    /// Whether the place reads something that depends on data.
+    /// Returns `true` if the point reads something that depends on data.
     fn reads_data(&self, failed: &[Failed<'_>]) -> bool {
         let is_own = |(path, origin): &(FieldPath, Origin)| {
             matches!(origin, Origin::Fixed | Origin::Formed) && is_made(path, failed)
@@ -174,7 +174,7 @@ impl Place {
             && (self.named.is_empty() || !self.text.contains("egex"))
     }
 
-    /// Whether a field that the place reads is missing or null in the record.
+    /// Returns `true` if a field that the point reads is missing or null in the record.
     fn lacks(&self, failed: &Failed<'_>) -> bool {
         let is_lacking =
             |path: &FieldPath| matches!(value_at(path, path.side.of(failed.before)), None | Some(Value::Null));
@@ -245,7 +245,7 @@ impl Place {
     }
 }
 
-/// What a step of [`READERS`] takes texts for.
+/// Returns the format that a step of [`READERS`] expects in texts.
 fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
     match plugin {
         "field.convert" => match settings(node, |name| name == "type").as_str() {
@@ -277,13 +277,13 @@ fn settings(node: &Node, is_wanted: impl Fn(&str) -> bool) -> String {
     values.collect::<Vec<_>>().join("\n")
 }
 
-/// The record that one was made of.
-fn origin<'a>(sight: &Sight, records: &'a HashMap<usize, Synthetic>) -> Option<&'a Synthetic> {
-    let number: usize = std::str::from_utf8(&sight.before.position().0).ok()?.parse().ok()?;
+/// Returns the synthetic record that the observed record was made of.
+fn origin<'a>(observation: &Observation, records: &'a HashMap<usize, Synthetic>) -> Option<&'a Synthetic> {
+    let number: usize = std::str::from_utf8(&observation.before.position().0).ok()?.parse().ok()?;
     records.get(&number)
 }
 
-/// A record that failed, with the one that it was made of.
+/// A failed record, and the synthetic record that it was made of.
 struct Failed<'a> {
     before: &'a Record,
     origin: &'a Synthetic,
@@ -291,9 +291,9 @@ struct Failed<'a> {
 }
 
 impl<'a> Failed<'a> {
-    fn of(sight: &'a Sight, records: &'a HashMap<usize, Synthetic>) -> Option<Self> {
-        let fault = sight.fault.as_ref().filter(|fault| fault.class() == FaultClass::Record)?;
-        Some(Failed { before: &sight.before, origin: origin(sight, records)?, fault })
+    fn of(observation: &'a Observation, records: &'a HashMap<usize, Synthetic>) -> Option<Self> {
+        let fault = observation.fault.as_ref().filter(|fault| fault.class() == FaultClass::Record)?;
+        Some(Failed { before: &observation.before, origin: origin(observation, records)?, fault })
     }
 
     fn is_on_purpose(&self) -> bool {
@@ -306,19 +306,19 @@ fn is_enough(failed: &[&Failed<'_>]) -> bool {
     failed.len() >= FEWEST && variants.len() >= FEWEST_VARIANTS
 }
 
-/// The node of a place.
-fn node_at(compiled: &Compiled, spot: Spot) -> Option<&Node> {
-    let index = compiled.members.get(spot.stage.0)?.get(spot.step)?;
+/// Returns the node of a point.
+fn node_at(compiled: &Compiled, point: FailurePoint) -> Option<&Node> {
+    let index = compiled.members.get(point.stage.0)?.get(point.step)?;
     compiled.rewritten.node_weight(*index)
 }
 
-/// Whether a step before the place has changed the field in all records that had it.
+/// Returns `true` if an earlier step has changed the field in all records that had it.
 fn is_made(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     let (mut changed, mut same) = (0, 0);
     for one in failed {
         match (found(path, one.origin), value_at(path, path.side.of(one.before))) {
             (None, None) => {}
-            // Now and then a step makes what was there.
+            // A step may happen to produce the same value.
             (there, here) if there == here => same += 1,
             _ => changed += 1,
         }
@@ -326,7 +326,7 @@ fn is_made(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     changed >= FEWEST && same * 4 <= changed
 }
 
-/// Whether the source tells what the field is, so that records of other data need not be thought of.
+/// Returns `true` if the source declares the type of the field, so that other data cannot occur.
 fn is_known(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     failed.iter().all(|failed| match path.side {
         Side::Key => failed.origin.known.key,
@@ -335,7 +335,7 @@ fn is_known(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     })
 }
 
-/// The value that the source gave.
+/// Returns the value that the source gave.
 fn found(path: &FieldPath, origin: &Synthetic) -> Option<Value> {
     let [key, data] = &origin.fields;
     let object = if path.side == Side::Key { key } else { data };
@@ -364,13 +364,13 @@ fn within<'o>(object: &'o Object, names: &[String]) -> Option<&'o Value> {
     object.get(last)
 }
 
-/// Whether the field was of many kinds, as the source gave it, among the records that failed.
+/// Returns `true` if the source gave the field values of many types among the records that failed.
 fn is_diverse(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
     let kinds = count_kinds(failed.iter().map(|one| found(path, one.origin)));
     kinds >= FEWEST_KINDS || (path.names.is_empty() && kinds > 0)
 }
 
-/// The number of kinds of values, among which a missing value is one.
+/// Returns the number of types of the values; a missing value counts as a type.
 fn count_kinds(values: impl Iterator<Item = Option<Value>>) -> usize {
     let mut kinds: Vec<Option<Kinds>> = Vec::new();
     for value in values {

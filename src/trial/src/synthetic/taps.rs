@@ -20,45 +20,45 @@ use async_trait::async_trait;
 
 use crate::codes;
 
-/// A place where a record can fail.
+/// A point where a record can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot {
+pub(super) struct FailurePoint {
     /// The stage.
     pub(super) stage: StageId,
-    /// Which of its steps; 0 for a destination.
+    /// Index of the step in the stage; 0 for a destination.
     pub(super) step: usize,
-    /// Whether it is the condition of the step.
+    /// True for the condition of the step.
     pub(super) is_condition: bool,
 }
 
-/// What became of a record at a place.
+/// A record at a point, and its result.
 #[derive(Clone, Debug)]
-pub(super) struct Sight {
-    /// The record as it came there.
+pub(super) struct Observation {
+    /// The record before the point.
     pub(super) before: Record,
-    /// Why it failed, if it did.
+    /// The fault, if it failed.
     pub(super) fault: Option<Fault>,
 }
 
-/// What became of all records.
+/// Observations of all records.
 #[derive(Debug, Default)]
-pub(super) struct Sights {
-    by_spot: Mutex<BTreeMap<Spot, Vec<Sight>>>,
+pub(super) struct Observations {
+    by_point: Mutex<BTreeMap<FailurePoint, Vec<Observation>>>,
 }
 
-impl Sights {
-    fn note(&self, spot: Spot, before: Record, fault: Option<Fault>) {
-        let mut by_spot = self.by_spot.lock().unwrap_or_else(PoisonError::into_inner);
-        by_spot.entry(spot).or_default().push(Sight { before, fault });
+impl Observations {
+    fn note(&self, point: FailurePoint, before: Record, fault: Option<Fault>) {
+        let mut by_point = self.by_point.lock().unwrap_or_else(PoisonError::into_inner);
+        by_point.entry(point).or_default().push(Observation { before, fault });
     }
 
-    /// What was seen, place by place.
-    pub(super) fn take(&self) -> BTreeMap<Spot, Vec<Sight>> {
-        std::mem::take(&mut *self.by_spot.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the observations, by point.
+    pub(super) fn take(&self) -> BTreeMap<FailurePoint, Vec<Observation>> {
+        std::mem::take(&mut *self.by_point.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Processors that compute with nothing but the record. Others are not tried, and nothing behind them is judged.
+/// Processors that compute from the record alone. Others are skipped, and points behind them are not judged.
 const TRIED: [&str; 17] = [
     "ai.chunk",
     "base64.decode",
@@ -83,20 +83,23 @@ fn is_tried(step: &StepSpec) -> bool {
     TRIED.contains(&step.plugin.as_str()) && step.operator.signature().class != Class::Async
 }
 
-/// The plan with taps, and the places that are not judged.
+/// Returns the plan with taps, and the points that are not judged.
 pub(super) fn tapped(
     plan: &StagePlan,
     records: &BTreeMap<Str, Vec<Record>>,
-    sights: &Arc<Sights>,
-) -> (StagePlan, BTreeSet<Spot>) {
+    observations: &Arc<Observations>,
+) -> (StagePlan, BTreeSet<FailurePoint>) {
     let mut tapped = plan.clone();
     let mut left_out = BTreeSet::new();
     for (index, stage) in tapped.stages.iter_mut().enumerate() {
         let stage_id = StageId(index);
-        let tap = |step| Tap { sights: sights.clone(), spot: Spot { stage: stage_id, step, is_condition: false } };
+        let tap = |step| Tap {
+            observations: observations.clone(),
+            point: FailurePoint { stage: stage_id, step, is_condition: false },
+        };
         match &mut stage.kind {
             StageKind::Read(read) => {
-                read.source = Arc::new(Given(records.get(&read.connector).cloned().unwrap_or_default()));
+                read.source = Arc::new(FixedSource(records.get(&read.connector).cloned().unwrap_or_default()));
                 read.batch_rows = None;
             }
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
@@ -104,7 +107,7 @@ pub(super) fn tapped(
                 for (at, step) in steps.iter_mut().enumerate() {
                     after |= !is_tried(step);
                     if after {
-                        left_out.extend(spots(stage_id, at));
+                        left_out.extend(points(stage_id, at));
                     }
                     instrument(step, tap(at));
                 }
@@ -113,27 +116,28 @@ pub(super) fn tapped(
                 }
             }
             StageKind::Async { step, .. } => {
-                left_out.extend(spots(stage_id, 0));
+                left_out.extend(points(stage_id, 0));
                 left_out.extend(behind(plan, stage_id));
                 instrument(step, tap(0));
             }
             StageKind::Write(write) => {
-                write.destination = Arc::new(Noted { destination: write.destination.clone(), tap: tap(0) });
+                write.destination =
+                    Arc::new(RecordingDestination { destination: write.destination.clone(), tap: tap(0) });
                 (write.batch_rows, write.batch_delay, write.rate) = (None, None, None);
             }
         }
     }
-    tapped.dead_letter.destination = Arc::new(Forgotten);
+    tapped.dead_letter.destination = Arc::new(DiscardingDestination);
     (tapped.dead_letter.window_size, tapped.dead_letter.threshold) = (0, 0);
     (tapped, left_out)
 }
 
-fn spots(stage: StageId, step: usize) -> [Spot; 2] {
-    [false, true].map(|is_condition| Spot { stage, step, is_condition })
+fn points(stage: StageId, step: usize) -> [FailurePoint; 2] {
+    [false, true].map(|is_condition| FailurePoint { stage, step, is_condition })
 }
 
-/// All places of the stages behind a stage.
-fn behind(plan: &StagePlan, stage: StageId) -> Vec<Spot> {
+/// Returns all points of the stages behind a stage.
+fn behind(plan: &StagePlan, stage: StageId) -> Vec<FailurePoint> {
     let steps = |stage: StageId| match plan.stages.get(stage.0).map(|stage| &stage.kind) {
         Some(StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. }) => {
             steps.len()
@@ -141,40 +145,40 @@ fn behind(plan: &StagePlan, stage: StageId) -> Vec<Spot> {
         _ => 1,
     };
     let stages = plan.reachable(stage).into_iter().filter(|other| *other != stage);
-    stages.flat_map(|stage| (0..steps(stage)).flat_map(move |step| spots(stage, step))).collect()
+    stages.flat_map(|stage| (0..steps(stage)).flat_map(move |step| points(stage, step))).collect()
 }
 
 fn instrument(step: &mut StepSpec, tap: Tap) {
     if let StepCondition::If(condition) = &step.condition {
         let (tap, decides) = (tap.clone(), condition.clone());
-        let spot = Spot { is_condition: true, ..tap.spot };
+        let point = FailurePoint { is_condition: true, ..tap.point };
         let note = move |records: &[Record]| {
             for record in records {
-                tap.sights.note(spot, record.clone(), decides.evaluate(record).err());
+                tap.observations.note(point, record.clone(), decides.evaluate(record).err());
             }
         };
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(note))));
     }
     step.operator = match is_tried(step) {
-        true => Arc::new(Tapped { operator: step.operator.clone(), tap, multiplies: step.multiplies }),
-        false => Arc::new(LeftOut { signature: step.operator.signature() }),
+        true => Arc::new(TappedStep { operator: step.operator.clone(), tap, multiplies: step.multiplies }),
+        false => Arc::new(SkippedStep { signature: step.operator.signature() }),
     };
 }
 
-/// Notes what becomes of records at a place.
+/// Records the results of records at a point.
 #[derive(Clone)]
 struct Tap {
-    sights: Arc<Sights>,
-    spot: Spot,
+    observations: Arc<Observations>,
+    point: FailurePoint,
 }
 
-struct Tapped {
+struct TappedStep {
     operator: Arc<dyn ConfiguredOperator>,
     tap: Tap,
     multiplies: bool,
 }
 
-impl ConfiguredOperator for Tapped {
+impl ConfiguredOperator for TappedStep {
     fn signature(&self) -> Signature {
         self.operator.signature()
     }
@@ -182,21 +186,25 @@ impl ConfiguredOperator for Tapped {
     fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
         let (tap, multiplies) = (self.tap.clone(), self.multiplies);
         Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Noting { operator, tap, multiplies })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Noting { operator, tap, multiplies })),
+            BuiltOperator::Inline(operator) => {
+                BuiltOperator::Inline(Box::new(RecordingOperator { operator, tap, multiplies }))
+            }
+            BuiltOperator::Isolate(operator) => {
+                BuiltOperator::Isolate(Box::new(RecordingOperator { operator, tap, multiplies }))
+            }
             BuiltOperator::Async(operator) => BuiltOperator::Async(operator),
         })
     }
 }
 
-struct Noting<O: ?Sized> {
+struct RecordingOperator<O: ?Sized> {
     operator: Box<O>,
     tap: Tap,
-    /// Whether the executor lets it make several records of one.
+    /// True if the executor allows it to split records.
     multiplies: bool,
 }
 
-impl<O: Operator + ?Sized> Operator for Noting<O> {
+impl<O: Operator + ?Sized> Operator for RecordingOperator<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let entering: Vec<(usize, Record)> = rows.iter_mut().map(|(row, record)| (row, record.clone())).collect();
         let before = rows.decisions_mut().count();
@@ -212,7 +220,7 @@ impl<O: Operator + ?Sized> Operator for Noting<O> {
             }
         }
         for (row, record) in entering {
-            self.tap.sights.note(self.tap.spot, record, faults.remove(&row));
+            self.tap.observations.note(self.tap.point, record, faults.remove(&row));
         }
     }
 
@@ -221,7 +229,7 @@ impl<O: Operator + ?Sized> Operator for Noting<O> {
     }
 }
 
-/// What the executor says of a record of which a step made several that may make only one.
+/// Returns the fault of the executor for a step that splits a record and may not.
 fn multiplied(records: usize) -> Fault {
     let text = format!(
         "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \
@@ -230,58 +238,58 @@ fn multiplied(records: usize) -> Fault {
     Fault::record(codes::NEEDS_ARCH_V2, text)
 }
 
-/// In the place of a step that needs more than the record: no record passes.
-struct LeftOut {
+/// Replaces a step that needs more than the record: it filters every record.
+struct SkippedStep {
     signature: Signature,
 }
 
-impl ConfiguredOperator for LeftOut {
+impl ConfiguredOperator for SkippedStep {
     fn signature(&self) -> Signature {
         self.signature.clone()
     }
 
     fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
         Ok(match self.signature.class {
-            Class::Inline => BuiltOperator::Inline(Box::new(Nothing)),
-            Class::Isolate => BuiltOperator::Isolate(Box::new(Nothing)),
-            Class::Async => BuiltOperator::Async(Arc::new(Nothing)),
+            Class::Inline => BuiltOperator::Inline(Box::new(FilterAll)),
+            Class::Isolate => BuiltOperator::Isolate(Box::new(FilterAll)),
+            Class::Async => BuiltOperator::Async(Arc::new(FilterAll)),
         })
     }
 }
 
-struct Nothing;
+struct FilterAll;
 
-impl Operator for Nothing {
+impl Operator for FilterAll {
     fn process(&mut self, rows: &mut Rows<'_>) {
         rows.for_each(|_| Ok(Decision::Filter));
     }
 }
 
 #[async_trait]
-impl AsyncOperator for Nothing {
+impl AsyncOperator for FilterAll {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         rows.iter().map(|_| Verdict::Filter).collect()
     }
 }
 
-/// A source of records that are there already.
-struct Given(Vec<Record>);
+/// A source of given records.
+struct FixedSource(Vec<Record>);
 
 #[async_trait]
-impl Source for Given {
+impl Source for FixedSource {
     fn catches_up(&self) -> bool {
         true
     }
 
     async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(GivenReader(self.0.clone())), Box::new(crate::lines::Unacknowledged)))
+        Ok((Box::new(FixedReader(self.0.clone())), Box::new(crate::lines::Unacknowledged)))
     }
 }
 
-struct GivenReader(Vec<Record>);
+struct FixedReader(Vec<Record>);
 
 #[async_trait]
-impl Reader for GivenReader {
+impl Reader for FixedReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
         if self.0.is_empty() {
             return Ok(Read::End);
@@ -291,15 +299,15 @@ impl Reader for GivenReader {
     }
 }
 
-/// In the place of a destination.
+/// Replaces a destination.
 #[derive(Clone)]
-struct Noted {
+struct RecordingDestination {
     destination: Arc<dyn Destination>,
     tap: Tap,
 }
 
 #[async_trait]
-impl Destination for Noted {
+impl Destination for RecordingDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Ok(Box::new(self.clone()))
     }
@@ -313,11 +321,11 @@ const POLICY: WritePolicy =
     WritePolicy { rows: 1000, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::AtMostOnce };
 
 #[async_trait]
-impl Writer for Noted {
+impl Writer for RecordingDestination {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         for row in rows {
             let fault = self.destination.written(row).and_then(Result::err);
-            self.tap.sights.note(self.tap.spot, row.clone(), fault);
+            self.tap.observations.note(self.tap.point, row.clone(), fault);
         }
         Ok(Verdicts::All(Delivered::Durable))
     }
@@ -327,13 +335,13 @@ impl Writer for Noted {
     }
 }
 
-/// In the place of the dead-letter queue.
-struct Forgotten;
+/// Replaces the dead-letter queue.
+struct DiscardingDestination;
 
 #[async_trait]
-impl Destination for Forgotten {
+impl Destination for DiscardingDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(Forgotten))
+        Ok(Box::new(DiscardingDestination))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -342,7 +350,7 @@ impl Destination for Forgotten {
 }
 
 #[async_trait]
-impl Writer for Forgotten {
+impl Writer for DiscardingDestination {
     async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         Ok(Verdicts::All(Delivered::Durable))
     }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use anabranch_plugin::diagnostic::{Files, RenderStyle};
 
-use super::{Outcome, Suite, Verdict, placed};
+use super::{Suite, TestResults, Verdict, placed};
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n";
 const END: &str = "</testsuites>\n";
 
 /// Builds the document, with a test suite per file.
-pub fn report(suite: &Suite, outcome: &Outcome) -> String {
+pub fn report(suite: &Suite, outcome: &TestResults) -> String {
     let mut xml = String::from(HEAD);
     for (number, file) in suite.tests.iter().enumerate() {
         let name = suite.files.get(file.file).map_or("", |file| file.name.as_str());

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services as Reach};
+use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink, Network};
+use anabranch_plugin::host::Network;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::Oblivion;
 use anabranch_process::files::system;
@@ -29,13 +29,14 @@ use tokio::sync::Notify;
 
 use super::case::{FaultSpec, Status, TestCase};
 use super::input::Reads;
-use super::script::{Kept, Marks, Script};
-use super::step::Step;
-use super::stub::Services;
+use super::script::{EndContents, Marks, Script};
+use super::step::TestStep;
+use super::stub::StubProxy;
+use crate::services::DiscardingLog;
 use crate::watch::watched;
 
 /// The input of a test run, with ids of the pipeline.
-pub(super) struct Play {
+pub(super) struct TestInput {
     pub(super) case: Arc<TestCase>,
     pub(super) compiled: Compiled,
     pub(super) sources: BTreeMap<Str, Reads>,
@@ -46,7 +47,7 @@ pub(super) struct Play {
 /// The results of a test run.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    pub(super) kept: Kept,
+    pub(super) kept: EndContents,
     /// Status at the end; `None` if the run was aborted.
     pub(super) status: Option<Status>,
     /// The error, if the pipeline did not finish.
@@ -75,10 +76,10 @@ const WAIT: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a test on a thread of its own, within its time limit.
-pub(super) fn play(play: Play) -> Observed {
+pub(super) fn play(input: TestInput) -> Observed {
     let over = Arc::new(Notify::new());
-    let timeout = play.case.timeout;
-    let script = match Script::new(play.sources.clone(), play.faults.clone()) {
+    let timeout = input.case.timeout;
+    let script = match Script::new(input.sources.clone(), input.faults.clone()) {
         Ok(script) => script,
         Err(error) => return Observed { error: Some(error), ..Observed::default() },
     };
@@ -86,7 +87,7 @@ pub(super) fn play(play: Play) -> Observed {
     let (signal, shared) = (over.clone(), script.clone());
     let playing = std::thread::Builder::new().name("test".into()).spawn(move || {
         // The receiver may have given up waiting.
-        let _ = done.send(on_thread(&play, &shared, &signal));
+        let _ = done.send(on_thread(&input, &shared, &signal));
     });
     let error = match playing {
         Err(error) => format!("cannot start a thread: {}", system(&error)),
@@ -106,9 +107,9 @@ pub(super) fn play(play: Play) -> Observed {
     Observed { kept: script.kept(), error: Some(error), ..Observed::default() }
 }
 
-fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
-    let threads = play.compiled.stages.stages.iter().any(|stage| matches!(stage.kind, StageKind::Isolate { .. }));
-    let network = !play.case.http.is_empty() || threads || waits(&play.compiled.stages);
+fn on_thread(input: &TestInput, script: &Arc<Script>, over: &Notify) -> Observed {
+    let threads = input.compiled.stages.stages.iter().any(|stage| matches!(stage.kind, StageKind::Isolate { .. }));
+    let network = !input.case.http.is_empty() || threads || waits(&input.compiled.stages);
     let paused = !network;
     let runtime = match anabranch_process::runtime::start(Builder::new_current_thread().start_paused(paused)) {
         Ok(runtime) => runtime,
@@ -117,8 +118,8 @@ fn on_thread(play: &Play, script: &Arc<Script>, over: &Notify) -> Observed {
             return Observed { error, ..Observed::default() };
         }
     };
-    clock::hold(play.case.now);
-    let observed = runtime.block_on(run(play, script, over, network, paused));
+    clock::hold(input.case.now);
+    let observed = runtime.block_on(run(input, script, over, network, paused));
     runtime.shutdown_background();
     observed
 }
@@ -128,13 +129,13 @@ fn waits(plan: &StagePlan) -> bool {
     plan.stages.iter().any(|stage| matches!(stage.kind, StageKind::Async { .. }))
 }
 
-async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, paused: bool) -> Observed {
+async fn run(input: &TestInput, script: &Arc<Script>, over: &Notify, network: bool, paused: bool) -> Observed {
     let mut observed = Observed { paused, ..Observed::default() };
     let begin = Instant::now();
     // A pipeline that only computes needs no socket.
-    let services = match network {
-        true => match Services::start(&play.case.http).await.and_then(|services| Ok((services.address()?, services))) {
-            Ok((address, services)) => Some((address, services)),
+    let proxy = match network {
+        true => match StubProxy::start(&input.case.http).await.and_then(|proxy| Ok((proxy.address()?, proxy))) {
+            Ok((address, proxy)) => Some((address, proxy)),
             Err(error) => {
                 observed.error = Some(format!("cannot listen on 127.0.0.1: {}", system(&error)));
                 return observed;
@@ -142,19 +143,19 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
         },
         false => None,
     };
-    let way = services.as_ref().map_or(Network::Open, |(address, _)| Network::Through(*address));
-    let observer = Arc::new(Observer::of(&play.compiled));
-    let plan = Arc::new(watched(&scripted(play, script, way), &observer));
-    let playing = lives(play, script, &plan, over, &mut observed);
-    match &services {
-        Some((_, services)) => tokio::select! {
+    let way = proxy.as_ref().map_or(Network::Open, |(address, _)| Network::Through(*address));
+    let observer = Arc::new(Observer::of(&input.compiled));
+    let plan = Arc::new(watched(&scripted(input, script, way), &observer));
+    let playing = lives(input, script, &plan, over, &mut observed);
+    match &proxy {
+        Some((_, proxy)) => tokio::select! {
             () = playing => {}
-            never = services.serve() => match never {},
+            never = proxy.serve() => match never {},
         },
         None => playing.await,
     }
-    if let Some((_, services)) = &services {
-        (observed.requests, observed.unmatched, observed.answered) = services.asked();
+    if let Some((_, proxy)) = &proxy {
+        (observed.requests, observed.unmatched, observed.answered) = proxy.asked();
     }
     observed.doubts = observer.doubts();
     observed.kept = script.kept();
@@ -164,22 +165,22 @@ async fn run(play: &Play, script: &Arc<Script>, over: &Notify, network: bool, pa
 }
 
 /// Runs the pipeline like the service: transient failures and crashes restart it.
-async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notify, observed: &mut Observed) {
-    let reach = Reach {
+async fn lives(input: &TestInput, script: &Script, plan: &Arc<StagePlan>, over: &Notify, observed: &mut Observed) {
+    let services = Services {
         store: Arc::new(Marks::default()),
-        log: Arc::new(Silence),
+        log: Arc::new(DiscardingLog),
         memo: Arc::new(Oblivion),
         active: Arc::new(Oblivion),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     };
-    let mask: Arc<[Str]> = play.compiled.secrets.clone().into();
-    let mut recovery = Recovery::new(play.recovery);
+    let mask: Arc<[Str]> = input.compiled.secrets.clone().into();
+    let mut recovery = Recovery::new(input.recovery);
     let most_starts = if observed.paused { MOST_STARTS } else { MOST_REAL_STARTS };
     loop {
         observed.starts += 1;
         let options = RunOptions { once: true, mask: mask.clone(), ..RunOptions::default() };
-        let mut running = exec::start(plan.clone(), reach.clone(), options);
+        let mut running = exec::start(plan.clone(), services.clone(), options);
         let progress = running.progress();
         let ending = tokio::select! {
             biased;
@@ -193,7 +194,7 @@ async fn lives(play: &Play, script: &Script, plan: &Arc<StagePlan>, over: &Notif
                 running.kill();
                 running.wait().await;
                 add(&mut observed.measured, &progress);
-                let timeout = play.case.timeout;
+                let timeout = input.case.timeout;
                 observed.error = Some(format!(
                     "the time limit of {timeout:?} expired with {on_their_way} {} in flight",
                     plural(on_their_way, "record")
@@ -272,15 +273,15 @@ pub(super) fn sum(count: &mut StepCount, more: &StepCount) {
 }
 
 /// Replaces the ends of the plan by scripted ones.
-fn scripted(play: &Play, script: &Arc<Script>, network: Network) -> StagePlan {
-    let mut plan = StagePlan::clone(&play.compiled.stages);
+fn scripted(input: &TestInput, script: &Arc<Script>, network: Network) -> StagePlan {
+    let mut plan = StagePlan::clone(&input.compiled.stages);
     let wrap = |step: &mut anabranch_graph::plan::stage::StepSpec| {
-        step.operator = Arc::new(Step {
+        step.operator = Arc::new(TestStep {
             operator: step.operator.clone(),
             node: step.node.clone(),
             script: script.clone(),
             network,
-            now: play.case.now,
+            now: input.case.now,
         });
     };
     for stage in &mut plan.stages {
@@ -297,17 +298,4 @@ fn scripted(play: &Play, script: &Arc<Script>, network: Network) -> StagePlan {
     }
     plan.dead_letter.destination = script.dead_letters(plan.dead_letter.destination.policy());
     plan
-}
-
-/// A log that discards everything, because nobody reads the log of a test.
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
 }

@@ -22,7 +22,7 @@ use super::case::{FaultKind, FaultSpec};
 use super::input::Reads;
 use super::view;
 use crate::codes;
-use ends::{End, Letters};
+use ends::{Letters, ScriptedEnd};
 
 pub(super) use marks::Marks;
 
@@ -44,7 +44,7 @@ pub(super) struct Row {
 
 #[derive(Default)]
 struct State {
-    kept: Kept,
+    kept: EndContents,
     /// Number of occurrences of each fault.
     struck: Vec<usize>,
     /// Time of the first write to each destination that is down.
@@ -54,7 +54,7 @@ struct State {
 
 /// The contents of the ends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct EndContents {
     /// Position and record of each write, by destination, in order.
     pub(super) delivered: BTreeMap<Str, Vec<(Position, Json)>>,
     /// Dead letters.
@@ -74,7 +74,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The effect of a fault on a record.
-pub(super) enum Strike {
+pub(super) enum FaultEffect {
     Fail(Fault),
     Delay(Duration),
     Hang,
@@ -122,9 +122,9 @@ impl Script {
     }
 
     /// Returns the current contents of the ends.
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn kept(&self) -> EndContents {
         let state = locked(&self.state);
-        Kept { struck: state.struck.clone(), ..state.kept.clone() }
+        EndContents { struck: state.struck.clone(), ..state.kept.clone() }
     }
 
     /// Returns `true` if there are faults for a node.
@@ -133,7 +133,11 @@ impl Script {
     }
 
     /// Returns the faults at a node for these records, as index and fault, in the order of the test. Counts them.
-    pub(super) fn strikes<'r>(&self, at: &str, records: impl Iterator<Item = &'r Position>) -> Vec<(usize, Strike)> {
+    pub(super) fn strikes<'r>(
+        &self,
+        at: &str,
+        records: impl Iterator<Item = &'r Position>,
+    ) -> Vec<(usize, FaultEffect)> {
         let positions: Vec<&Position> = records.collect();
         let mut strikes = Vec::new();
         let mut state = locked(&self.state);
@@ -143,8 +147,10 @@ impl Script {
                 let since = *state.down_since.entry(number).or_insert(now);
                 state.struck[number] += 1;
                 if now < since + time {
-                    strikes
-                        .push((0, Strike::Fail(Fault::transient(codes::INJECTED, format!("{at} is down (injected)")))));
+                    strikes.push((
+                        0,
+                        FaultEffect::Fail(Fault::transient(codes::INJECTED, format!("{at} is down (injected)"))),
+                    ));
                 }
                 continue;
             }
@@ -181,12 +187,12 @@ impl Script {
 
     /// Returns the scripted source for a connector.
     pub(super) fn source(self: &Arc<Self>, connector: &Str) -> Arc<dyn Source> {
-        Arc::new(End { script: self.clone(), connector: connector.clone(), policy: None })
+        Arc::new(ScriptedEnd { script: self.clone(), connector: connector.clone(), policy: None })
     }
 
     /// Returns the scripted destination for a connector, with the write policy of the real one.
     pub(super) fn destination(self: &Arc<Self>, connector: &Str, policy: WritePolicy) -> Arc<dyn Destination> {
-        Arc::new(End { script: self.clone(), connector: connector.clone(), policy: Some(policy) })
+        Arc::new(ScriptedEnd { script: self.clone(), connector: connector.clone(), policy: Some(policy) })
     }
 
     /// Returns the scripted dead-letter queue.
@@ -196,14 +202,14 @@ impl Script {
     }
 }
 
-fn strike(kind: &FaultKind) -> Strike {
+fn strike(kind: &FaultKind) -> FaultEffect {
     match kind {
-        FaultKind::Fail(class, said) => Strike::Fail(Fault::new(*class, codes::INJECTED, said.clone())),
-        FaultKind::Delay(time) | FaultKind::Down(time) => Strike::Delay(*time),
-        FaultKind::Hang => Strike::Hang,
-        FaultKind::Panic => Strike::Panic,
-        FaultKind::Partial(rows) => Strike::Partial(*rows),
-        FaultKind::Crash => Strike::Crash,
+        FaultKind::Fail(class, said) => FaultEffect::Fail(Fault::new(*class, codes::INJECTED, said.clone())),
+        FaultKind::Delay(time) | FaultKind::Down(time) => FaultEffect::Delay(*time),
+        FaultKind::Hang => FaultEffect::Hang,
+        FaultKind::Panic => FaultEffect::Panic,
+        FaultKind::Partial(rows) => FaultEffect::Partial(*rows),
+        FaultKind::Crash => FaultEffect::Crash,
     }
 }
 

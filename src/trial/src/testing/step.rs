@@ -14,10 +14,10 @@ use anabranch_record::text::Str;
 use anabranch_record::{Position, Record, clock};
 use async_trait::async_trait;
 
-use super::script::{Script, Strike};
+use super::script::{FaultEffect, Script};
 
 /// An operator before it is opened.
-pub(super) struct Step {
+pub(super) struct TestStep {
     pub(super) operator: Arc<dyn ConfiguredOperator>,
     pub(super) node: Str,
     pub(super) script: Arc<Script>,
@@ -25,7 +25,7 @@ pub(super) struct Step {
     pub(super) now: Option<SystemTime>,
 }
 
-impl ConfiguredOperator for Step {
+impl ConfiguredOperator for TestStep {
     fn signature(&self) -> Signature {
         self.operator.signature()
     }
@@ -44,20 +44,26 @@ impl ConfiguredOperator for Step {
         }
         let (node, script) = (self.node.clone(), self.script.clone());
         Ok(match built {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(Troubled { operator, node, script })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(Troubled { operator, node, script })),
-            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TroubledAsync { operator, node, script })),
+            BuiltOperator::Inline(operator) => {
+                BuiltOperator::Inline(Box::new(FaultyOperator { operator, node, script }))
+            }
+            BuiltOperator::Isolate(operator) => {
+                BuiltOperator::Isolate(Box::new(FaultyOperator { operator, node, script }))
+            }
+            BuiltOperator::Async(operator) => {
+                BuiltOperator::Async(Arc::new(FaultyAsyncOperator { operator, node, script }))
+            }
         })
     }
 }
 
-struct Troubled<O: ?Sized> {
+struct FaultyOperator<O: ?Sized> {
     operator: Box<O>,
     node: Str,
     script: Arc<Script>,
 }
 
-impl<O: Operator + ?Sized> Operator for Troubled<O> {
+impl<O: Operator + ?Sized> Operator for FaultyOperator<O> {
     fn process(&mut self, rows: &mut Rows<'_>) {
         let (numbers, positions): (Vec<usize>, Vec<Position>) =
             rows.iter_mut().map(|(number, record)| (number, record.position().clone())).unzip();
@@ -66,16 +72,16 @@ impl<O: Operator + ?Sized> Operator for Troubled<O> {
         for (index, strike) in self.script.strikes(&self.node, positions.iter()) {
             let Some(number) = numbers.get(index) else { continue };
             match strike {
-                Strike::Fail(fault) => {
+                FaultEffect::Fail(fault) => {
                     left.clear(*number);
                     rows.decide(*number, Decision::Fail(fault));
                 }
                 // On a thread of its own: tests with such a fault at a processor on the run's threads are refused.
-                Strike::Delay(time) => std::thread::sleep(time),
-                Strike::Hang => std::thread::sleep(HANGING),
+                FaultEffect::Delay(time) => std::thread::sleep(time),
+                FaultEffect::Hang => std::thread::sleep(HANGING),
                 #[allow(clippy::panic, reason = "the test asks for it")]
-                Strike::Panic => panic!("injected by the test"),
-                Strike::Partial(_) | Strike::Crash => {}
+                FaultEffect::Panic => panic!("injected by the test"),
+                FaultEffect::Partial(_) | FaultEffect::Crash => {}
             }
         }
         self.operator.process(&mut rows.among(&left));
@@ -89,24 +95,24 @@ impl<O: Operator + ?Sized> Operator for Troubled<O> {
 /// Longer than any test.
 const HANGING: Duration = Duration::from_secs(3600);
 
-struct TroubledAsync {
+struct FaultyAsyncOperator {
     operator: Arc<dyn AsyncOperator>,
     node: Str,
     script: Arc<Script>,
 }
 
 #[async_trait]
-impl AsyncOperator for TroubledAsync {
+impl AsyncOperator for FaultyAsyncOperator {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         let mut failed: HashMap<usize, Fault> = HashMap::new();
         for (index, strike) in self.script.strikes(&self.node, rows.iter().map(Record::position)) {
             match strike {
-                Strike::Fail(fault) => drop(failed.insert(index, fault)),
-                Strike::Delay(time) => tokio::time::sleep(time).await,
-                Strike::Hang => std::future::pending().await,
+                FaultEffect::Fail(fault) => drop(failed.insert(index, fault)),
+                FaultEffect::Delay(time) => tokio::time::sleep(time).await,
+                FaultEffect::Hang => std::future::pending().await,
                 #[allow(clippy::panic, reason = "the test asks for it")]
-                Strike::Panic => panic!("injected by the test"),
-                Strike::Partial(_) | Strike::Crash => {}
+                FaultEffect::Panic => panic!("injected by the test"),
+                FaultEffect::Partial(_) | FaultEffect::Crash => {}
             }
         }
         let count = rows.len();

@@ -55,7 +55,7 @@ pub struct Reply {
 
 /// The requests of a test run.
 #[derive(Debug, Default)]
-struct Asked {
+struct ReceivedRequests {
     /// All requests, in order.
     requests: Vec<Json>,
     /// Indices of requests without a matching stub.
@@ -65,20 +65,20 @@ struct Asked {
 }
 
 /// The proxy.
-pub(super) struct Services<'a> {
+pub(super) struct StubProxy<'a> {
     listener: TcpListener,
     stubs: &'a [Stub],
-    asked: Mutex<Asked>,
+    asked: Mutex<ReceivedRequests>,
 }
 
 /// Maximum size of a request body, in bytes.
 const BODY: usize = 64 << 20;
-impl<'a> Services<'a> {
+impl<'a> StubProxy<'a> {
     /// Listens on a free port.
     pub(super) async fn start(stubs: &'a [Stub]) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let asked = Asked { answered: vec![0; stubs.len()], ..Asked::default() };
-        Ok(Services { listener, stubs, asked: Mutex::new(asked) })
+        let asked = ReceivedRequests { answered: vec![0; stubs.len()], ..ReceivedRequests::default() };
+        Ok(StubProxy { listener, stubs, asked: Mutex::new(asked) })
     }
 
     /// Returns the address of the proxy.
@@ -152,7 +152,7 @@ impl<'a> Services<'a> {
     }
 }
 
-fn locked(asked: &Mutex<Asked>) -> MutexGuard<'_, Asked> {
+fn locked(asked: &Mutex<ReceivedRequests>) -> MutexGuard<'_, ReceivedRequests> {
     asked.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -11,7 +11,7 @@ use anabranch_plugin::diagnostic::{Diagnostics, Files, Span};
 use serde_json::Value as Json;
 
 use super::check::{Fix, Items};
-use super::{Outcome, Suite, Verdict, case, text_of};
+use super::{Suite, TestResults, Verdict, case, text_of};
 
 /// The new version of a test file.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct Edit {
 
 /// Returns the changes that make the tests pass, by file. Files without changes and without refused changes are left
 /// out.
-pub fn update(suite: &Suite, outcome: &Outcome) -> Vec<Updated> {
+pub fn update(suite: &Suite, outcome: &TestResults) -> Vec<Updated> {
     let mut all = Vec::new();
     for (number, file) in suite.tests.iter().enumerate() {
         let Some(path) = &file.path else { continue };

@@ -8,7 +8,7 @@ use super::super::connection::Limits;
 use super::super::proxy::{FROZEN, LOSES_COMMIT, OPEN, Proxy};
 use super::*;
 use crate::owner::Holding;
-use crate::store::Place;
+use crate::store::Backend;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,7 +21,7 @@ fn store(proxy: &Proxy) -> Store {
     // A server that is not silent answers sooner, also where it waits for a core.
     address.limits = Limits { opening: Duration::from_secs(3), statement: Duration::from_secs(3) };
     let Ok(postgres) = Postgres::start(address, table) else { panic!("it is not opened") };
-    Store::at(Place::Postgres(postgres))
+    Store::at(Backend::Postgres(postgres))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,6 +114,6 @@ fn a_server_that_stops_in_the_middle_of_opening_is_not_waited_for() {
     // The transaction that makes the tables is never answered.
     proxy.set(LOSES_COMMIT);
     let error = refused(open(format!("{url}?connect_timeout=1"), "kv"));
-    assert!(matches!(&error, Refused::Server { what, .. } if what == "no answer in 2 s"), "{error}");
+    assert!(matches!(&error, PostgresError::Server { what, .. } if what == "no answer in 2 s"), "{error}");
     drop(open(url, "kv").unwrap());
 }

@@ -31,7 +31,7 @@ fn shown(letters: &[(u64, u32, &str)]) -> Vec<(u64, u32, String)> {
 
 #[tokio::test]
 async fn letters_have_rising_numbers_and_one_of_each_name() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let pipeline = Str::from("p");
         let bounds = LetterBounds::NONE;
         store.put_letters(&pipeline, vec![letter("a", 5, b"a"), letter("b", 6, b"b")], &bounds).await.unwrap();
@@ -57,7 +57,7 @@ async fn letters_have_rising_numbers_and_one_of_each_name() {
 
 #[tokio::test]
 async fn a_full_queue_takes_no_further_letter_and_loses_none() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let pipeline = Str::from("p");
         let named = |n: u64| letter(&n.to_string(), n, b"0123456789");
         let three = LetterBounds { count: 3, ..LetterBounds::NONE };
@@ -87,7 +87,7 @@ async fn a_full_queue_takes_no_further_letter_and_loses_none() {
 
 #[tokio::test]
 async fn evicting_bounds_take_the_oldest_and_leave_the_newest() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let pipeline = Str::from("p");
         let named = |n: u64| letter(&n.to_string(), n, b"0123456789");
         let kept = store.put_letters(&pipeline, (1..=5).map(named).collect(), &at_most(3)).await.unwrap();
@@ -115,7 +115,7 @@ async fn evicting_bounds_take_the_oldest_and_leave_the_newest() {
 /// older than the bound stays.
 #[tokio::test]
 async fn letters_that_are_too_old_go_whatever_their_number() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let pipeline = Str::from("p");
         let hour = std::time::Duration::from_secs(3600);
         let now = crate::letters::nanos(std::time::SystemTime::now());
@@ -141,7 +141,7 @@ async fn letters_that_are_too_old_go_whatever_their_number() {
 
 #[tokio::test]
 async fn what_failed_again_takes_the_place_of_the_letter() {
-    for store in Places::new().stores() {
+    for store in TestDatabases::new().stores() {
         let pipeline = Str::from("p");
         let names = ["a", "b", "c"];
         let letters = names.iter().map(|name| letter(name, 1, b"first")).collect();
@@ -163,7 +163,7 @@ async fn what_failed_again_takes_the_place_of_the_letter() {
 
 #[tokio::test]
 async fn letters_survive_a_restart() {
-    for database in Places::new().durable() {
+    for database in TestDatabases::new().durable() {
         let pipeline = Str::from("p");
         let store = Store::open(&database).unwrap();
         store.put_letters(&pipeline, vec![letter("a", 1, b"kept")], &LetterBounds::NONE).await.unwrap();

@@ -15,13 +15,13 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use serde_json::{Value as Json, json};
 
-use super::{Script, Strike, locked};
+use super::{FaultEffect, Script, locked};
 use crate::codes;
 use crate::testing::case::{FaultKind, FaultSpec};
 use crate::testing::view;
 
 /// A scripted source or destination.
-pub(super) struct End {
+pub(super) struct ScriptedEnd {
     pub(super) script: Arc<Script>,
     pub(super) connector: Str,
     /// The write policy of a destination.
@@ -29,7 +29,7 @@ pub(super) struct End {
 }
 
 #[async_trait]
-impl Source for End {
+impl Source for ScriptedEnd {
     fn catches_up(&self) -> bool {
         true
     }
@@ -88,17 +88,17 @@ impl Reader for ScriptReader {
         if self.script.troubles(&self.connector) {
             // One by one, so that the records before a failing record are read.
             records.truncate(1);
-            let crashes = |strike: &Strike| matches!(strike, Strike::Crash);
+            let crashes = |strike: &FaultEffect| matches!(strike, FaultEffect::Crash);
             let read = records.iter().map(Record::position);
             let strikes = if self.is_about_reading() { self.script.strikes(&self.connector, read) } else { Vec::new() };
             for (_, strike) in strikes.into_iter().filter(|(_, strike)| !crashes(strike)) {
                 match strike {
-                    Strike::Fail(fault) => return Err(fault),
-                    Strike::Delay(time) => tokio::time::sleep(time).await,
-                    Strike::Hang => std::future::pending::<()>().await,
+                    FaultEffect::Fail(fault) => return Err(fault),
+                    FaultEffect::Delay(time) => tokio::time::sleep(time).await,
+                    FaultEffect::Hang => std::future::pending::<()>().await,
                     #[allow(clippy::panic, reason = "the test asks for it")]
-                    Strike::Panic => panic!("injected by the test"),
-                    Strike::Partial(_) | Strike::Crash => {}
+                    FaultEffect::Panic => panic!("injected by the test"),
+                    FaultEffect::Partial(_) | FaultEffect::Crash => {}
                 }
             }
         }
@@ -150,7 +150,7 @@ impl Acker for Scripted {
 }
 
 #[async_trait]
-impl Destination for End {
+impl Destination for ScriptedEnd {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         let (script, connector) = (self.script.clone(), self.connector.clone());
         Ok(Box::new(ScriptWriter { script, connector, transactional: self.policy().retry == Retry::Transactional }))
@@ -200,19 +200,19 @@ impl Writer for ScriptWriter {
         let mut dies_after = None;
         for (row, strike) in strikes {
             match strike {
-                Strike::Fail(fault) if fault.class() == FaultClass::Record => drop(failed.insert(row, fault)),
-                Strike::Fail(fault) => return Err(fault),
-                Strike::Delay(time) => tokio::time::sleep(time).await,
-                Strike::Hang => return std::future::pending().await,
+                FaultEffect::Fail(fault) if fault.class() == FaultClass::Record => drop(failed.insert(row, fault)),
+                FaultEffect::Fail(fault) => return Err(fault),
+                FaultEffect::Delay(time) => tokio::time::sleep(time).await,
+                FaultEffect::Hang => return std::future::pending().await,
                 #[allow(clippy::panic, reason = "the test asks for it")]
-                Strike::Panic => panic!("injected by the test"),
-                Strike::Partial(taken) => {
+                FaultEffect::Panic => panic!("injected by the test"),
+                FaultEffect::Partial(taken) => {
                     if !self.transactional {
                         self.keep(rows.iter().take(taken));
                     }
                     return Err(Fault::transient(codes::INJECTED, "the connection was lost during a write (injected)"));
                 }
-                Strike::Crash => dies_after = Some(row),
+                FaultEffect::Crash => dies_after = Some(row),
             }
         }
         if self.transactional && !failed.is_empty() {

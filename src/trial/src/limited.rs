@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use crate::trace::Trace;
 
 /// A source that ends after a number of records.
-pub(super) struct Bound {
+pub(super) struct LimitedSource {
     pub(super) source: Arc<dyn Source>,
     pub(super) connector: Str,
     pub(super) records: usize,
@@ -22,7 +22,7 @@ pub(super) struct Bound {
 }
 
 #[async_trait]
-impl Source for Bound {
+impl Source for LimitedSource {
     fn catches_up(&self) -> bool {
         self.source.catches_up()
     }
@@ -34,11 +34,11 @@ impl Source for Bound {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let (reader, acker) = self.source.open(resume, host).await?;
         let (connector, trace) = (self.connector.clone(), self.trace.clone());
-        Ok((Box::new(BoundReader { reader, connector, left: self.records, trace }), Box::new(Deaf(acker))))
+        Ok((Box::new(LimitedReader { reader, connector, left: self.records, trace }), Box::new(DiscardingAcker(acker))))
     }
 }
 
-struct BoundReader {
+struct LimitedReader {
     reader: Box<dyn Reader>,
     connector: Str,
     left: usize,
@@ -46,7 +46,7 @@ struct BoundReader {
 }
 
 #[async_trait]
-impl Reader for BoundReader {
+impl Reader for LimitedReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
         if self.left == 0 {
             return Ok(Read::End);
@@ -74,10 +74,10 @@ impl Reader for BoundReader {
 }
 
 /// Ignores acknowledgements: the source would discard the records.
-struct Deaf(Box<dyn Acker>);
+struct DiscardingAcker(Box<dyn Acker>);
 
 #[async_trait]
-impl Acker for Deaf {
+impl Acker for DiscardingAcker {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }

@@ -7,24 +7,24 @@ use std::task::{Context, Poll};
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
 
-use super::seats::Seat;
+use super::slots::Slot;
 
-/// A body that informs its seat when it is complete: until then the service waits for the client, and after it the
+/// A body that informs its slot when it is complete: until then the service waits for the client, and after it the
 /// client waits for the service.
-pub(super) struct Asked {
+pub(super) struct RequestBody {
     body: Incoming,
-    seat: Option<Arc<Seat>>,
+    slot: Option<Arc<Slot>>,
 }
 
-impl Asked {
-    pub(super) fn new(body: Incoming, seat: Arc<Seat>) -> Self {
-        seat.awaits_body();
-        let mut asked = Asked { body, seat: Some(seat) };
-        asked.look();
-        asked
+impl RequestBody {
+    pub(super) fn new(body: Incoming, slot: Arc<Slot>) -> Self {
+        slot.awaits_body();
+        let mut request = RequestBody { body, slot: Some(slot) };
+        request.look();
+        request
     }
 
-    /// Informs the seat once, when the body has ended.
+    /// Informs the slot once, when the body has ended.
     fn look(&mut self) {
         if self.body.is_end_stream() {
             self.complete();
@@ -32,13 +32,13 @@ impl Asked {
     }
 
     fn complete(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            seat.answers();
+        if let Some(slot) = self.slot.take() {
+            slot.answers();
         }
     }
 }
 
-impl HttpBody for Asked {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

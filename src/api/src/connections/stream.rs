@@ -1,4 +1,4 @@
-//! A stream that reports its activity to its seat and limits the time of writes.
+//! A stream that reports its activity to its slot and limits the time of writes.
 
 use std::io;
 use std::pin::Pin;
@@ -10,45 +10,45 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::seats::Seat;
+use super::slots::Slot;
 
 /// Time limit for a client that receives nothing. The limit starts again whenever it receives data.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The stream of a connection. With TLS, it carries the encrypted bytes.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct MonitoredStream {
     stream: TcpStream,
-    seat: Arc<Seat>,
+    slot: Arc<Slot>,
     /// Deadline of a client that receives nothing; created when first needed.
     patience: Option<Pin<Box<Sleep>>>,
     stalls: bool,
 }
 
-impl Watched {
-    pub(super) fn new(stream: TcpStream, seat: Arc<Seat>) -> Self {
-        Watched { stream, seat, patience: None, stalls: false }
+impl MonitoredStream {
+    pub(super) fn new(stream: TcpStream, slot: Arc<Slot>) -> Self {
+        MonitoredStream { stream, slot, patience: None, stalls: false }
     }
 
     /// Records the result of a write.
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if std::mem::take(&mut self.stalls) {
-                self.seat.written();
+                self.slot.written();
             }
             return written;
         }
         let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
         if !std::mem::replace(&mut self.stalls, true) {
             patience.as_mut().reset(Instant::now() + PATIENCE);
-            self.seat.stalls();
+            self.slot.stalls();
         }
         ready!(patience.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for MonitoredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -57,13 +57,13 @@ impl AsyncRead for Watched {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.seat.heard();
+            self.slot.heard();
         }
         read
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for MonitoredStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.wrote(written, context)

@@ -10,7 +10,7 @@ use redb::{Database, StorageError, TableError, TransactionError};
 use tokio::sync::watch;
 
 use crate::failure::Failure;
-use crate::file::{Face, Site};
+use crate::file::{FileHeader, StoreFile};
 use crate::owner::Holding;
 
 /// The cause if `redb` only knows that an earlier operation failed.
@@ -19,23 +19,23 @@ const EARLIER: &str = "an earlier error of its file";
 pub(super) const CONTRADICTION: &str = "its pages contradict each other";
 
 /// The database, and how to open it again.
-pub(super) struct Held {
+pub(super) struct ReopenableDatabase {
     /// `None` for a store in memory, which cannot be opened again.
-    site: Option<Site>,
+    file: Option<StoreFile>,
     /// `None` if the database was closed after an error and could not be opened since.
     open: RwLock<Option<Open>>,
     /// Whether the file still has its name and its content.
     holding: watch::Sender<Holding>,
-    written: Mutex<Seal>,
+    written: Mutex<FileState>,
 }
 
 /// The state in which this process left the file.
 #[derive(Default)]
-struct Seal {
+struct FileState {
     /// Number of active writers.
     writers: usize,
     /// `None` while a writer is active, or before the first write.
-    face: Option<Face>,
+    header: Option<FileHeader>,
 }
 
 /// An open database, and the reason why it must be closed, if any.
@@ -66,10 +66,10 @@ impl Drop for Closing {
     }
 }
 
-impl Held {
-    pub(super) fn new(database: Database, site: Option<Site>) -> Self {
+impl ReopenableDatabase {
+    pub(super) fn new(database: Database, file: Option<StoreFile>) -> Self {
         let holding = watch::Sender::new(Holding::Held);
-        Held { site, open: RwLock::new(Some(Open::new(database))), holding, written: Mutex::default() }
+        ReopenableDatabase { file, open: RwLock::new(Some(Open::new(database))), holding, written: Mutex::default() }
     }
 
     pub(super) fn holding(&self) -> watch::Receiver<Holding> {
@@ -79,9 +79,9 @@ impl Held {
     /// Checks whether the file still has its name and the content that was written to it, and publishes the result in
     /// `holding`.
     pub(super) fn look(&self) -> Result<(), Failure> {
-        let found = self.site.as_ref().map_or(Ok(()), |site| {
-            site.look()?;
-            self.seal().face.as_ref().map_or(Ok(()), |face| site.compare(face))
+        let found = self.file.as_ref().map_or(Ok(()), |file| {
+            file.look()?;
+            self.file_state().header.as_ref().map_or(Ok(()), |header| file.compare(header))
         });
         let found = found.map_err(Failure::from);
         let now = match &found {
@@ -105,7 +105,7 @@ impl Held {
         }
     }
 
-    fn seal(&self) -> MutexGuard<'_, Seal> {
+    fn file_state(&self) -> MutexGuard<'_, FileState> {
         // A panic elsewhere leaves the counter and the file header usable.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,17 +113,17 @@ impl Held {
     /// Runs work that writes to the file, and records the state of the file after it.
     pub(super) fn write<T>(&self, open: &Open, work: impl FnOnce() -> T) -> T {
         {
-            let mut seal = self.seal();
-            (seal.writers, seal.face) = (seal.writers + 1, None);
+            let mut state = self.file_state();
+            (state.writers, state.header) = (state.writers + 1, None);
         }
         let done = work();
-        let mut seal = self.seal();
-        seal.writers -= 1;
+        let mut state = self.file_state();
+        state.writers -= 1;
         // After an error `redb` has more to write.
-        if seal.writers == 0 && open.broken.get().is_none() {
-            seal.face = self.site.as_ref().and_then(|site| site.face().ok());
+        if state.writers == 0 && open.broken.get().is_none() {
+            state.header = self.file.as_ref().and_then(|file| file.header().ok());
         }
-        drop(seal);
+        drop(state);
         done
     }
 
@@ -133,7 +133,7 @@ impl Held {
         loop {
             // A panic while the database is replaced leaves it closed or open: both are valid.
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(open) = open.as_ref().filter(|open| self.site.is_none() || open.broken.get().is_none()) {
+            if let Some(open) = open.as_ref().filter(|open| self.file.is_none() || open.broken.get().is_none()) {
                 return Ok(work(open));
             }
             drop(open);
@@ -143,13 +143,13 @@ impl Held {
 
     /// Copies the file while no transaction commits. Blocks.
     pub(super) fn copy_to(&self, draft: &Path) -> Result<(), Failure> {
-        let Some(site) = &self.site else { return Err(Failure::Unavailable("the store is in memory".to_owned())) };
+        let Some(file) = &self.file else { return Err(Failure::Unavailable("the store is in memory".to_owned())) };
         self.look()?;
         self.with(|open| {
             // Commits wait for this transaction, which changes nothing.
             let copy = || {
                 let held = open.database().begin_write().map_err(|error| Failure::Unavailable(error.to_string()))?;
-                let copied = std::fs::copy(site.path(), draft);
+                let copied = std::fs::copy(file.path(), draft);
                 let _ = held.abort();
                 copied.map(drop).map_err(|error| Failure::Unavailable(anabranch_process::files::system(&error)))
             };
@@ -163,8 +163,8 @@ impl Held {
         if open.as_ref().is_some_and(|open| open.broken.get().is_none()) {
             return Ok(());
         }
-        let Some(site) = &self.site else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
-        self.seal().face = None;
+        let Some(file) = &self.file else { return Err(Failure::Unavailable(EARLIER.to_owned())) };
+        self.file_state().header = None;
         // Closed first, because it holds the lock of the file.
         let cause = open.take().and_then(|Open { database, broken }| {
             drop(database);
@@ -172,7 +172,7 @@ impl Held {
         });
         // A write that was reported as failed may have succeeded. Repeating it is harmless: marks refer to delivered
         // records, claims only rise, and dead letters and schemas are found by their names.
-        *open = Some(Open::new(site.open()?));
+        *open = Some(Open::new(file.open()?));
         tracing::debug!(cause, "the state store was closed and opened again after an error");
         Ok(())
     }
@@ -256,7 +256,7 @@ mod tests {
     struct Kept {
         directory: tempfile::TempDir,
         path: PathBuf,
-        held: Held,
+        held: ReopenableDatabase,
     }
 
     /// A store with the number one in it.
@@ -264,8 +264,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.db");
         drop(Store::open(&anabranch_settings::Database::Embedded(path.clone())).unwrap());
-        let site = Site::of(&path).unwrap();
-        let held = Held::new(site.open().unwrap(), Some(site));
+        let file = StoreFile::of(&path).unwrap();
+        let held = ReopenableDatabase::new(file.open().unwrap(), Some(file));
         held.with(|open| put(open.database(), 1)).unwrap();
         Kept { directory, path, held }
     }
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_file_that_another_process_took_is_tried_again() {
         let kept = kept();
-        let other = Site::of(&kept.path).unwrap();
+        let other = StoreFile::of(&kept.path).unwrap();
         kept.fail();
         let cause = kept.held.open.write().unwrap().take().and_then(|open| open.broken.into_inner());
         assert_eq!(cause.as_deref(), Some("full"));
@@ -446,7 +446,7 @@ mod tests {
         wanted.store(true, Ordering::SeqCst);
         assert_eq!(caught(|| drop(database)), None, "the library writes when it closes");
         let (database, wanted) = panicking();
-        let held = Held::new(database, None);
+        let held = ReopenableDatabase::new(database, None);
         wanted.store(true, Ordering::SeqCst);
         drop(held);
     }

@@ -46,14 +46,14 @@ impl Default for Limits {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub(super) struct Seats {
-    book: Arc<Mutex<Book>>,
+pub(super) struct Slots {
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct State {
     limits: Limits,
-    seats: BTreeMap<u64, Entry>,
+    slots: BTreeMap<u64, Entry>,
     next: u64,
     /// Connections that were closed for others and not logged yet.
     closed: u64,
@@ -63,13 +63,13 @@ struct Book {
 struct Entry {
     peer: IpAddr,
     authenticated: bool,
-    does: Does,
+    activity: Activity,
     leave: Arc<Notify>,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+enum Activity {
     /// The service waits for a request, or for the rest of one.
     Waits {
         /// Start of the wait.
@@ -90,30 +90,30 @@ impl Entry {
     /// Returns how long the connection has kept the service waiting, if that is long enough to close it for another.
     fn overdue(&self, now: Instant) -> Option<Duration> {
         let waited = |since: Instant| now.saturating_duration_since(since);
-        let (since, overdue) = match self.does {
-            Does::Waits { since, heard } => (since, waited(heard) >= SILENT || waited(since) >= SLOW),
-            Does::Stalls { since } => (since, waited(since) >= STALLED),
-            Does::Answers => return None,
+        let (since, overdue) = match self.activity {
+            Activity::Waits { since, heard } => (since, waited(heard) >= SILENT || waited(since) >= SLOW),
+            Activity::Stalls { since } => (since, waited(since) >= STALLED),
+            Activity::Answers => return None,
         };
         overdue.then(|| waited(since))
     }
 }
 
-/// The seat of one connection; dropping it frees the seat.
+/// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    book: Arc<Mutex<Book>>,
+pub(crate) struct Slot {
+    state: Arc<Mutex<State>>,
     number: u64,
     leave: Arc<Notify>,
 }
 
-fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Every change is complete before a panic could happen.
-    book.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Seats {
-    /// Creates seats for a process with this limit of open files. At most half of the files are used for connections,
+impl Slots {
+    /// Creates slots for a process with this limit of open files. At most half of the files are used for connections,
     /// and a quarter for those of authenticated callers.
     pub(super) fn within(files: u64) -> Self {
         let quarter = usize::try_from(files / 4).unwrap_or(usize::MAX).max(4);
@@ -123,56 +123,59 @@ impl Seats {
             others_of_one: OTHERS_OF_ONE.min(others / 4 * 3),
             authenticated: AUTHENTICATED.min(quarter),
         };
-        Seats { book: Arc::new(Mutex::new(Book { limits, ..Book::default() })) }
+        Slots { state: Arc::new(Mutex::new(State { limits, ..State::default() })) }
     }
 
     /// Closes an overdue connection, if there is one, because the process has no files left.
     pub(super) fn close_one(&self, now: Instant) {
-        locked(&self.book).close_one(false, None, now);
+        locked(&self.state).close_one(false, None, now);
     }
 
     /// Returns `true` if another connection may be accepted; closes an overdue one if necessary.
     pub(super) fn has_room(&self, now: Instant) -> bool {
-        let mut book = locked(&self.book);
-        book.count(false) < book.limits.others || book.close_one(false, None, now)
+        let mut state = locked(&self.state);
+        state.count(false) < state.limits.others || state.close_one(false, None, now)
     }
 
-    /// Returns a seat for an accepted connection, or `None` if its address has too many connections that are all being
+    /// Returns a slot for an accepted connection, or `None` if its address has too many connections that are all being
     /// answered.
-    pub(super) fn take(&self, peer: IpAddr, now: Instant) -> Option<Seat> {
-        let mut book = locked(&self.book);
-        let of_peer = book.seats.values().filter(|entry| !entry.authenticated && entry.peer == peer).count();
-        if of_peer >= book.limits.others_of_one && !book.close_one(false, Some(peer), now) && !book.close_oldest(peer) {
-            book.closed += 1;
+    pub(super) fn take(&self, peer: IpAddr, now: Instant) -> Option<Slot> {
+        let mut state = locked(&self.state);
+        let of_peer = state.slots.values().filter(|entry| !entry.authenticated && entry.peer == peer).count();
+        if of_peer >= state.limits.others_of_one
+            && !state.close_one(false, Some(peer), now)
+            && !state.close_oldest(peer)
+        {
+            state.closed += 1;
             return None;
         }
-        let number = book.next;
-        book.next += 1;
+        let number = state.next;
+        state.next += 1;
         let leave = Arc::new(Notify::new());
-        let does = Does::Waits { since: now, heard: now };
-        book.seats.insert(number, Entry { peer, authenticated: false, does, leave: leave.clone() });
-        Some(Seat { book: self.book.clone(), number, leave })
+        let activity = Activity::Waits { since: now, heard: now };
+        state.slots.insert(number, Entry { peer, authenticated: false, activity, leave: leave.clone() });
+        Some(Slot { state: self.state.clone(), number, leave })
     }
 
     /// Returns the number of connections that were closed for others since the last call, and the address that has the
     /// most open connections.
     pub(super) fn take_closed(&self) -> Option<(u64, Option<IpAddr>)> {
-        let mut book = locked(&self.book);
-        let closed = std::mem::take(&mut book.closed);
-        (closed > 0).then(|| (closed, book.most(None)))
+        let mut state = locked(&self.state);
+        let closed = std::mem::take(&mut state.closed);
+        (closed > 0).then(|| (closed, state.most(None)))
     }
 }
 
-impl Book {
+impl State {
     fn count(&self, authenticated: bool) -> usize {
-        self.seats.values().filter(|entry| entry.authenticated == authenticated).count()
+        self.slots.values().filter(|entry| entry.authenticated == authenticated).count()
     }
 
     /// Returns the address with the most unauthenticated connections. If `now` is given, only addresses with an overdue
     /// connection count.
     fn most(&self, now: Option<Instant>) -> Option<IpAddr> {
         let mut counts = BTreeMap::<IpAddr, (usize, bool)>::new();
-        for entry in self.seats.values().filter(|entry| !entry.authenticated) {
+        for entry in self.slots.values().filter(|entry| !entry.authenticated) {
             let (count, has_overdue) = counts.entry(entry.peer).or_default();
             *count += 1;
             *has_overdue |= now.is_none_or(|now| entry.overdue(now).is_some());
@@ -185,7 +188,7 @@ impl Book {
     fn close_one(&mut self, authenticated: bool, peer: Option<IpAddr>, now: Instant) -> bool {
         let peer = if authenticated { None } else { peer.or_else(|| self.most(Some(now))) };
         let candidates = self
-            .seats
+            .slots
             .iter()
             .filter(|(_, entry)| entry.authenticated == authenticated && peer.is_none_or(|peer| entry.peer == peer));
         let overdue = candidates.filter_map(|(number, entry)| Some((entry.overdue(now)?, Reverse(*number))));
@@ -196,8 +199,8 @@ impl Book {
 
     /// Closes the oldest connection of `peer` that is neither authenticated nor being answered.
     fn close_oldest(&mut self, peer: IpAddr) -> bool {
-        let may_go = |entry: &Entry| !entry.authenticated && entry.peer == peer && entry.does != Does::Answers;
-        let Some(number) = self.seats.iter().find(|(_, entry)| may_go(entry)).map(|(number, _)| *number) else {
+        let may_go = |entry: &Entry| !entry.authenticated && entry.peer == peer && entry.activity != Activity::Answers;
+        let Some(number) = self.slots.iter().find(|(_, entry)| may_go(entry)).map(|(number, _)| *number) else {
             return false;
         };
         self.close(number);
@@ -205,14 +208,14 @@ impl Book {
     }
 
     fn close(&mut self, number: u64) {
-        if let Some(entry) = self.seats.remove(&number) {
+        if let Some(entry) = self.slots.remove(&number) {
             entry.leave.notify_one();
             self.closed += u64::from(!entry.authenticated);
         }
     }
 }
 
-impl Seat {
+impl Slot {
     /// Returns when the connection has to be closed for another.
     pub(super) async fn left(&self) {
         self.leave.notified().await;
@@ -221,65 +224,65 @@ impl Seat {
     /// Marks the connection as authenticated after a request with the token, if there is room among the authenticated
     /// ones.
     pub(crate) fn authenticated(&self) {
-        let mut book = locked(&self.book);
-        if book.count(true) >= book.limits.authenticated && !book.close_one(true, None, Instant::now()) {
+        let mut state = locked(&self.state);
+        if state.count(true) >= state.limits.authenticated && !state.close_one(true, None, Instant::now()) {
             return;
         }
-        if let Some(entry) = book.seats.get_mut(&self.number) {
+        if let Some(entry) = state.slots.get_mut(&self.number) {
             entry.authenticated = true;
         }
     }
 
     /// Records that the head of a request is complete. The time for its body starts.
     pub(super) fn awaits_body(&self) {
-        self.change(|_, now| Does::Waits { since: now, heard: now });
+        self.change(|_, now| Activity::Waits { since: now, heard: now });
     }
 
     /// Records that a request is complete and is being answered.
     pub(super) fn answers(&self) {
-        self.change(|_, _| Does::Answers);
+        self.change(|_, _| Activity::Answers);
     }
 
     /// Records that the response is complete.
     pub(super) fn answered(&self) {
-        self.change(|_, now| Does::Waits { since: now, heard: now });
+        self.change(|_, now| Activity::Waits { since: now, heard: now });
     }
 
     /// Records that bytes arrived.
     pub(super) fn heard(&self) {
-        self.change(|does, now| match does {
-            Does::Waits { since, .. } => Does::Waits { since, heard: now },
-            does => does,
+        self.change(|activity, now| match activity {
+            Activity::Waits { since, .. } => Activity::Waits { since, heard: now },
+            activity => activity,
         });
     }
 
     /// Records that the client does not receive data.
     pub(super) fn stalls(&self) {
-        self.change(|does, now| match does {
-            Does::Waits { .. } => Does::Stalls { since: now },
-            does => does,
+        self.change(|activity, now| match activity {
+            Activity::Waits { .. } => Activity::Stalls { since: now },
+            activity => activity,
         });
     }
 
     /// Records that the client received data.
     pub(super) fn written(&self) {
-        self.change(|does, now| match does {
-            Does::Stalls { .. } => Does::Waits { since: now, heard: now },
-            does => does,
+        self.change(|activity, now| match activity {
+            Activity::Stalls { .. } => Activity::Waits { since: now, heard: now },
+            activity => activity,
         });
     }
 
-    fn change(&self, change: impl FnOnce(Does, Instant) -> Does) {
-        let mut book = locked(&self.book);
-        if let Some(entry) = book.seats.get_mut(&self.number) {
-            entry.does = change(entry.does, Instant::now());
+    fn change(&self, change: impl FnOnce(Activity, Instant) -> Activity) {
+        let mut state = locked(&self.state);
+        if let Some(entry) = state.slots.get_mut(&self.number) {
+            entry.activity = change(entry.activity, Instant::now());
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
-        locked(&self.book).seats.remove(&self.number);
+        locked(&self.state).slots.remove(&self.number);
     }
 }
 
@@ -294,86 +297,86 @@ mod tests {
     }
 
     /// So many connections of an address that wait for nothing.
-    fn open(seats: &Seats, last: u8, count: usize, now: Instant) -> Vec<Seat> {
-        (0..count).map(|_| seats.take(address(last), now).unwrap()).collect()
+    fn open(slots: &Slots, last: u8, count: usize, now: Instant) -> Vec<Slot> {
+        (0..count).map(|_| slots.take(address(last), now).unwrap()).collect()
     }
 
-    fn is_open(seats: &Seats, seat: &Seat) -> bool {
-        locked(&seats.book).seats.contains_key(&seat.number)
+    fn is_open(slots: &Slots, slot: &Slot) -> bool {
+        locked(&slots.state).slots.contains_key(&slot.number)
     }
 
     #[test]
     fn the_address_with_the_most_gives_way_and_of_it_what_waits_longest() {
-        let seats = Seats::default();
+        let slots = Slots::default();
         let start = Instant::now();
-        let few = open(&seats, 1, 64, start);
-        let many = open(&seats, 2, OTHERS_OF_ONE, start + Duration::from_millis(1));
-        assert!(!seats.has_room(start + Duration::from_millis(2)), "none has had time to send its request");
+        let few = open(&slots, 1, 64, start);
+        let many = open(&slots, 2, OTHERS_OF_ONE, start + Duration::from_millis(1));
+        assert!(!slots.has_room(start + Duration::from_millis(2)), "none has had time to send its request");
         let later = start + Duration::from_secs(1);
-        assert!(seats.has_room(later));
-        assert!(!is_open(&seats, &many[0]) && is_open(&seats, &many[1]));
-        assert!(few.iter().all(|seat| is_open(&seats, seat)));
-        assert_eq!(seats.take_closed(), Some((1, Some(address(2)))));
-        assert_eq!(seats.take_closed(), None);
+        assert!(slots.has_room(later));
+        assert!(!is_open(&slots, &many[0]) && is_open(&slots, &many[1]));
+        assert!(few.iter().all(|slot| is_open(&slots, slot)));
+        assert_eq!(slots.take_closed(), Some((1, Some(address(2)))));
+        assert_eq!(slots.take_closed(), None);
     }
 
     #[test]
     fn one_address_has_not_all() {
-        let seats = Seats::default();
+        let slots = Slots::default();
         let start = Instant::now();
-        let mut open = open(&seats, 1, OTHERS_OF_ONE, start);
-        let other = seats.take(address(2), start).unwrap();
+        let mut open = open(&slots, 1, OTHERS_OF_ONE, start);
+        let other = slots.take(address(2), start).unwrap();
         // Its own oldest makes room, and not that of another.
-        open.push(seats.take(address(1), start + Duration::from_secs(1)).unwrap());
-        assert!(!is_open(&seats, &open[0]) && is_open(&seats, &other));
-        open[1..].iter().for_each(Seat::answers);
-        assert!(seats.take(address(1), start + Duration::from_secs(2)).is_none());
+        open.push(slots.take(address(1), start + Duration::from_secs(1)).unwrap());
+        assert!(!is_open(&slots, &open[0]) && is_open(&slots, &other));
+        open[1..].iter().for_each(Slot::answers);
+        assert!(slots.take(address(1), start + Duration::from_secs(2)).is_none());
     }
 
     #[test]
     fn a_process_that_may_open_few_files_has_few_connections() {
         let now = Instant::now();
         let most = |files: u64| {
-            let seats = Seats::within(files);
-            let _open: Vec<Seat> = (0..600).filter_map(|_| seats.take(address(1), now)).collect();
-            locked(&seats.book).count(false)
+            let slots = Slots::within(files);
+            let _open: Vec<Slot> = (0..600).filter_map(|_| slots.take(address(1), now)).collect();
+            locked(&slots.state).count(false)
         };
         assert_eq!([most(u64::MAX), most(1024), most(128), most(64)], [192, 192, 24, 12]);
-        let seats = Seats::within(128);
-        let open: Vec<Seat> = (1..=8).flat_map(|last| open(&seats, last, 4, now)).collect();
-        assert!(!seats.has_room(now), "a quarter of the files");
-        open.iter().for_each(Seat::authenticated);
-        assert!(seats.has_room(now) && locked(&seats.book).count(true) == 32);
+        let slots = Slots::within(128);
+        let open: Vec<Slot> = (1..=8).flat_map(|last| open(&slots, last, 4, now)).collect();
+        assert!(!slots.has_room(now), "a quarter of the files");
+        open.iter().for_each(Slot::authenticated);
+        assert!(slots.has_room(now) && locked(&slots.state).count(true) == 32);
     }
 
     #[test]
     fn what_comes_after_many_at_once_is_served() {
-        let seats = Seats::default();
+        let slots = Slots::default();
         let now = Instant::now();
-        let many: Vec<Seat> = (0..2 * OTHERS_OF_ONE).filter_map(|_| seats.take(address(1), now)).collect();
-        let probe = seats.take(address(1), now).unwrap();
-        assert!(is_open(&seats, &probe));
-        assert!(!is_open(&seats, &many[OTHERS_OF_ONE]) && is_open(&seats, &many[OTHERS_OF_ONE + 1]));
+        let many: Vec<Slot> = (0..2 * OTHERS_OF_ONE).filter_map(|_| slots.take(address(1), now)).collect();
+        let probe = slots.take(address(1), now).unwrap();
+        assert!(is_open(&slots, &probe));
+        assert!(!is_open(&slots, &many[OTHERS_OF_ONE]) && is_open(&slots, &many[OTHERS_OF_ONE + 1]));
     }
 
     #[test]
     fn what_is_answered_stays() {
-        let seats = Seats::default();
+        let slots = Slots::default();
         let start = Instant::now();
-        let open: Vec<Seat> =
-            (1..=2).flat_map(|last| open(&seats, last, OTHERS / 2, start)).inspect(Seat::answers).collect();
+        let open: Vec<Slot> =
+            (1..=2).flat_map(|last| open(&slots, last, OTHERS / 2, start)).inspect(Slot::answers).collect();
         let hour = Duration::from_secs(3600);
-        assert!(!seats.has_room(start + hour));
+        assert!(!slots.has_room(start + hour));
         // Its client does not read the answer.
         open[7].answered();
         open[7].stalls();
-        assert!(!seats.has_room(start));
-        assert!(seats.has_room(start + hour));
-        assert!(!is_open(&seats, &open[7]));
-        // A free seat is one.
+        assert!(!slots.has_room(start));
+        assert!(slots.has_room(start + hour));
+        assert!(!is_open(&slots, &open[7]));
+        // A free slot is one.
         open[8].answered();
         drop(open);
-        assert!(seats.has_room(start) && locked(&seats.book).seats.is_empty());
+        assert!(slots.has_room(start) && locked(&slots.state).slots.is_empty());
     }
 
     #[test]
@@ -382,7 +385,7 @@ mod tests {
         let entry = |since, heard| Entry {
             peer: address(1),
             authenticated: false,
-            does: Does::Waits { since, heard },
+            activity: Activity::Waits { since, heard },
             leave: Arc::default(),
         };
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -391,21 +394,21 @@ mod tests {
     }
 
     #[test]
-    fn authenticated_callers_have_seats_of_their_own() {
-        let seats = Seats::default();
+    fn authenticated_callers_have_slots_of_their_own() {
+        let slots = Slots::default();
         let start = Instant::now();
         let mut known = Vec::new();
         for last in 0..4 {
-            known.extend(open(&seats, last, AUTHENTICATED / 4, start));
-            known.iter().for_each(Seat::authenticated);
+            known.extend(open(&slots, last, AUTHENTICATED / 4, start));
+            known.iter().for_each(Slot::authenticated);
         }
-        let others: Vec<Seat> = (0..4).flat_map(|last| open(&seats, last, OTHERS / 4, start)).collect();
+        let others: Vec<Slot> = (0..4).flat_map(|last| open(&slots, last, OTHERS / 4, start)).collect();
         let hour = start + Duration::from_secs(3600);
-        assert!(seats.has_room(hour), "one of the others goes");
-        assert!(known.iter().all(|seat| is_open(&seats, seat)));
+        assert!(slots.has_room(hour), "one of the others goes");
+        assert!(known.iter().all(|slot| is_open(&slots, slot)));
         // There is no room among them, and all are busy: it is answered as one of the others.
-        known.iter().for_each(Seat::answers);
+        known.iter().for_each(Slot::answers);
         others[9].authenticated();
-        assert_eq!(locked(&seats.book).count(true), AUTHENTICATED);
+        assert_eq!(locked(&slots.state).count(true), AUTHENTICATED);
     }
 }

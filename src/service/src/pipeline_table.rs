@@ -10,7 +10,7 @@ use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason};
 use tokio::sync::{Mutex as Gate, watch};
 
-use crate::lifecycle::{Order, Seen};
+use crate::lifecycle::{LifecycleState, Order};
 use crate::pipeline::Pipeline;
 
 /// What the next start of a pipeline would run.
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     /// Held by the request that starts, stops, changes or deletes the pipeline.
     pub(super) gate: Arc<Gate<()>>,
     pub(super) orders: watch::Sender<Order>,
-    pub(super) seen: watch::Sender<Seen>,
+    pub(super) seen: watch::Sender<LifecycleState>,
     /// The taps for inspecting its records, shared by all of its runs.
     pub(super) taps: Arc<Taps>,
     /// True while the pipeline is live. The status may show the end earlier.
@@ -52,7 +52,7 @@ impl Entry {
             id,
             gate: Arc::default(),
             orders: watch::Sender::new(Order::Run),
-            seen: watch::Sender::new(Seen::new(status)),
+            seen: watch::Sender::new(LifecycleState::new(status)),
             taps: Arc::default(),
             live: watch::Sender::new(false),
             on_trial: AtomicBool::new(false),
@@ -77,7 +77,7 @@ impl Entry {
     /// Shows a status while the pipeline is not live.
     pub(super) fn show(&self, status: Status) {
         self.seen.send_modify(|seen| {
-            *seen = Seen { status, since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
+            *seen = LifecycleState { status, since: SystemTime::now(), retry: None, place: None, ..seen.clone() };
         });
     }
 
@@ -123,23 +123,23 @@ pub(super) enum Phase {
 }
 
 /// All pipelines by id.
-pub(super) struct Roster {
+pub(super) struct PipelineTable {
     pub(super) entries: BTreeMap<Str, Arc<Entry>>,
     pub(super) phase: Phase,
 }
 
-impl Roster {
+impl PipelineTable {
     /// Returns `true` if this entry is current: the pipeline was not deleted or replaced.
     pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
         self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
     }
 
-    pub(super) fn empty() -> Mutex<Roster> {
-        Mutex::new(Roster { entries: BTreeMap::new(), phase: Phase::Starting })
+    pub(super) fn empty() -> Mutex<PipelineTable> {
+        Mutex::new(PipelineTable { entries: BTreeMap::new(), phase: Phase::Starting })
     }
 }
 
-/// Locks the roster. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
-pub(super) fn locked(roster: &Mutex<Roster>) -> MutexGuard<'_, Roster> {
-    roster.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the table. A poisoned lock is ignored: the map and the phase are consistent even after a panic elsewhere.
+pub(super) fn locked(table: &Mutex<PipelineTable>) -> MutexGuard<'_, PipelineTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
