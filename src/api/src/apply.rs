@@ -28,7 +28,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 /// The desired pipeline: `config` or `yaml`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Asked)]
+#[schema(as = PlanAsked)]
 struct PlanRequest {
     #[serde(default)]
     config: Option<PipelineDocument>,

@@ -55,7 +55,7 @@ struct Lane {
 /// The sources to reset or rewind.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Asked)]
+#[schema(as = PositionsAsked)]
 struct MoveRequest {
     /// Only this source.
     #[serde(default)]
