@@ -12,7 +12,7 @@ use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Wri
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
-use anabranch_plugin::testing::{Journal, MemoryStore, Shelf, Upstream, inline};
+use anabranch_plugin::testing::{Downstream, Journal, MemoryStore, Upstream, inline};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Data, Position, Record};
@@ -97,7 +97,7 @@ fn cpu() -> f64 {
 /// Returns a plan with one source, `steps` operators in one chain and `ways` destinations.
 fn plan(steps: usize, ways: usize) -> Arc<StagePlan> {
     let journal = Journal::default();
-    let shelf = Arc::new(Shelf::new("letters", &journal));
+    let shelf = Arc::new(Downstream::new("letters", &journal));
     let mut pipeline = Pipeline::new(&shelf, 1, 0);
     let upstream = Arc::new(Upstream::new(&journal, 0, anabranch_plugin::testing::AtEnd::End));
     let mut last = pipeline.read("in", &upstream);

@@ -68,7 +68,7 @@ pub use trial::{Trial, try_out};
 use anabranch_plugin::host::LogSink;
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::state::{ActiveSettings, Memo, StateStore, StoreError};
+use anabranch_plugin::state::{ActiveSettings, ResultCache, StateStore, StoreError};
 use anabranch_plugin::trace::Tracing;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -87,7 +87,7 @@ pub struct Services {
     /// Log of operators and destinations.
     pub log: Arc<dyn LogSink>,
     /// State that operators keep across runs.
-    pub memo: Arc<dyn Memo>,
+    pub memo: Arc<dyn ResultCache>,
     /// Settings with which connectors were last active.
     pub active: Arc<dyn ActiveSettings>,
     /// Registry of the schemas of keys and payloads.

@@ -25,7 +25,7 @@
 //! use anabranch_plugin::diagnostic::Files;
 //! use anabranch_plugin::operator::{ConfiguredOperator, Decision};
 //! use anabranch_plugin::registry::Registry;
-//! use anabranch_plugin::testing::{self, AtEnd, Journal, MemoryStore, Shelf, Upstream};
+//! use anabranch_plugin::testing::{self, AtEnd, Journal, MemoryStore, Downstream, Upstream};
 //!
 //! let mut files = Files::new();
 //! files.add("numbers.yaml", r#"
@@ -41,7 +41,7 @@
 //! "#);
 //! let journal = Journal::default();
 //! let upstream = Arc::new(Upstream::new(&journal, 10, AtEnd::End));
-//! let shelf = Arc::new(Shelf::new("shelf", &journal));
+//! let shelf = Arc::new(Downstream::new("shelf", &journal));
 //! let discard: Arc<dyn ConfiguredOperator> = testing::inline(|_| Ok(Decision::Filter));
 //! let mut registry = Registry::new();
 //! testing::add_source(&mut registry, "numbers", &upstream);

@@ -7,7 +7,7 @@ use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, sta
 use anabranch_graph::mutant::set_credit;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::{Fault, FaultClass};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
@@ -104,8 +104,8 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
         let services = Services {
             store: Arc::new(SimStore(world.clone())),
             log: Arc::new(Silent),
-            memo: Arc::new(Oblivion),
-            active: Arc::new(Oblivion),
+            memo: Arc::new(DiscardingState),
+            active: Arc::new(DiscardingState),
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
         };

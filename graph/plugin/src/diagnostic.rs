@@ -8,7 +8,7 @@ mod fix;
 mod lines;
 mod render;
 
-pub use finding::{Correction, Finding, Place};
+pub use finding::{Correction, Finding, FindingPlace};
 pub use fix::Fix;
 pub use render::RenderStyle;
 

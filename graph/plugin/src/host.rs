@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use crate::schema::SchemaRegistry;
-use crate::state::{ActiveSettings, Memo};
+use crate::state::{ActiveSettings, ResultCache};
 
 /// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub struct Host {
     /// The log for output of the `log` destination and other plugins.
     pub log: Arc<dyn LogSink>,
     /// Results that operators stored in earlier runs.
-    pub memo: Arc<dyn Memo>,
+    pub memo: Arc<dyn ResultCache>,
     /// The settings with which connectors were last active.
     pub active: Arc<dyn ActiveSettings>,
     /// The schemas of keys and payloads.

@@ -85,22 +85,22 @@ pub trait StateStore: Send + Sync {
 /// Results that operators keep across runs, such as the embedding of a text. A result depends only on the data whose
 /// hash is its key. Losing entries costs time, never correctness; an implementation may discard them at any time.
 #[async_trait]
-pub trait Memo: Send + Sync {
+pub trait ResultCache: Send + Sync {
     /// Returns the results under the given keys of a space, in the order of the keys.
     ///
     /// # Errors
     /// The store cannot be read.
-    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError>;
+    async fn recall(&self, space: &str, keys: &[ResultKey]) -> Result<Vec<Option<Bytes>>, StoreError>;
 
     /// Stores results; they become durable some time later.
     ///
     /// # Errors
     /// The store cannot be written.
-    async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError>;
+    async fn keep(&self, space: &str, entries: Vec<(ResultKey, Bytes)>) -> Result<(), StoreError>;
 }
 
 /// The settings with which connectors were last active, so that a plugin can be notified of changes. Unlike results of a
-/// [`Memo`], they are never discarded.
+/// [`ResultCache`], they are never discarded.
 #[async_trait]
 pub trait ActiveSettings: Send + Sync {
     /// Returns the last value of [`ActiveSettings::set_active`] for a connector.
@@ -117,24 +117,24 @@ pub trait ActiveSettings: Send + Sync {
 }
 
 /// SHA-256 of everything that a stored result depends on.
-pub type MemoKey = [u8; 32];
+pub type ResultKey = [u8; 32];
 
 /// A store of results and active settings that keeps neither.
-pub struct Oblivion;
+pub struct DiscardingState;
 
 #[async_trait]
-impl Memo for Oblivion {
-    async fn recall(&self, _space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+impl ResultCache for DiscardingState {
+    async fn recall(&self, _space: &str, keys: &[ResultKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         Ok(vec![None; keys.len()])
     }
 
-    async fn keep(&self, _space: &str, _entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+    async fn keep(&self, _space: &str, _entries: Vec<(ResultKey, Bytes)>) -> Result<(), StoreError> {
         Ok(())
     }
 }
 
 #[async_trait]
-impl ActiveSettings for Oblivion {
+impl ActiveSettings for DiscardingState {
     async fn active(&self, _pipeline: &Str, _connector: &Str) -> Result<Option<Bytes>, StoreError> {
         Ok(None)
     }

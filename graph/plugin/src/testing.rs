@@ -24,7 +24,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 
 pub use configured::host;
-pub use destination::{Reaction, Shelf, ShelfDestination};
+pub use destination::{Downstream, DownstreamDestination, Reaction};
 pub use operator::{asynchronous, inline, isolated};
 pub use promises::{BrokenPromise, check_destination, check_refusal, check_source};
 pub use registry::{add_destination, add_operator, add_source};

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use ::loom::future::block_on;
 use ::loom::thread;
-use anabranch_plugin::testing::{Journal, Shelf};
+use anabranch_plugin::testing::{Downstream, Journal};
 use anabranch_record::Position;
 use anabranch_record::mark::Partition;
 use futures::future::{Either, select};
@@ -39,7 +39,7 @@ fn model(preemptions: usize, check: impl Fn() + Send + Sync + 'static) {
 
 /// Returns a lane with `rows` rows in one strip, which fill its window.
 fn lane(rows: u64, transactional: bool) -> (Arc<Lanes>, LaneIndex, Lineage) {
-    let letters = Arc::new(Shelf::new("letters", &Journal::default()));
+    let letters = Arc::new(Downstream::new("letters", &Journal::default()));
     let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan(), Arc::new([])));
     let lanes = Arc::new(Lanes::new(rows as usize, 1, transactional, progress));
     let id = Lanes::lane_id(&"in".into(), &Partition::default());

@@ -23,7 +23,7 @@ mod workers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::testing::{Journal, MemoryStore, Shelf, Upstream};
+use anabranch_plugin::testing::{Downstream, Journal, MemoryStore, Upstream};
 
 use super::{Ending, RunOptions, Running, start};
 use crate::plan::stage::StagePlan;
@@ -33,14 +33,14 @@ use crate::testing::{Pipeline, services};
 pub(super) struct Bench {
     pub(super) journal: Journal,
     pub(super) store: Arc<MemoryStore>,
-    letters: Arc<Shelf>,
+    letters: Arc<Downstream>,
 }
 
 impl Bench {
     pub(super) fn new() -> Self {
         let journal = Journal::default();
         let store = Arc::new(MemoryStore::new(&journal));
-        let letters = Arc::new(Shelf::new("letters", &journal));
+        let letters = Arc::new(Downstream::new("letters", &journal));
         Bench { journal, store, letters }
     }
 
@@ -80,6 +80,6 @@ pub(super) fn upstream(bench: &Bench, rows: u64) -> Arc<Upstream> {
     Arc::new(Upstream::new(&bench.journal, rows, anabranch_plugin::testing::AtEnd::End))
 }
 
-pub(super) fn shelf(bench: &Bench, name: &str) -> Arc<Shelf> {
-    Arc::new(Shelf::new(name, &bench.journal))
+pub(super) fn shelf(bench: &Bench, name: &str) -> Arc<Downstream> {
+    Arc::new(Downstream::new(name, &bench.journal))
 }

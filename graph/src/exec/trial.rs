@@ -9,7 +9,7 @@ use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Wri
 use anabranch_plugin::host::{Host, LogSink};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
-use anabranch_plugin::state::{Epoch, Oblivion, Receipt, StateStore, StoreError};
+use anabranch_plugin::state::{DiscardingState, Epoch, Receipt, StateStore, StoreError};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
@@ -51,7 +51,7 @@ pub async fn try_out(
     let plan = Arc::new(on_trial(plan, trial));
     let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
-    let (memo, active) = (Arc::new(Oblivion), Arc::new(Oblivion));
+    let (memo, active) = (Arc::new(DiscardingState), Arc::new(DiscardingState));
     let services = Services { store: Arc::new(Nowhere), letters: None, log, memo, active, schemas };
     let mut running = start(plan, services, options);
     let progress = running.progress();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::ConfiguredOperator;
-use anabranch_plugin::testing::{MemoryStore, Shelf, ShelfDestination, Upstream, UpstreamSource, host};
+use anabranch_plugin::testing::{Downstream, DownstreamDestination, MemoryStore, Upstream, UpstreamSource, host};
 use anabranch_record::text::Str;
 
 use crate::exec::Services;
@@ -27,10 +27,10 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Creates a pipeline named `p` whose dead letters go to `letters`.
-    pub fn new(letters: &Arc<Shelf>, window_size: u64, threshold: u64) -> Self {
+    pub fn new(letters: &Arc<Downstream>, window_size: u64, threshold: u64) -> Self {
         let dead_letter = DeadLetterSpec {
             plugin: "shelf".into(),
-            destination: Arc::new(ShelfDestination(letters.clone())),
+            destination: Arc::new(DownstreamDestination(letters.clone())),
             window_size,
             threshold,
         };
@@ -108,7 +108,7 @@ impl Pipeline {
     }
 
     /// Adds a destination.
-    pub fn write(&mut self, from: &[StageId], connector: &str, shelf: &Arc<Shelf>) -> StageId {
+    pub fn write(&mut self, from: &[StageId], connector: &str, shelf: &Arc<Downstream>) -> StageId {
         self.write_with(from, connector, shelf, |_| {})
     }
 
@@ -117,13 +117,13 @@ impl Pipeline {
         &mut self,
         from: &[StageId],
         connector: &str,
-        shelf: &Arc<Shelf>,
+        shelf: &Arc<Downstream>,
         change: impl FnOnce(&mut WriteSpec),
     ) -> StageId {
         let mut spec = WriteSpec {
             connector: connector.into(),
             plugin: "shelf".into(),
-            destination: Arc::new(ShelfDestination(shelf.clone())),
+            destination: Arc::new(DownstreamDestination(shelf.clone())),
             batch_rows: None,
             batch_delay: None,
             rate: None,

@@ -8,7 +8,7 @@ use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Verdict};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::{Memo, MemoKey, Oblivion, StoreError};
+use anabranch_plugin::state::{DiscardingState, ResultCache, ResultKey, StoreError};
 use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use async_trait::async_trait;
@@ -28,13 +28,13 @@ impl LogSink for Silence {
 /// An in-memory store that can be made to fail.
 #[derive(Default)]
 pub(crate) struct Notebook {
-    pub(crate) entries: Mutex<HashMap<(String, MemoKey), Bytes>>,
+    pub(crate) entries: Mutex<HashMap<(String, ResultKey), Bytes>>,
     pub(crate) broken: bool,
 }
 
 #[async_trait]
-impl Memo for Notebook {
-    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+impl ResultCache for Notebook {
+    async fn recall(&self, space: &str, keys: &[ResultKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         if self.broken {
             return Err(StoreError::Damaged("torn".into()));
         }
@@ -42,7 +42,7 @@ impl Memo for Notebook {
         Ok(keys.iter().map(|key| entries.get(&(space.to_owned(), *key)).cloned()).collect())
     }
 
-    async fn keep(&self, space: &str, new: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+    async fn keep(&self, space: &str, new: Vec<(ResultKey, Bytes)>) -> Result<(), StoreError> {
         if self.broken {
             return Err(StoreError::Damaged("torn".into()));
         }
@@ -52,13 +52,13 @@ impl Memo for Notebook {
     }
 }
 
-fn host(memo: Arc<dyn Memo>) -> Host {
+fn host(memo: Arc<dyn ResultCache>) -> Host {
     Host {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(Silence),
         memo,
-        active: Arc::new(Oblivion),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }
@@ -81,7 +81,7 @@ pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) 
 
 /// Runs an inline processor; returns the record afterwards and the decision.
 pub(crate) fn inline(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    let built = configured(kind, settings).unwrap().build(0, &host(Arc::new(Oblivion))).unwrap();
+    let built = configured(kind, settings).unwrap().build(0, &host(Arc::new(DiscardingState))).unwrap();
     let BuiltOperator::Inline(mut operator) = built else { panic!("not inline") };
     let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
     operator.process(&mut Rows::new(&mut records, None, &mut decisions));
@@ -93,7 +93,7 @@ pub(crate) async fn waiting(
     kind: &Arc<dyn OperatorKind>,
     settings: &[(&str, &str)],
     records: Vec<Record>,
-    memo: Arc<dyn Memo>,
+    memo: Arc<dyn ResultCache>,
 ) -> Vec<Result<Record, String>> {
     let built = configured(kind, settings).unwrap().build(0, &host(memo)).unwrap();
     let BuiltOperator::Async(operator) = built else { panic!("not async") };

@@ -9,7 +9,7 @@ use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
 use anabranch_plugin::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
@@ -36,8 +36,8 @@ pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas,
         network: Default::default(),
     }

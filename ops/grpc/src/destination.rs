@@ -47,7 +47,7 @@ impl DestinationKind for Kind {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(Configured {
+        Ok(Arc::new(GrpcDestination {
             plugin: self.plugin.clone(),
             given: given(arguments, &self.silenced),
             refusals: Arc::new(Refusals::new(self.plugin.settings.equal_refusals)),
@@ -55,14 +55,14 @@ impl DestinationKind for Kind {
     }
 }
 
-struct Configured {
+struct GrpcDestination {
     plugin: Arc<Plugin>,
     given: Vec<(Str, Written)>,
     refusals: Arc<Refusals>,
 }
 
 #[async_trait]
-impl Destination for Configured {
+impl Destination for GrpcDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
         let session = Session::start(self.plugin.clone(), Role::Destination, host).await?;
         session.configure(&self.given, host).await?;

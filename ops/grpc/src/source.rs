@@ -44,17 +44,17 @@ impl SourceKind for Kind {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Source>, Diagnostics> {
-        Ok(Arc::new(Configured { plugin: self.plugin.clone(), given: given(arguments, &self.silenced) }))
+        Ok(Arc::new(GrpcSource { plugin: self.plugin.clone(), given: given(arguments, &self.silenced) }))
     }
 }
 
-struct Configured {
+struct GrpcSource {
     plugin: Arc<Plugin>,
     given: Vec<(Str, Written)>,
 }
 
 #[async_trait]
-impl Source for Configured {
+impl Source for GrpcSource {
     fn catches_up(&self) -> bool {
         false
     }

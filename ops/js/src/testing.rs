@@ -10,7 +10,7 @@ use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
@@ -47,8 +47,8 @@ pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Opera
         pipeline: "p".into(),
         node: "js".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

@@ -97,7 +97,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
         return Err(findings);
     };
-    Ok(Arc::new(Configured {
+    Ok(Arc::new(S3Destination {
         connection,
         bytes: settings.max_object_bytes.to_usize(),
         layout: Arc::new(Layout {
@@ -120,7 +120,7 @@ struct Layout {
     content_type: Str,
 }
 
-struct Configured {
+struct S3Destination {
     connection: Connection,
     layout: Arc<Layout>,
     bytes: usize,
@@ -150,7 +150,7 @@ impl Wrote {
 }
 
 #[async_trait]
-impl Destination for Configured {
+impl Destination for S3Destination {
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         let mut line = Vec::new();
         Some(self.layout.line(record, &mut line).map(|_| {
@@ -197,7 +197,7 @@ impl Destination for Configured {
     }
 }
 
-impl Configured {
+impl S3Destination {
     /// Checks that the bucket exists, as far as permissions allow.
     async fn reach(&self, client: &Client) -> Result<(), Fault> {
         let bucket = self.connection.bucket();

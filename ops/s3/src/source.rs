@@ -86,7 +86,7 @@ impl Choice for Versions {
 }
 
 fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
-    Ok(Arc::new(Configured {
+    Ok(Arc::new(S3Source {
         connection: Connection::new(&settings.connection)?,
         prefix: settings.prefix.unwrap_or_default(),
         versions: match settings.versions {
@@ -104,7 +104,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     }))
 }
 
-struct Configured {
+struct S3Source {
     connection: Connection,
     prefix: Str,
     /// True if the bucket keeps versions; `None` to query the bucket.
@@ -113,7 +113,7 @@ struct Configured {
     pace: Pace,
 }
 
-impl Configured {
+impl S3Source {
     /// Returns the hash of bucket and prefix. Positions with another hash belong to another source.
     fn sum(&self) -> u32 {
         fingerprint(&[self.connection.bucket().as_bytes(), self.prefix.as_bytes()]) as u32
@@ -121,7 +121,7 @@ impl Configured {
 }
 
 #[async_trait]
-impl Source for Configured {
+impl Source for S3Source {
     fn catches_up(&self) -> bool {
         true
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::backlog::Survey;
 use super::gap::{RotationGap, unread};
 use super::generations::{Generations, Missed, Next};
-use super::position::{Place, Resume, Seen, identity};
+use super::position::{FilePosition, Resume, Seen, identity};
 use super::rotation::{Directory, Form, Left, successor};
 use super::watch::Arrivals;
 use current::Current;
@@ -53,7 +53,7 @@ pub(super) enum Step {
 /// Start of reading in a file.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) place: Place,
+    pub(super) place: FilePosition,
     /// A warning for the user.
     pub(super) warning: Option<String>,
 }

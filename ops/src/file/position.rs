@@ -17,7 +17,7 @@ const HEAD: usize = 1024;
 
 /// Progress of a reader in a file.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct FilePosition {
     /// Start of the first line that was not delivered completely.
     pub(super) offset: u64,
     /// Number of lines before `offset`.
@@ -62,15 +62,15 @@ pub(super) const LONGEST: usize = 41;
 /// Bytes of a position without a tail.
 const USUAL: usize = 33;
 
-impl Place {
+impl FilePosition {
     /// Returns the start of a file.
     pub(super) fn start(identity: u32, born: u64) -> Self {
-        Place { identity, born, ..Place::default() }
+        FilePosition { identity, born, ..FilePosition::default() }
     }
 
     /// Returns the start of the same file.
     pub(super) fn restarted(&self) -> Self {
-        Place { path: self.path, ..Place::start(self.identity, self.born) }
+        FilePosition { path: self.path, ..FilePosition::start(self.identity, self.born) }
     }
 
     /// Encodes the place at the start of `room` and returns the number of bytes. The same place in the same file always
@@ -195,7 +195,7 @@ impl Resume {
     }
 
     /// Returns the place in `file` if its content matches the checksums of the delivered bytes.
-    pub(super) fn matches(&self, file: &File) -> io::Result<Option<Place>> {
+    pub(super) fn matches(&self, file: &File) -> io::Result<Option<FilePosition>> {
         let delivered = self.delivered();
         let metadata = file.metadata()?;
         if metadata.len() < delivered {
@@ -222,7 +222,16 @@ impl Resume {
         let (head, trail) = (Head::of(&start), Trail::read(file, self.offset, 0)?);
         let Resume { offset, line, tail, .. } = *self;
         let path = self.path.unwrap_or_default();
-        Ok(Some(Place { offset, line, tail, identity: identity(&metadata), born: born(&metadata), path, head, trail }))
+        Ok(Some(FilePosition {
+            offset,
+            line,
+            tail,
+            identity: identity(&metadata),
+            born: born(&metadata),
+            path,
+            head,
+            trail,
+        }))
     }
 }
 
@@ -433,7 +442,7 @@ mod tests {
 
     use super::*;
 
-    fn resume(place: &Place) -> Resume {
+    fn resume(place: &FilePosition) -> Resume {
         let mut room = [0xff; LONGEST];
         let len = place.encode(&mut room);
         assert_eq!(len, if place.tail == 0 { USUAL } else { LONGEST });
@@ -446,7 +455,7 @@ mod tests {
     #[test]
     fn positions_come_back() {
         let path = PathSum(0xf00d);
-        let mut place = Place { path, ..Place::start(5, 7 << 40) };
+        let mut place = FilePosition { path, ..FilePosition::start(5, 7 << 40) };
         place.advance(b"before\nabc\n", 4);
         (place.offset, place.line) = (1 << 47, 1 << 46);
         let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
@@ -486,9 +495,9 @@ mod tests {
                 bytes[end - 1] = b'\n';
             }
             file.write_all_at(&bytes, 0).unwrap();
-            let (mut place, mut seen, mut at) = (Place::start(identity(&metadata), born(&metadata)), 0, 0);
+            let (mut place, mut seen, mut at) = (FilePosition::start(identity(&metadata), born(&metadata)), 0, 0);
             let (mut cuts, mut left) = (cuts.iter().cycle(), 1);
-            let is_found = |place: &Place, at: usize| match resume(place).matches(&file).unwrap() {
+            let is_found = |place: &FilePosition, at: usize| match resume(place).matches(&file).unwrap() {
                 Some(found) if place.tail > 0 => resume(&found.with_tail(&bytes[at..])) == resume(place),
                 Some(found) => resume(&found) == resume(place),
                 None => false,

@@ -28,7 +28,7 @@ use anabranch_record::{Data, Position, Record};
 use super::backlog::Lengths;
 use super::follower::{Follower, Step, misled};
 use super::generations::Missed;
-use super::position::{LONGEST, Place, Resume};
+use super::position::{FilePosition, LONGEST, Resume};
 use super::watch::Watch;
 use crate::arena::Arena;
 use crate::codes;
@@ -186,7 +186,7 @@ impl Source for ConfiguredFile {
             limit: self.limit,
             metadata,
             input: Offload::Here(Input { follower, rest: Vec::new(), watch: None }),
-            place: Place::default(),
+            place: FilePosition::default(),
             whole: Bytes::new(),
             found: None,
             scanned: 0,
@@ -225,8 +225,8 @@ struct Lines {
     /// Metadata shared by all records.
     metadata: Metadata,
     input: Offload<Input, io::Result<Step>>,
-    /// Place after the last delivered line; the next line starts here.
-    place: Place,
+    /// FilePosition after the last delivered line; the next line starts here.
+    place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
     /// Result of a step that was not handled yet.
@@ -502,7 +502,7 @@ impl Lines {
         let rest = self.rest().map(std::mem::take);
         let last = rest.map(|rest| self.unterminated(Bytes::from(rest)));
         self.warn(what);
-        self.place = Place::default();
+        self.place = FilePosition::default();
         self.lengths.clear();
         self.scanned = 0;
         if let Some(input) = self.input.here() {
@@ -593,7 +593,7 @@ impl Lines {
 }
 
 /// Builds the record of line number `line`, which ends at `place`.
-fn record(place: &Place, line: u64, payload: Bytes, metadata: &Metadata, arena: &mut Arena) -> Record {
+fn record(place: &FilePosition, line: u64, payload: Bytes, metadata: &Metadata, arena: &mut Arena) -> Record {
     // Copy position and key together.
     let mut room = [0; LONGEST + 20];
     let end = place.encode(&mut room);

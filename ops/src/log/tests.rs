@@ -4,7 +4,7 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::host::LogSink;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position};
@@ -42,8 +42,8 @@ async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer>
         pipeline: "p".into(),
         node: "l".into(),
         log: log.clone(),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

@@ -17,8 +17,10 @@ use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type,
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
 use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::Oblivion;
-use anabranch_plugin::testing::{AtEnd, Journal, MemoryStore, Shelf, Upstream, add_destination, add_source, position};
+use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing::{
+    AtEnd, Downstream, Journal, MemoryStore, Upstream, add_destination, add_source, position,
+};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
 use anabranch_record::{Data, Operation, Position, Record};
@@ -289,8 +291,8 @@ fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decisio
         pipeline: "p".into(),
         node: "p".into(),
         log: Arc::new(Silent),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };
@@ -370,7 +372,7 @@ fn delivered(text: &str, records: &[Record]) -> Option<Vec<Record>> {
     let rows = records.to_vec();
     let make = move |row: u64| rows[row as usize].clone().with_position(position(row));
     let upstream = Arc::new(Upstream::new(&journal, records.len() as u64, AtEnd::End).make(make));
-    let shelf = Arc::new(Shelf::new("shelf", &journal));
+    let shelf = Arc::new(Downstream::new("shelf", &journal));
     let mut registry = registry();
     add_source(&mut registry, "memory", &upstream);
     add_destination(&mut registry, "shelf", &shelf);

@@ -63,19 +63,19 @@ impl OperatorKind for Kind {
             .map(|(name, value)| (name, value.to_string()))
             .collect();
         let configure = Configure { parameters: settings };
-        Ok(Arc::new(Configured { module: self.module.clone(), configure, granted, limits: self.limits }))
+        Ok(Arc::new(WasmOperator { module: self.module.clone(), configure, granted, limits: self.limits }))
     }
 }
 
 #[derive(Clone)]
-struct Configured {
+struct WasmOperator {
     module: Module,
     configure: Configure,
     granted: Granted,
     limits: Limits,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for WasmOperator {
     fn signature(&self) -> Signature {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
     }
@@ -89,7 +89,7 @@ impl ConfiguredOperator for Configured {
 }
 
 /// Starts and configures a guest.
-fn begin(configured: &Configured, host: &Host, network: &Option<Arc<Network>>) -> Result<Guest, Fault> {
+fn begin(configured: &WasmOperator, host: &Host, network: &Option<Arc<Network>>) -> Result<Guest, Fault> {
     let fault = |death: Death| Fault::fatal(death.code(), death);
     let setting = Setting {
         node: &host.node,
@@ -121,7 +121,7 @@ fn refused(code: Code, what: &str, response: &Response) -> Fault {
 }
 
 struct Wasm {
-    configured: Configured,
+    configured: WasmOperator,
     host: Host,
     network: Option<Arc<Network>>,
     guest: Guest,
@@ -151,7 +151,7 @@ impl Operator for Wasm {
 }
 
 impl Wasm {
-    fn open(configured: &Configured, host: &Host) -> Result<Wasm, Fault> {
+    fn open(configured: &WasmOperator, host: &Host) -> Result<Wasm, Fault> {
         let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
         let network = network.map_err(|error| Fault::fatal(codes::WASM_NETWORK, error))?.map(Arc::new);
         let guest = begin(configured, host, &network)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::schema::{Schema, SchemaVersion};
-use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub(crate) enum Write {
     },
     Keep {
         space: Str,
-        entries: Vec<(MemoKey, Bytes)>,
+        entries: Vec<(ResultKey, Bytes)>,
     },
     Active {
         pipeline: Str,
@@ -113,7 +113,7 @@ pub(crate) enum Read {
     DetachedMarks(Str),
     Recall {
         space: Str,
-        keys: Vec<MemoKey>,
+        keys: Vec<ResultKey>,
     },
     Active {
         pipeline: Str,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
-use anabranch_plugin::state::{ActiveSettings, Epoch, Memo, MemoKey, Receipt, StateStore, StoreError};
+use anabranch_plugin::state::{ActiveSettings, Epoch, Receipt, ResultCache, ResultKey, StateStore, StoreError};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
@@ -308,15 +308,15 @@ impl LetterStore for Store {
 }
 
 #[async_trait]
-impl Memo for Store {
-    async fn recall(&self, space: &str, keys: &[MemoKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
+impl ResultCache for Store {
+    async fn recall(&self, space: &str, keys: &[ResultKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
             Found::Recalled(found) => Ok(found),
             other => Err(contradiction(&other)),
         }
     }
 
-    async fn keep(&self, space: &str, entries: Vec<(MemoKey, Bytes)>) -> Result<(), StoreError> {
+    async fn keep(&self, space: &str, entries: Vec<(ResultKey, Bytes)>) -> Result<(), StoreError> {
         self.write(Write::Keep { space: space.into(), entries }).await.map(drop)
     }
 }

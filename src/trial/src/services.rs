@@ -12,7 +12,7 @@ use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Source, SourceKind};
 use anabranch_plugin::specification::Specification;
-use anabranch_plugin::state::{Epoch, Oblivion, Receipt, StateStore, StoreError};
+use anabranch_plugin::state::{DiscardingState, Epoch, Receipt, StateStore, StoreError};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
@@ -58,8 +58,8 @@ pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
         store: Arc::new(DiscardingStore),
         letters: None,
         log: Arc::new(StderrLog),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas,
     }
 }

@@ -24,7 +24,7 @@ use anabranch_graph::plan::graph::NodeKind;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::secret::mask;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};
@@ -136,8 +136,8 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
     let services = Services {
         store: Arc::new(DiscardingStore),
         log: Arc::new(DiscardingLog),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     };

@@ -22,7 +22,7 @@ pub struct Finding<'a> {
     pub path: Option<&'a str>,
     /// The place.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place<'a>>,
+    pub place: Option<FindingPlace<'a>>,
     /// Remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<&'a str>,
@@ -31,7 +31,7 @@ pub struct Finding<'a> {
     pub fix: Option<Correction<'a>>,
     /// Places that explain it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub related: Vec<Place<'a>>,
+    pub related: Vec<FindingPlace<'a>>,
 }
 
 /// A [`Fix`](super::Fix) for display.
@@ -46,7 +46,7 @@ pub struct Correction<'a> {
 /// A range of a file. Lines and columns count from 1, columns in characters; the end is exclusive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place<'a> {
+pub struct FindingPlace<'a> {
     /// Name of the file.
     pub file: &'a str,
     /// Line of the first character.
@@ -71,7 +71,7 @@ impl Diagnostics {
             let lines = texts.entry(label.span.file).or_insert_with(|| Lines::of(&file.text));
             let (line, column) = lines.position(label.span.start as usize);
             let (end_line, end_column) = lines.position(label.span.end.max(label.span.start) as usize);
-            Some(Place { file: &file.name, line, column, end_line, end_column, label: &label.text })
+            Some(FindingPlace { file: &file.name, line, column, end_line, end_column, label: &label.text })
         };
         self.iter()
             .map(|diagnostic| Finding {

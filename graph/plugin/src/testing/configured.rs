@@ -14,7 +14,7 @@ use crate::schema::MemoryRegistry;
 use crate::settings::Settings;
 use crate::source::{Source, SourceKind};
 use crate::specification::Specification;
-use crate::state::Oblivion;
+use crate::state::DiscardingState;
 
 struct Silent;
 
@@ -34,8 +34,8 @@ pub fn host() -> Host {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(Silent),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

@@ -38,7 +38,7 @@ pub enum Reaction {
 type Script = Arc<dyn Fn(&[Record], usize) -> Reaction + Send + Sync>;
 
 /// The storage of a scripted destination. It survives runs and crashes.
-pub struct Shelf {
+pub struct Downstream {
     name: Str,
     journal: Journal,
     script: Script,
@@ -51,10 +51,10 @@ pub struct Shelf {
     transactions: Mutex<Vec<Vec<Record>>>,
 }
 
-impl Shelf {
+impl Downstream {
     /// Creates a shelf on which every row is durable at once.
     pub fn new(name: &str, journal: &Journal) -> Self {
-        Shelf {
+        Downstream {
             name: name.into(),
             journal: journal.clone(),
             script: Arc::new(|_, _| Reaction::Durable),
@@ -179,12 +179,12 @@ impl Shelf {
 }
 
 /// The shelf as a destination of a plan.
-pub struct ShelfDestination(pub Arc<Shelf>);
+pub struct DownstreamDestination(pub Arc<Downstream>);
 
 #[async_trait]
-impl Destination for ShelfDestination {
+impl Destination for DownstreamDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(ShelfWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new() }))
+        Ok(Box::new(DownstreamWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new() }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -192,14 +192,14 @@ impl Destination for ShelfDestination {
     }
 }
 
-struct ShelfWriter {
-    shelf: Arc<Shelf>,
+struct DownstreamWriter {
+    shelf: Arc<Downstream>,
     accepted: Vec<Record>,
     known: BTreeMap<LaneId, Mark>,
 }
 
 #[async_trait]
-impl Writer for ShelfWriter {
+impl Writer for DownstreamWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.known = self.shelf.marks();
         Ok(self.known.clone().into_iter().collect())

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::destination::ShelfDestination;
+use super::destination::DownstreamDestination;
 use super::source::UpstreamSource;
-use super::{Shelf, Upstream};
+use super::{Downstream, Upstream};
 use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
@@ -29,13 +29,13 @@ impl SourceKind for Kind<Arc<Upstream>> {
     }
 }
 
-impl DestinationKind for Kind<Arc<Shelf>> {
+impl DestinationKind for Kind<Arc<Downstream>> {
     fn specification(&self) -> &Specification {
         &self.specification
     }
 
     fn configure(&self, _: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        Ok(Arc::new(ShelfDestination(self.configured.clone())))
+        Ok(Arc::new(DownstreamDestination(self.configured.clone())))
     }
 }
 
@@ -56,7 +56,7 @@ pub fn add_source(registry: &mut Registry, name: &'static str, upstream: &Arc<Up
 }
 
 /// Registers `shelf` as the destination plugin `name`.
-pub fn add_destination(registry: &mut Registry, name: &'static str, shelf: &Arc<Shelf>) {
+pub fn add_destination(registry: &mut Registry, name: &'static str, shelf: &Arc<Downstream>) {
     let specification = Specification::builtin(name, "Stores records in memory.").with_all(shared::destination());
     registry.add_destination(Arc::new(Kind { specification, configured: shelf.clone() }));
 }

@@ -94,7 +94,7 @@ async fn a_step_that_hangs_holds_the_run_up() {
 #[tokio::test(start_paused = true)]
 async fn a_destination_that_hangs_holds_the_run_up() {
     let bench = Bench::new();
-    let hung = Arc::new(Shelf::new("b", &bench.journal).script(|_, _| Reaction::Hang));
+    let hung = Arc::new(Downstream::new("b", &bench.journal).script(|_, _| Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 2000);
     let read = pipeline.read("in", &at_rest(&bench, 20_000));
     pipeline.write(&[read], "a", &shelf(&bench, "a"));
@@ -137,7 +137,7 @@ async fn a_store_that_hangs_holds_the_run_up() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_letter_queue_that_hangs_holds_the_run_up() {
     let bench = Bench::new();
-    let letters = Arc::new(Shelf::new("letters", &bench.journal).script(|_, _| Reaction::Hang));
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).script(|_, _| Reaction::Hang));
     let picky = inline(|record| match row_at(record.position()) {
         7 => Err(Fault::record(anabranch_plugin::testing::codes::PICKY, "row 7 says hunter2")),
         _ => Ok(Decision::Keep),
@@ -169,7 +169,7 @@ async fn each_step_shows_its_own_last_error() {
             _ => Ok(Decision::Keep),
         })
     };
-    let letters = Arc::new(Shelf::new("letters", &bench.journal));
+    let letters = Arc::new(Downstream::new("letters", &bench.journal));
     let mut pipeline = Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &at_rest(&bench, 10));
     let steps = [refuses([2, 7], BAD), refuses([3, 8], BAD_ROW), inline(|_| Ok(Decision::Keep))];
@@ -187,7 +187,7 @@ async fn each_step_shows_its_own_last_error() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_tried_again_shows_its_error() {
     let bench = Bench::new();
-    let down = Arc::new(Shelf::new("a", &bench.journal).script(|_, call| match call {
+    let down = Arc::new(Downstream::new("a", &bench.journal).script(|_, call| match call {
         0..3 => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "nobody answers")),
         _ => Reaction::Durable,
     }));

@@ -13,7 +13,7 @@ fn left(progress: &Progress) -> Vec<Option<u64>> {
 async fn a_source_that_is_held_up_is_asked_all_the_same() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 20_000, AtEnd::Wait).counts());
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Hang));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 300);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &hung);

@@ -12,7 +12,7 @@ use crate::plan::stage::{Limits, StageId, StageKind};
 async fn the_reader_is_never_further_ahead_than_the_window() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 20_000);
-    let slow = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_millis(10)).policy(|p| p.rows = 50));
+    let slow = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(10)).policy(|p| p.rows = 50));
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 500);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &slow);
@@ -44,7 +44,7 @@ async fn the_reader_is_never_further_ahead_than_the_window() {
 async fn a_hung_destination_stops_the_reader_at_the_window() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 20_000);
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 300);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &hung);
@@ -74,7 +74,7 @@ async fn bounded(fill: fn(&mut anabranch_record::Record)) {
         record
     });
     let upstream = Arc::new(upstream);
-    let slow = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_millis(5)));
+    let slow = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(5)));
     let mut pipeline = bench.pipeline().limits(|limits| limits.held_bytes = 100_000);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &slow);
@@ -115,7 +115,7 @@ async fn a_record_larger_than_every_bound_passes() {
         record.payload.after = Data::Raw(vec![0; if row == 2 { 1_000_000 } else { 10 }].into());
         record
     });
-    let a = Arc::new(Shelf::new("a", &bench.journal).policy(|policy| policy.bytes = 1000));
+    let a = Arc::new(Downstream::new("a", &bench.journal).policy(|policy| policy.bytes = 1000));
     let mut pipeline = bench.pipeline().limits(|limits| (limits.held_bytes, limits.queue_bytes) = (5000, 1000));
     let read = pipeline.read("in", &Arc::new(upstream));
     let chain = pipeline
@@ -187,7 +187,7 @@ async fn what_processors_add_is_held_too() {
         let bench = Bench::new();
         let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).delay(Duration::from_micros(100));
         let upstream = Arc::new(upstream);
-        let accepting = Arc::new(Shelf::new("a", &bench.journal).accepting());
+        let accepting = Arc::new(Downstream::new("a", &bench.journal).accepting());
         let limits = |limits: &mut Limits| (limits.held_bytes, limits.queue_strips) = (100_000, 1);
         let mut pipeline = bench.pipeline().limits(limits);
         let read = pipeline.read("in", &upstream);
@@ -208,7 +208,7 @@ async fn what_processors_add_is_held_too() {
 async fn a_queue_is_bounded_by_what_records_became() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1));
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
     let mut pipeline = bench.pipeline().limits(|limits| limits.queue_bytes = 50_000);
     let read = pipeline.read("in", &upstream);
     let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -243,7 +243,7 @@ async fn copies_count_when_they_were_changed() {
         let mut pipeline = bench.pipeline().limits(|limits| limits.held_bytes = 400_000);
         let read = pipeline.read("in", &upstream);
         for name in ["a", "b", "c", "d"] {
-            let accepting = Arc::new(Shelf::new(name, &bench.journal).accepting());
+            let accepting = Arc::new(Downstream::new(name, &bench.journal).accepting());
             let from = match changed {
                 true => grow(&mut pipeline, read, Growth::Inline),
                 false => read,
@@ -272,7 +272,7 @@ async fn the_pieces_of_a_row_are_made_as_there_is_room() {
                 piece
             })))
         });
-        let start = |to: &Arc<Shelf>| {
+        let start = |to: &Arc<Downstream>| {
             let upstream = Arc::new(Upstream::new(&bench.journal, 3, AtEnd::End));
             let mut pipeline = bench.pipeline().limits(|limits| limits.queue_strips = 2);
             let read = pipeline.read("in", &upstream);
@@ -286,7 +286,8 @@ async fn the_pieces_of_a_row_are_made_as_there_is_room() {
             pipeline.write(&[unfolded], "a", to);
             (bench.start(&pipeline.plan()), upstream)
         };
-        let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
+        let hung =
+            Arc::new(Downstream::new("a", &bench.journal).script(|_, _| anabranch_plugin::testing::Reaction::Hang));
         let (running, _) = start(&hung);
         tokio::time::sleep(Duration::from_secs(600)).await;
         let before = made.load(std::sync::atomic::Ordering::Relaxed);
@@ -294,7 +295,7 @@ async fn the_pieces_of_a_row_are_made_as_there_is_room() {
         running.kill();
         in_time(running.join()).await;
 
-        let shelf = Arc::new(Shelf::new("a", &bench.journal));
+        let shelf = Arc::new(Downstream::new("a", &bench.journal));
         let (running, upstream) = start(&shelf);
         let progress = running.progress();
         finished(&in_time(running.join()).await);

@@ -11,7 +11,7 @@ use super::*;
 const ROWS: u64 = 400;
 const WINDOW: u64 = 100;
 
-fn plan(bench: &Bench, upstream: &Arc<Upstream>, a: &Arc<Shelf>, b: &Arc<Shelf>) -> Arc<StagePlan> {
+fn plan(bench: &Bench, upstream: &Arc<Upstream>, a: &Arc<Downstream>, b: &Arc<Downstream>) -> Arc<StagePlan> {
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = WINDOW as usize);
     let read = pipeline.read("in", upstream);
     let chain = pipeline.chain(&[read], &[inline(|_| Ok(Decision::Keep))]);
@@ -29,7 +29,7 @@ async fn a_crash_at_any_moment_loses_nothing() {
         let upstream = Upstream::new(&bench.journal, ROWS, AtEnd::End).per_read(16).delay(Duration::from_millis(1));
         let upstream = Arc::new(upstream);
         let slow = |name, millis, rows| {
-            let shelf = Shelf::new(name, &bench.journal).delay(Duration::from_millis(millis));
+            let shelf = Downstream::new(name, &bench.journal).delay(Duration::from_millis(millis));
             shelf.policy(|policy| policy.rows = rows)
         };
         let (a, b) = (Arc::new(slow("a", 3, 10).accepting()), Arc::new(slow("b", 2, 7)));

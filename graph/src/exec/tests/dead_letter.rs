@@ -42,7 +42,7 @@ async fn a_letter_is_durable_before_its_row_is_acknowledged() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
     let a = shelf(&bench, "a");
-    let letters = Arc::new(Shelf::new("letters", &bench.journal).accepting());
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).accepting());
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[failing(|row| row % 10 == 3)]);
@@ -117,7 +117,7 @@ async fn too_many_failures_in_the_window_stop_the_pipeline() {
 async fn one_of_two_destinations_fails_rows() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 300);
-    let (a, b) = (shelf(&bench, "a"), Arc::new(Shelf::new("b", &bench.journal).rejecting(|row| row % 3 == 0)));
+    let (a, b) = (shelf(&bench, "a"), Arc::new(Downstream::new("b", &bench.journal).rejecting(|row| row % 3 == 0)));
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);
@@ -138,7 +138,7 @@ async fn a_failing_letter_is_fatal_and_its_row_is_kept() {
     let upstream = upstream(&bench, 10);
     let a = shelf(&bench, "a");
     let letters = Arc::new(
-        Shelf::new("letters", &bench.journal)
+        Downstream::new("letters", &bench.journal)
             .script(|_, _| Reaction::Fail(Fault::record(anabranch_plugin::testing::codes::FULL, "the queue is full"))),
     );
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
@@ -155,9 +155,9 @@ async fn a_failing_letter_is_fatal_and_its_row_is_kept() {
 async fn a_replayed_letter_has_the_same_key() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 50, AtEnd::Wait));
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Hang));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Hang));
     let split = inline(|record| Ok(Decision::Split(vec![record.clone(), record.clone()])));
-    let plan = |shelf: &Arc<Shelf>| {
+    let plan = |shelf: &Arc<Downstream>| {
         let mut pipeline = bench.tolerant();
         let read = pipeline.read("in", &upstream);
         let chain = pipeline.chain(&[read], &[split.clone(), failing(|row| row == 20)]);

@@ -12,7 +12,7 @@ async fn a_stop_delivers_what_was_read() {
     let bench = Bench::new();
     let upstream =
         Arc::new(Upstream::new(&bench.journal, 100_000, AtEnd::End).per_read(10).delay(Duration::from_millis(1)));
-    let slow = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_millis(20)).accepting());
+    let slow = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(20)).accepting());
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[inline(|_| Ok(Decision::Keep))]);
@@ -43,7 +43,7 @@ async fn a_hung_destination_uses_up_the_budget_and_is_named() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
     let hung = Arc::new(
-        Shelf::new("a", &bench.journal)
+        Downstream::new("a", &bench.journal)
             .script(|_, call| match call {
                 0 => Reaction::Durable,
                 _ => Reaction::Hang,
@@ -73,7 +73,7 @@ async fn retries_end_early_enough_for_what_was_delivered_to_be_stored() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
     let down =
-        Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
+        Arc::new(Downstream::new("a", &bench.journal).script(|_, _| {
             Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "no route to host"))
         }));
     let mut pipeline = bench.pipeline();
@@ -128,7 +128,7 @@ async fn one_source_that_ends_leaves_the_others_alone() {
 async fn a_second_stop_can_shorten_the_first() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);
-    let hung = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Hang));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Hang));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &hung);

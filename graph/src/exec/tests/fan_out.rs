@@ -43,7 +43,7 @@ async fn every_row_of_every_source_reaches_every_destination() {
 async fn a_shared_destination_takes_sources_in_turn() {
     let bench = Bench::new();
     let (one, two) = (upstream(&bench, 10_000), upstream(&bench, 10_000));
-    let a = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_millis(1)).policy(|p| p.rows = 128));
+    let a = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(1)).policy(|p| p.rows = 128));
     let mut pipeline = bench.pipeline();
     let reads = [pipeline.read("one", &one), pipeline.read("two", &two)];
     pipeline.write(&reads, "a", &a);
@@ -57,8 +57,8 @@ async fn a_shared_destination_takes_sources_in_turn() {
 async fn a_slow_branch_does_not_lose_the_rows_of_a_fast_one() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3000);
-    let slow = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_millis(50)).policy(|p| p.rows = 20));
-    let fast = Arc::new(Shelf::new("b", &bench.journal).accepting());
+    let slow = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(50)).policy(|p| p.rows = 20));
+    let fast = Arc::new(Downstream::new("b", &bench.journal).accepting());
     let mut pipeline = bench.pipeline().limits(|limits| limits.replay_rows = 400);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &slow);

@@ -11,7 +11,7 @@ use super::*;
 async fn a_row_split_in_a_hundred_thousand_stays_in_strips() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3);
-    let a = Arc::new(Shelf::new("a", &bench.journal).policy(|policy| policy.rows = 1000));
+    let a = Arc::new(Downstream::new("a", &bench.journal).policy(|policy| policy.rows = 1000));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let split = inline(|record| match row_at(record.position()) {
@@ -134,7 +134,7 @@ async fn a_rate_is_kept() {
 async fn a_rate_limit_does_not_hold_up_commits() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::Wait));
-    let a = Arc::new(Shelf::new("a", &bench.journal).accepting());
+    let a = Arc::new(Downstream::new("a", &bench.journal).accepting());
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write_with(&[read], "a", &a, |spec| (spec.rate, spec.burst) = (Some(1.0), 1));

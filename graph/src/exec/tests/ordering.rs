@@ -43,7 +43,7 @@ pub(super) fn check_order(events: &[Event], shelves: &[&str], expected: u64) {
 async fn rows_are_durable_then_stored_then_acknowledged() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 1000);
-    let (a, b) = (Arc::new(Shelf::new("a", &bench.journal).accepting()), shelf(&bench, "b"));
+    let (a, b) = (Arc::new(Downstream::new("a", &bench.journal).accepting()), shelf(&bench, "b"));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[inline(|_| Ok(Decision::Keep))]);
@@ -61,7 +61,7 @@ async fn a_source_that_waits_is_acknowledged_all_the_same() {
     for at_end in [AtEnd::CaughtUp, AtEnd::Wait] {
         let bench = Bench::new();
         let upstream = Arc::new(Upstream::new(&bench.journal, 10, at_end));
-        let a = Arc::new(Shelf::new("a", &bench.journal).accepting());
+        let a = Arc::new(Downstream::new("a", &bench.journal).accepting());
         let mut pipeline = bench.pipeline();
         let read = pipeline.read("in", &upstream);
         pipeline.write(&[read], "a", &a);

@@ -13,7 +13,7 @@ use anabranch_record::mark::{Mark, Partition};
 use super::*;
 use crate::plan::stage::StageKind;
 
-async fn with_panics_at(bench: &Bench, at: &'static [u64]) -> (Ending, Arc<Shelf>, Arc<Upstream>) {
+async fn with_panics_at(bench: &Bench, at: &'static [u64]) -> (Ending, Arc<Downstream>, Arc<Upstream>) {
     let upstream = upstream(bench, 1000);
     let a = shelf(bench, "a");
     let fragile = inline(move |record| {

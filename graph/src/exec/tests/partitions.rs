@@ -75,11 +75,11 @@ impl Acker for End {
 
 type Acked = Arc<Mutex<Vec<(Partition, u64)>>>;
 
-fn start_with(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelf: &Arc<Shelf>) -> (Running, Acked) {
+fn start_with(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelf: &Arc<Downstream>) -> (Running, Acked) {
     start_to(bench, reads, &[shelf])
 }
 
-fn start_to(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelves: &[&Arc<Shelf>]) -> (Running, Acked) {
+fn start_to(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelves: &[&Arc<Downstream>]) -> (Running, Acked) {
     let acked: Acked = Arc::default();
     let upstream = upstream(bench, 0);
     let mut pipeline = bench.tolerant();
@@ -110,7 +110,7 @@ fn rows_of(name: &str, rows: std::ops::Range<u64>) -> Read {
 #[tokio::test(start_paused = true)]
 async fn a_position_without_rows_is_stored_and_acknowledged_in_order() {
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).delay(Duration::from_secs(5)));
+    let a = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_secs(5)));
     let reads = [rows_of("", 0..3), Read::Progress(Partition::ONLY, position(99)), rows_of("", 100..101)];
     let (running, acked) = start_with(&bench, reads, &a);
     tokio::time::sleep(Duration::from_secs(4)).await;
@@ -128,13 +128,13 @@ async fn a_position_without_rows_is_stored_and_acknowledged_in_order() {
 async fn a_revoked_partition_is_given_up_and_the_others_go_on() {
     let bench = Bench::new();
     // The rows of `x` are never written.
-    let a = Arc::new(Shelf::new("a", &bench.journal).script(|rows, _| {
+    let a = Arc::new(Downstream::new("a", &bench.journal).script(|rows, _| {
         match rows.iter().any(|row| row_at(row.position()) < 100) {
             true => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::DOWN, "no")),
             false => Reaction::Durable,
         }
     }));
-    let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(30)));
+    let b = Arc::new(Downstream::new("b", &bench.journal).delay(Duration::from_secs(30)));
     for (shelf, delivered) in [(&b, true), (&a, false)] {
         let reads = [rows_of("x", 0..3), Read::Revoked(part("x"))];
         let (running, acked) = start_with(&bench, reads, shelf);
@@ -188,7 +188,7 @@ async fn a_transaction_under_way_is_waited_for_before_its_rows_are_read_again() 
     for others in [0, 3, 20] {
         let bench = Bench::new();
         let delay = Duration::from_secs(12);
-        let a = Arc::new(Shelf::new("a", &bench.journal).transactional().delay(delay));
+        let a = Arc::new(Downstream::new("a", &bench.journal).transactional().delay(delay));
         let (running, acked) = start_with(&bench, away_for(others), &a);
         finished(&in_time(running.join()).await);
         let x: Vec<u64> = rows_in(&a, "x");
@@ -201,8 +201,8 @@ async fn a_transaction_under_way_is_waited_for_before_its_rows_are_read_again() 
 #[tokio::test(start_paused = true)]
 async fn what_a_transaction_wrote_is_not_written_again_where_another_destination_lacks_it() {
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).transactional());
-    let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(12)));
+    let a = Arc::new(Downstream::new("a", &bench.journal).transactional());
+    let b = Arc::new(Downstream::new("b", &bench.journal).delay(Duration::from_secs(12)));
     let (running, acked) = start_to(&bench, away_for(20), &[&a, &b]);
     finished(&in_time(running.join()).await);
     assert_eq!(rows_in(&a, "x"), [0, 1, 2, 3, 4]);
@@ -210,8 +210,8 @@ async fn what_a_transaction_wrote_is_not_written_again_where_another_destination
     assert_eq!(of_x(&acked), [0, 1, 2, 3, 4]);
     // The first write of `b` fails for a while longer than the rows are waited for.
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).transactional());
-    let b = Arc::new(Shelf::new("b", &bench.journal).delay(Duration::from_secs(2)).script(|_, call| match call {
+    let a = Arc::new(Downstream::new("a", &bench.journal).transactional());
+    let b = Arc::new(Downstream::new("b", &bench.journal).delay(Duration::from_secs(2)).script(|_, call| match call {
         0..3 => Reaction::Fail(Fault::transient(anabranch_plugin::testing::codes::AWAY, "not yet")),
         _ => Reaction::Durable,
     }));
@@ -225,9 +225,9 @@ async fn what_a_transaction_wrote_is_not_written_again_where_another_destination
 #[tokio::test(start_paused = true)]
 async fn rows_that_wait_for_a_letter_are_not_written_once_their_partition_is_gone() {
     let bench = Bench::new();
-    let letters = Arc::new(Shelf::new("letters", &bench.journal).delay(Duration::from_secs(20)));
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).delay(Duration::from_secs(20)));
     let bench = Bench { letters, ..bench };
-    let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(|rows, _| {
+    let a = Arc::new(Downstream::new("a", &bench.journal).transactional().script(|rows, _| {
         let bad = rows.iter().position(|row| row_at(row.position()) == 1 && !is_of_y(row));
         match bad {
             Some(row) => {
@@ -272,7 +272,7 @@ fn is_of_y(row: &Record) -> bool {
 }
 
 /// Rows of a partition that are durable on a shelf.
-fn rows_in(shelf: &Shelf, name: &str) -> Vec<u64> {
+fn rows_in(shelf: &Downstream, name: &str) -> Vec<u64> {
     let durable = shelf.durable();
     let rows = durable.iter().filter(|row| row.metadata.get("partition").is_some_and(|partition| partition == name));
     rows.map(|row| row_at(row.position())).collect()

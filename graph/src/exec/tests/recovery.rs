@@ -11,7 +11,7 @@ fn down() -> Fault {
     Fault::transient(anabranch_plugin::testing::codes::DOWN, "no route to host")
 }
 
-async fn run_with(bench: &Bench, rows: u64, shelf: &Arc<Shelf>) -> (Ending, Arc<Upstream>) {
+async fn run_with(bench: &Bench, rows: u64, shelf: &Arc<Downstream>) -> (Ending, Arc<Upstream>) {
     let upstream = upstream(bench, rows);
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
@@ -22,7 +22,7 @@ async fn run_with(bench: &Bench, rows: u64, shelf: &Arc<Shelf>) -> (Ending, Arc<
 #[tokio::test(start_paused = true)]
 async fn a_transient_write_is_repeated_in_order() {
     let bench = Bench::new();
-    let a = Shelf::new("a", &bench.journal).script(|_, call| match call % 4 {
+    let a = Downstream::new("a", &bench.journal).script(|_, call| match call % 4 {
         3 => Reaction::Durable,
         _ => Reaction::Fail(down()),
     });
@@ -36,7 +36,7 @@ async fn a_transient_write_is_repeated_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_destination_that_stays_down_makes_the_pipeline_recover() {
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Fail(down())));
+    let a = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Fail(down())));
     let (ending, upstream) = run_with(&bench, 10, &a).await;
     let Ending::Faulted(fault) = ending else { panic!("{ending:?}") };
     assert_eq!((fault.class(), fault.code().name(), a.calls().len()), (FaultClass::Transient, "down", 8));
@@ -47,7 +47,7 @@ async fn a_destination_that_stays_down_makes_the_pipeline_recover() {
 #[tokio::test(start_paused = true)]
 async fn what_may_be_written_once_only_is_not_repeated() {
     let bench = Bench::new();
-    let a = Shelf::new("a", &bench.journal).script(|_, _| Reaction::Fail(down()));
+    let a = Downstream::new("a", &bench.journal).script(|_, _| Reaction::Fail(down()));
     let a = Arc::new(a.policy(|policy| policy.retry = Retry::AtMostOnce));
     let (ending, _) = run_with(&bench, 10, &a).await;
     assert!(matches!(ending, Ending::Faulted(fault) if fault.class() == FaultClass::Transient));
@@ -58,7 +58,7 @@ async fn what_may_be_written_once_only_is_not_repeated() {
 async fn a_write_that_one_record_fails_is_halved_until_it_is_found() {
     let bench = Bench::new();
     let bad = |row: u64| row == 37 || row == 90;
-    let a = Shelf::new("a", &bench.journal).script(move |rows, _| {
+    let a = Downstream::new("a", &bench.journal).script(move |rows, _| {
         match rows.iter().any(|record| bad(row_at(record.position()))) {
             true => {
                 Reaction::Fail(Fault::record(anabranch_plugin::testing::codes::CONSTRAINT, "it violates a constraint"))
@@ -78,7 +78,7 @@ async fn a_write_that_one_record_fails_is_halved_until_it_is_found() {
 #[tokio::test(start_paused = true)]
 async fn verdicts_may_differ_from_row_to_row() {
     let bench = Bench::new();
-    let a = Shelf::new("a", &bench.journal).script(move |rows, call| {
+    let a = Downstream::new("a", &bench.journal).script(move |rows, call| {
         let verdict = |i: usize| match (i % 4, call) {
             (0, _) => Ok(Delivered::Durable),
             (1, 0) => Err(down()),
@@ -100,7 +100,7 @@ async fn verdicts_may_differ_from_row_to_row() {
 #[tokio::test(start_paused = true)]
 async fn too_few_verdicts_are_fatal() {
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| Reaction::Each(vec![Ok(Delivered::Durable)])));
+    let a = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Each(vec![Ok(Delivered::Durable)])));
     let (ending, upstream) = run_with(&bench, 2, &a).await;
     assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "verdict_count"));
     assert_eq!(upstream.kept(), 2);
@@ -109,7 +109,7 @@ async fn too_few_verdicts_are_fatal() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_flush_delivers_nothing() {
     let bench = Bench::new();
-    let a = Arc::new(Shelf::new("a", &bench.journal).accepting());
+    let a = Arc::new(Downstream::new("a", &bench.journal).accepting());
     a.fail_flush(down());
     let (ending, upstream) = run_with(&bench, 10, &a).await;
     assert!(matches!(ending, Ending::Faulted(fault) if fault.class() == FaultClass::Transient));
@@ -156,7 +156,7 @@ async fn a_position_that_says_nothing_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_was_delivered_before_a_fault_is_not_repeated() {
     let bench = Bench::new();
-    let a = Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
+    let a = Downstream::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
         0..50 => Reaction::Durable,
         _ => Reaction::Fail(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table is gone")),
     });
@@ -190,7 +190,7 @@ async fn a_destination_that_is_down_for_ten_minutes_costs_a_window_and_loses_not
     let bench = Bench::new();
     let start = Instant::now();
     let is_down = move || start.elapsed() < DOWN;
-    let a = Shelf::new("a", &bench.journal).script(move |_, _| match is_down() {
+    let a = Downstream::new("a", &bench.journal).script(move |_, _| match is_down() {
         true => Reaction::Fail(down()),
         false => Reaction::Durable,
     });

@@ -12,7 +12,7 @@ use crate::plan::stage::StageKind;
 
 const ROWS: u64 = 5000;
 
-fn plan(bench: &Bench, upstreams: &[Arc<Upstream>], shelves: &[Arc<Shelf>]) -> Arc<StagePlan> {
+fn plan(bench: &Bench, upstreams: &[Arc<Upstream>], shelves: &[Arc<Downstream>]) -> Arc<StagePlan> {
     let mut pipeline = bench.tolerant().limits(|limits| limits.replay_rows = 1000);
     let reads: Vec<_> = upstreams.iter().enumerate().map(|(i, up)| pipeline.read(&format!("in{i}"), up)).collect();
     let clean = inline(|record| match row_at(record.position()) % 50 {
@@ -50,8 +50,10 @@ async fn crashes_of_a_whole_graph_lose_nothing() {
         let bench = Bench::new();
         let upstreams: Vec<_> =
             (0..2).map(|_| Arc::new(Upstream::new(&bench.journal, ROWS, AtEnd::End).per_read(300))).collect();
-        let shelves =
-            [Arc::new(Shelf::new("a", &bench.journal).accepting()), Arc::new(Shelf::new("b", &bench.journal))];
+        let shelves = [
+            Arc::new(Downstream::new("a", &bench.journal).accepting()),
+            Arc::new(Downstream::new("b", &bench.journal)),
+        ];
         let plan = plan(&bench, &upstreams, &shelves);
         let running = bench.start(&plan);
         tokio::time::sleep(Duration::from_millis(millis)).await;
@@ -105,7 +107,7 @@ async fn what_was_settled_before_a_fault_is_stored() {
     for _ in 0..300 {
         let bench = Bench::new();
         let upstream = Arc::new(Upstream::new(&bench.journal, 2000, AtEnd::End).per_read(4));
-        let a = Arc::new(Shelf::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
+        let a = Arc::new(Downstream::new("a", &bench.journal).script(|rows, _| match row_at(rows[0].position()) {
             0..40 => Reaction::Durable,
             _ => Reaction::Fail(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table is gone")),
         }));

@@ -40,12 +40,12 @@ fn split(n: impl Fn(u64) -> u64 + Send + 'static) -> Arc<dyn ConfiguredOperator>
     })
 }
 
-fn transactional(bench: &Bench, name: &str, rows: usize) -> Shelf {
-    Shelf::new(name, &bench.journal).transactional().policy(|policy| policy.rows = rows)
+fn transactional(bench: &Bench, name: &str, rows: usize) -> Downstream {
+    Downstream::new(name, &bench.journal).transactional().policy(|policy| policy.rows = rows)
 }
 
 /// The transactions that hold rows of each source row, by what is before the first dot of the payload.
-fn transactions_per_row(shelf: &Shelf) -> BTreeMap<String, BTreeSet<usize>> {
+fn transactions_per_row(shelf: &Downstream) -> BTreeMap<String, BTreeSet<usize>> {
     let mut per_row: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for (i, rows) in shelf.transactions().iter().enumerate() {
         for row in rows.iter().map(text) {
@@ -55,14 +55,14 @@ fn transactions_per_row(shelf: &Shelf) -> BTreeMap<String, BTreeSet<usize>> {
     per_row
 }
 
-fn all_together(shelf: &Shelf) {
+fn all_together(shelf: &Downstream) {
     for (row, transactions) in transactions_per_row(shelf) {
         assert_eq!(transactions.len(), 1, "the pieces of row {row} are in transactions {transactions:?}");
     }
 }
 
 /// Each text once.
-fn once(shelf: &Shelf) -> BTreeSet<String> {
+fn once(shelf: &Downstream) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     for row in shelf.durable() {
         assert!(seen.insert(text(&row)), "{} is there twice", text(&row));
@@ -122,7 +122,7 @@ async fn refused_rows_have_letters_before_the_mark_that_covers_them() {
         if refused.is_empty() { Reaction::Durable } else { Reaction::Refuse(refused) }
     };
     let a = Arc::new(transactional(&bench, "a", 30).script(refuse));
-    let letters = Arc::new(Shelf::new("letters", &bench.journal).accepting().delay(Duration::from_millis(20)));
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).accepting().delay(Duration::from_millis(20)));
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);
@@ -162,7 +162,7 @@ async fn rows_behind_one_that_failed_wait_for_its_letter() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 300);
     let a = Arc::new(transactional(&bench, "a", 10));
-    let letters = Arc::new(Shelf::new("letters", &bench.journal).delay(Duration::from_millis(500)));
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).delay(Duration::from_millis(500)));
     let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
     let read = pipeline.read("in", &upstream);
     let some = inline(|record| match row_at(record.position()) % 100 {
@@ -474,7 +474,7 @@ async fn of_several_destinations_the_one_that_lost_most_decides() {
 /// A destination that has less than the store says, and has lost nothing.
 #[tokio::test(start_paused = true)]
 async fn a_destination_that_is_behind_has_not_lost_anything() {
-    let run = async |bench: &Bench, a: &Arc<Shelf>, keep: fn(u64) -> bool| {
+    let run = async |bench: &Bench, a: &Arc<Downstream>, keep: fn(u64) -> bool| {
         let upstream = Arc::new(Upstream::new(&bench.journal, 100, AtEnd::End));
         let mut pipeline = bench.pipeline();
         let read = pipeline.read("in", &upstream);
@@ -598,7 +598,12 @@ impl Fates {
 }
 
 /// Split, filtered and failed in a chain, then through two branches of which one waits, into the same destination.
-fn random_plan(bench: &Bench, fates: Fates, upstreams: &[Arc<Upstream>], shelves: &[Arc<Shelf>]) -> Arc<StagePlan> {
+fn random_plan(
+    bench: &Bench,
+    fates: Fates,
+    upstreams: &[Arc<Upstream>],
+    shelves: &[Arc<Downstream>],
+) -> Arc<StagePlan> {
     let mut pipeline = bench.tolerant().limits(|limits| {
         limits.replay_rows = 100;
         if fates.seed.is_multiple_of(3) {
@@ -644,7 +649,7 @@ fn random_plan(bench: &Bench, fates: Fates, upstreams: &[Arc<Upstream>], shelves
 }
 
 /// A destination that refuses pieces, fails before and after it has stored, and hangs, up to some call.
-fn random_shelf(bench: &Bench, name: &str, fates: Fates, salt: u64, troubled: usize) -> Shelf {
+fn random_shelf(bench: &Bench, name: &str, fates: Fates, salt: u64, troubled: usize) -> Downstream {
     let shelf = transactional(bench, name, [1, 20, 100][(fates.seed % 3) as usize]);
     let lost = || Fault::transient(crate::codes::LOST, "the connection was lost");
     let shelf = shelf.script(move |rows, call| {
@@ -693,7 +698,7 @@ async fn crashes_double_nothing_and_lose_nothing() {
         let others = (seed / 2) % 3;
         let mut shelves = vec![Arc::new(random_shelf(&bench, "a", fates, 0, 60))];
         shelves.extend((others == 1).then(|| Arc::new(random_shelf(&bench, "b", fates, 1, 40))));
-        shelves.extend((others == 2).then(|| Arc::new(Shelf::new("c", &bench.journal).accepting())));
+        shelves.extend((others == 2).then(|| Arc::new(Downstream::new("c", &bench.journal).accepting())));
         let plan = random_plan(&bench, fates, &upstreams, &shelves);
         let mut ended = false;
         for run in 0..60 {

@@ -51,7 +51,7 @@ async fn every_step_is_measured() {
         StepSpec { condition: when(r#"{{ eq (index .Metadata "n") "0" }}"#), ..Pipeline::step("pair", &pair) },
         Pipeline::step("picky", &picky),
     ];
-    let shelf = Arc::new(Shelf::new("a", &bench.journal));
+    let shelf = Arc::new(Downstream::new("a", &bench.journal));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.stage("chain", &[read], StageKind::Chain(steps));
@@ -86,7 +86,7 @@ async fn every_step_is_measured() {
 async fn a_trial_may_write_but_tells_no_source() {
     let bench = Bench::new();
     let upstream = Arc::new(Upstream::new(&bench.journal, 50, AtEnd::CaughtUp));
-    let shelf = Arc::new(Shelf::new("a", &bench.journal));
+    let shelf = Arc::new(Downstream::new("a", &bench.journal));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &shelf);
@@ -104,7 +104,7 @@ async fn a_source_that_never_ends_is_not_waited_for() {
     let upstream = Arc::new(Upstream::new(&bench.journal, 10, AtEnd::Wait));
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
-    pipeline.write(&[read], "a", &Arc::new(Shelf::new("a", &bench.journal)));
+    pipeline.write(&[read], "a", &Arc::new(Downstream::new("a", &bench.journal)));
     let measured = measure(&bench, &pipeline.plan(), trial(11)).await;
     assert_eq!((measured.read, measured.delivered), (10, 10));
     assert_eq!(measured.cut_short.as_deref(), Some("the time limit of 60 s was reached"));
@@ -119,7 +119,7 @@ async fn a_failure_is_told_with_what_was_measured() {
     let mut pipeline = bench.pipeline();
     let read = pipeline.read("in", &upstream);
     let chain = pipeline.chain(&[read], &[fatal]);
-    pipeline.write(&[chain], "a", &Arc::new(Shelf::new("a", &bench.journal)));
+    pipeline.write(&[chain], "a", &Arc::new(Downstream::new("a", &bench.journal)));
     let measured = measure(&bench, &pipeline.plan(), trial(10)).await;
     assert!(measured.broken);
     assert!(measured.cut_short.unwrap().contains("it broke"));

@@ -12,7 +12,7 @@ use crate::exec::progress::Progress;
 use crate::plan::stage::StageKind;
 
 fn lanes() -> (Lanes, Arc<crate::batch::Alarm>) {
-    let letters = Arc::new(Shelf::new("letters", &Journal::default()));
+    let letters = Arc::new(Downstream::new("letters", &Journal::default()));
     let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan(), Arc::new([])));
     (Lanes::new(1000, 1 << 20, true, progress), Arc::default())
 }

@@ -43,7 +43,7 @@ async fn with_async(
     bench: &Bench,
     rows: u64,
     call: impl Fn(Vec<Record>) -> futures::future::BoxFuture<'static, Vec<Verdict>> + Send + Sync + 'static,
-) -> (Ending, Arc<Shelf>) {
+) -> (Ending, Arc<Downstream>) {
     let upstream = upstream(bench, rows);
     let a = shelf(bench, "a");
     let mut pipeline = bench.tolerant();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use anabranch_plugin::operator::{Decision, Verdict};
-use anabranch_plugin::testing::{AtEnd, Shelf, Upstream, asynchronous, inline, isolated, record, row_at};
+use anabranch_plugin::testing::{AtEnd, Downstream, Upstream, asynchronous, inline, isolated, record, row_at};
 use anabranch_plugin::trace::{Past, Share, SpanSink};
 use anabranch_record::fault::Fault;
 use anabranch_template::condition::CompiledCondition;
@@ -284,7 +284,7 @@ async fn a_record_that_is_split_in_thousands_is_told_in_part() {
 async fn what_a_run_did_not_deliver_is_told_as_that() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 3);
-    let a = Arc::new(Shelf::new("a", &bench.journal).script(|_, _| {
+    let a = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| {
         anabranch_plugin::testing::Reaction::Fail(Fault::fatal(
             anabranch_plugin::testing::codes::NO_TABLE,
             "no table for hunter22",
@@ -317,7 +317,7 @@ async fn refusals_of_a_transaction_are_told() {
         )]),
         None => anabranch_plugin::testing::Reaction::Durable,
     };
-    let a = Arc::new(Shelf::new("a", &bench.journal).transactional().script(refuse));
+    let a = Arc::new(Downstream::new("a", &bench.journal).transactional().script(refuse));
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
     pipeline.write(&[read], "a", &a);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
 use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::mask::Mask;
 use anabranch_record::{Position, Record};
 use petgraph::algo::{has_path_connecting, is_cyclic_directed};
@@ -45,8 +45,8 @@ fn apply(
         pipeline: "demo".into(),
         node: "step".into(),
         log: Arc::new(Silent),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

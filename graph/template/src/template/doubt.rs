@@ -3,7 +3,7 @@
 use anabranch_record::code::Code;
 use std::ops::Range;
 
-use super::tree::Place;
+use super::tree::Offsets;
 use crate::codes;
 
 /// A result that is probably not intended. It contains names of fields, never their values.
@@ -88,7 +88,7 @@ pub(crate) struct Doubts {
 #[derive(Debug)]
 pub(crate) struct Missed {
     /// The operand that reads the name.
-    pub(crate) at: Place,
+    pub(crate) at: Offsets,
     /// A suggestion for the intended name.
     pub(crate) hint: String,
 }
@@ -100,7 +100,7 @@ impl Doubts {
     pub(crate) const MOST_COMPARED: usize = 3;
 
     /// Adds a doubt, unless it is already present.
-    pub(crate) fn add(&mut self, at: &Place, kind: DoubtKind, message: String, hint: Option<String>) {
+    pub(crate) fn add(&mut self, at: &Offsets, kind: DoubtKind, message: String, hint: Option<String>) {
         let at = at.start as usize..at.end as usize;
         self.push(Doubt { at, kind, message, hint });
     }
@@ -109,7 +109,7 @@ impl Doubts {
     /// irrelevant.
     pub(crate) fn add_if_printed(
         &mut self,
-        at: &Place,
+        at: &Offsets,
         kind: DoubtKind,
         message: String,
         hint: Option<String>,
@@ -139,7 +139,7 @@ impl Doubts {
     }
 
     /// Returns the suggestion for a name that was missing in this part of the template.
-    pub(crate) fn missed_in(&self, at: &Place) -> Option<&str> {
+    pub(crate) fn missed_in(&self, at: &Offsets) -> Option<&str> {
         let missed = self.missed.as_ref()?;
         (at.start <= missed.at.start && missed.at.end <= at.end).then_some(missed.hint.as_str())
     }

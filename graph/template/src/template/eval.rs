@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::functions::Context;
 use super::out::Out;
-use super::tree::{Body, Branches, Call, Command, Literal, Node, Operand, Pipeline, Place, Range_, Term, Tree};
+use super::tree::{Body, Branches, Call, Command, Literal, Node, Offsets, Operand, Pipeline, Range_, Term, Tree};
 use super::val::{Text, Val};
 use super::{EvalError, MissingKey, Reason, format};
 
@@ -89,12 +89,12 @@ struct Evaluator<'a> {
 }
 
 /// Returns an error at a place, about the kind of a value or about the template itself.
-fn fail<T>(at: &Place, message: impl Into<String>) -> Eval<T> {
+fn fail<T>(at: &Offsets, message: impl Into<String>) -> Eval<T> {
     fail_for(Reason::Kind, at, message)
 }
 
 /// Returns an error at a place, with its reason.
-fn fail_for<T>(reason: Reason, at: &Place, message: impl Into<String>) -> Eval<T> {
+fn fail_for<T>(reason: Reason, at: &Offsets, message: impl Into<String>) -> Eval<T> {
     Err(EvalError { offset: at.start as usize, message: message.into(), reason })
 }
 
@@ -104,7 +104,7 @@ impl<'a> Evaluator<'a> {
         self.walk(&mut frame, body).map(|_| ())
     }
 
-    fn deeper(&mut self, at: &Place) -> Eval<()> {
+    fn deeper(&mut self, at: &Offsets) -> Eval<()> {
         if self.depth == MOST_DEPTH {
             return fail_for(Reason::Content, at, "templates call each other too deeply");
         }
@@ -112,7 +112,7 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    fn step(&mut self, at: &Place) -> Eval<()> {
+    fn step(&mut self, at: &Offsets) -> Eval<()> {
         self.context.take_steps(1).or_else(|e| fail_for(e.reason, at, e.to_string()))
     }
 
@@ -148,7 +148,7 @@ impl<'a> Evaluator<'a> {
         Ok(Flow::Next)
     }
 
-    fn nested_walk(&mut self, frame: &mut Frame, body: &'a Body, at: &Place) -> Eval<Flow> {
+    fn nested_walk(&mut self, frame: &mut Frame, body: &'a Body, at: &Offsets) -> Eval<Flow> {
         self.deeper(at)?;
         let flow = self.walk(frame, body);
         self.depth -= 1;
@@ -156,7 +156,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates a body with another value of `.`.
-    fn walk_with(&mut self, frame: &mut Frame, dot: Dot, body: &'a Body, at: &Place) -> Eval<Flow> {
+    fn walk_with(&mut self, frame: &mut Frame, dot: Dot, body: &'a Body, at: &Offsets) -> Eval<Flow> {
         let outer = std::mem::replace(&mut frame.dot, dot);
         let flow = self.nested_walk(frame, body, at);
         frame.dot = outer;

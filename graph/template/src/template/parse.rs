@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use super::lex::{self, Kind, Token, Tokens, error};
-use super::tree::{Body, Branches, Call, Command, Definition, Node, Operand, Pipeline, Place, Range_, Term, Tree};
+use super::tree::{Body, Branches, Call, Command, Definition, Node, Offsets, Operand, Pipeline, Range_, Term, Tree};
 use super::{TemplateError, slips};
 
 mod expression;
@@ -376,10 +376,10 @@ fn is_record(pipeline: &Pipeline) -> bool {
 }
 
 /// Converts a range to a place. Templates are shorter than 4 GiB: their length is checked first.
-fn place(at: &Range<usize>) -> Place {
+fn place(at: &Range<usize>) -> Offsets {
     u32::try_from(at.start).unwrap_or(u32::MAX)..u32::try_from(at.end).unwrap_or(u32::MAX)
 }
 
-fn range(at: &Place) -> Range<usize> {
+fn range(at: &Offsets) -> Range<usize> {
     at.start as usize..at.end as usize
 }

@@ -31,13 +31,13 @@ pub struct Definition {
 /// A list of nodes, evaluated in order.
 pub type Body = Box<[Node]>;
 /// A range of bytes of the source.
-pub type Place = Range<u32>;
+pub type Offsets = Range<u32>;
 
 /// A node of a template, evaluated in order.
 #[derive(Debug)]
 pub enum Node {
     /// Literal text of the source.
-    Text(Place),
+    Text(Offsets),
     /// A pipeline whose value is printed.
     Print(Pipeline),
     /// A pipeline whose value is assigned to a variable.
@@ -90,7 +90,7 @@ pub struct Call {
     /// The value of `.` in the template.
     pub argument: Option<Pipeline>,
     /// The place in the source.
-    pub at: Place,
+    pub at: Offsets,
 }
 
 /// `a | b | c`, optionally with a variable.
@@ -101,7 +101,7 @@ pub struct Pipeline {
     /// The commands. Each receives the value of the previous one as its last argument.
     pub commands: Box<[Command]>,
     /// The place in the source.
-    pub at: Place,
+    pub at: Offsets,
 }
 
 /// An operand with arguments.
@@ -119,7 +119,7 @@ pub struct Operand {
     /// The value.
     pub term: Term,
     /// The place in the source.
-    pub at: Place,
+    pub at: Offsets,
 }
 
 /// The syntactic form of a value.

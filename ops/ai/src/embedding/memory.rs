@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_plugin::state::{Memo, MemoKey};
+use anabranch_plugin::state::{ResultCache, ResultKey};
 use anabranch_record::value::Value;
 use bytes::Bytes;
 use serde_json::Value as Json;
@@ -16,20 +16,20 @@ const SPACE: &str = "ai.embedding.1";
 /// Cache of embeddings. The key contains everything that an embedding depends on: the service, the model with all
 /// parameters, and the text. A failing store costs additional requests, but fails no records.
 pub(crate) struct Memory {
-    memo: Arc<dyn Memo>,
+    memo: Arc<dyn ResultCache>,
     /// Address of the service: another one may have other weights under the same name.
     service: String,
 }
 
 impl Memory {
-    pub(crate) fn new(memo: Arc<dyn Memo>, service: String) -> Memory {
+    pub(crate) fn new(memo: Arc<dyn ResultCache>, service: String) -> Memory {
         Memory { memo, service }
     }
 
     /// Returns the cached embedding of each text.
     pub(super) async fn recall(&self, model: &Model, texts: &[&str]) -> Vec<Option<Embedding>> {
         let context = self.context(model);
-        let keys: Vec<MemoKey> = texts.iter().map(|text| key(&context, text)).collect();
+        let keys: Vec<ResultKey> = texts.iter().map(|text| key(&context, text)).collect();
         match self.memo.recall(SPACE, &keys).await {
             Ok(found) if found.len() == texts.len() => {
                 found.into_iter().map(|bytes| decode(&bytes?, model.dimensions)).collect()
@@ -68,7 +68,7 @@ impl Memory {
     }
 }
 
-fn key(context: &Sha256, text: &str) -> MemoKey {
+fn key(context: &Sha256, text: &str) -> ResultKey {
     context.clone().chain_update(text).finalize().into()
 }
 

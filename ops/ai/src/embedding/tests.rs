@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use anabranch_ops_http::testing::{Received, Reply, Server};
 use anabranch_plugin::operator::OperatorKind;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::Record;
 use serde_json::{Value as Json, json};
 
@@ -59,7 +59,7 @@ fn settings<'a>(url: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a 
 }
 
 async fn embedded(url: &str, more: &[(&str, &str)], records: Vec<Record>) -> Vec<Result<Json, String>> {
-    let found = waiting(&embed::kind(), &settings(url, more), records, Arc::new(Oblivion)).await;
+    let found = waiting(&embed::kind(), &settings(url, more), records, Arc::new(DiscardingState)).await;
     found.into_iter().map(|row| row.map(|record| after(&record)["vector"].clone())).collect()
 }
 
@@ -206,7 +206,7 @@ async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered
         }
         let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*url), ("field", ".Payload.After.text")];
         let texts = rows(&["a", "bb", "ccc"]);
-        let found = waiting(&openai::embeddings::kind(), &settings, texts, Arc::new(Oblivion)).await;
+        let found = waiting(&openai::embeddings::kind(), &settings, texts, Arc::new(DiscardingState)).await;
         assert!(found.iter().all(|row| row.as_ref().unwrap_err().ends_with(why)), "{found:?}");
     }
 }
@@ -322,7 +322,7 @@ async fn openai_embeddings_takes_the_place_of_the_text() {
         ("dimensions", "2"),
         ("user", "u"),
     ];
-    let found = waiting(&openai::embeddings::kind(), &settings, rows(&["a", "bb"]), Arc::new(Oblivion)).await;
+    let found = waiting(&openai::embeddings::kind(), &settings, rows(&["a", "bb"]), Arc::new(DiscardingState)).await;
     let found: Vec<Json> = found.into_iter().map(|row| after(&row.unwrap())).collect();
     assert_eq!(found, [json!({ "text": "[1.0,9.7]" }), json!({ "text": "[2.0,9.8]" })]);
     let request = server.received().remove(0);
@@ -342,13 +342,14 @@ async fn raw_data_stay_raw_and_base64_is_read() {
     let server = Server::start(|_| Reply::ok(r#"{"data":[{"index":0,"embedding":"AADAPwAAAMA="}]}"#));
     let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*server.url()), ("encoding_format", "base64")];
     let raw = record(r#"{"position":"","operation":"create","metadata":{},"key":null,"payload":{"after":"YQ=="}}"#);
-    let found = waiting(&openai::embeddings::kind(), &settings, vec![raw], Arc::new(Oblivion)).await;
+    let found = waiting(&openai::embeddings::kind(), &settings, vec![raw], Arc::new(DiscardingState)).await;
     assert_eq!(found[0].as_ref().unwrap().payload.after, anabranch_record::Data::text("[1.5,-2.0]"));
     for (text, why) in [("AADA", "3 bytes"), ("?", "not base64")] {
         let server = Server::start(move |_| Reply::ok(json!({ "data": [{ "embedding": text }] }).to_string()));
         let settings = [("api_key", "k"), ("model", "m"), ("base_url", &*server.url())];
         let found =
-            waiting(&openai::embeddings::kind(), &settings, vec![row(&json!({ "a": 1 }))], Arc::new(Oblivion)).await;
+            waiting(&openai::embeddings::kind(), &settings, vec![row(&json!({ "a": 1 }))], Arc::new(DiscardingState))
+                .await;
         assert!(found[0].as_ref().unwrap_err().contains(why), "{found:?}");
     }
 }
@@ -368,7 +369,7 @@ async fn cohere_embed_names_its_model() {
         ("inputField", ".Payload.After.text"),
         ("outputField", ".Payload.After.embedding"),
     ];
-    let found = waiting(&cohere::embed::kind(), &settings, rows(&["a"]), Arc::new(Oblivion)).await;
+    let found = waiting(&cohere::embed::kind(), &settings, rows(&["a"]), Arc::new(DiscardingState)).await;
     let found = found.into_iter().next().unwrap().unwrap();
     assert_eq!(after(&found), json!({ "text": "a", "embedding": "[1.0,9.7]" }));
     assert_eq!(found.metadata.get("cohere.embed.model").unwrap().as_str(), "embed-v4.0");

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use anabranch_ops_http::testing::{Received, Reply, Server};
 use anabranch_plugin::operator::OperatorKind;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::Record;
 use serde_json::{Value as Json, json};
 
@@ -21,7 +21,7 @@ fn body(request: &Received) -> Json {
 }
 
 async fn asked(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], after: &Json) -> Result<Json, String> {
-    let mut found = waiting(kind, settings, vec![row(after)], Arc::new(Oblivion)).await;
+    let mut found = waiting(kind, settings, vec![row(after)], Arc::new(DiscardingState)).await;
     let record = found.remove(0)?;
     Ok(serde_json::from_str::<Json>(&text(&record)).unwrap()["payload"]["after"].take())
 }
@@ -198,7 +198,7 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
         "" => row(&json!({ "other": 1 })),
         text => row(&json!({ "text": text })),
     });
-    let found = waiting(&cohere::rerank::kind(), &settings, rows.to_vec(), Arc::new(Oblivion)).await;
+    let found = waiting(&cohere::rerank::kind(), &settings, rows.to_vec(), Arc::new(DiscardingState)).await;
     let score = |found: &Result<Record, String>| {
         let record: Json = serde_json::from_str(&text(found.as_ref().unwrap())).unwrap();
         serde_json::from_str::<Json>(record["payload"]["after"]["score"].as_str().unwrap()).unwrap()
@@ -212,7 +212,8 @@ async fn cohere_rerank_scores_the_rows_of_a_batch() {
 
     // One result too many.
     let found =
-        waiting(&cohere::rerank::kind(), &settings, vec![row(&json!({ "text": "x" }))], Arc::new(Oblivion)).await;
+        waiting(&cohere::rerank::kind(), &settings, vec![row(&json!({ "text": "x" }))], Arc::new(DiscardingState))
+            .await;
     assert!(found[0].as_ref().unwrap_err().ends_with("it has 2 results for 1 document"), "{found:?}");
 }
 
@@ -230,7 +231,7 @@ async fn cohere_rerank_says_what_is_wrong_with_indexes() {
             ("response.body", ".Payload.After.score"),
         ];
         let rows = ["first", "second"].map(|text| row(&json!({ "text": text })));
-        let found = waiting(&cohere::rerank::kind(), &settings, rows.to_vec(), Arc::new(Oblivion)).await;
+        let found = waiting(&cohere::rerank::kind(), &settings, rows.to_vec(), Arc::new(DiscardingState)).await;
         assert!(found.iter().all(|row| row.as_ref().unwrap_err().ends_with(why)), "{found:?}");
     }
 }

@@ -5,7 +5,7 @@ use anabranch_plugin::flow::{RecordShape, Shape};
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::Position;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::json::write_record;
@@ -37,8 +37,8 @@ fn open(settings: &[(&str, &str)]) -> Result<Arc<dyn AsyncOperator>, Fault> {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     };

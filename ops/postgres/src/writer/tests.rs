@@ -13,7 +13,7 @@ use anabranch_plugin::destination::Destination;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings as Written;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::metadata::key;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position, json};
@@ -37,8 +37,8 @@ fn host() -> Host {
         pipeline: "p".into(),
         node: "out".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

@@ -10,7 +10,7 @@ use anabranch_plugin::registry::Registry;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::source::{Backlog, Read, Reader, Room, Source};
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
@@ -36,8 +36,8 @@ pub fn host() -> Host {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }

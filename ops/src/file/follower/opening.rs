@@ -10,7 +10,7 @@ use super::current::Current;
 use super::{Follower, GRACE, Opened, Step};
 use crate::file::gap::compressed;
 use crate::file::generations::Next;
-use crate::file::position::{PathSum, Place, Resume, born, identity};
+use crate::file::position::{FilePosition, PathSum, Resume, born, identity};
 use crate::file::rotation::{Directory, Sibling, original};
 use crate::file::watch::Arrivals;
 
@@ -135,7 +135,7 @@ impl Follower {
     /// If the file itself is gone, a file with the same content is accepted, such as a restored backup; see
     /// [`original`]. Costs a few kilobytes of reading for each file with such a name that is long enough. Files with
     /// other content are not read again until they change.
-    fn rotated_away(&mut self, here: Option<(&File, bool)>) -> io::Result<Option<(File, Place)>> {
+    fn rotated_away(&mut self, here: Option<(&File, bool)>) -> io::Result<Option<(File, FilePosition)>> {
         let Some(resume) = self.resume else { return Ok(None) };
         let directory = Directory::of(&self.path)?;
         let present = here.map(|(file, _)| file.metadata()).transpose()?.map(|metadata| identity(&metadata));
@@ -247,7 +247,7 @@ impl Follower {
     fn start(
         &mut self,
         file: File,
-        place: Option<Place>,
+        place: Option<FilePosition>,
         warning: Option<String>,
         is_told: bool,
     ) -> io::Result<Opened> {
@@ -255,7 +255,7 @@ impl Follower {
         self.others = HashMap::new();
         let metadata = file.metadata()?;
         let identity = identity(&metadata);
-        let mut place = place.unwrap_or_else(|| Place::start(identity, born(&metadata)));
+        let mut place = place.unwrap_or_else(|| FilePosition::start(identity, born(&metadata)));
         place.path = PathSum::of(&self.path);
         let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
         self.current = Some(Current::new(file, identity, place.offset, was_moved, is_told)?);

@@ -4,7 +4,7 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::{Data, Position};
 
@@ -39,8 +39,8 @@ fn host() -> Host {
         pipeline: "p".into(),
         node: "w".into(),
         log: Arc::new(Silence),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
     }
@@ -52,7 +52,7 @@ fn open(process: &str, limits: Limits) -> Wasm {
 
 fn try_open(wasm: &[u8], limits: Limits) -> Result<Wasm, Fault> {
     let module = compile(wasm, None, || ()).unwrap();
-    let configured = Configured { module, configure: Configure::default(), granted: Granted::default(), limits };
+    let configured = WasmOperator { module, configure: Configure::default(), granted: Granted::default(), limits };
     Wasm::open(&configured, &host())
 }
 

@@ -1,5 +1,5 @@
 use anabranch_graph::testing::Pipeline;
-use anabranch_plugin::testing::{AtEnd, Journal, Reaction, Shelf, Upstream};
+use anabranch_plugin::testing::{AtEnd, Downstream, Journal, Reaction, Upstream};
 use anabranch_process::log::{LogFormat, LogSettings, Output};
 use anabranch_record::fault::Fault;
 use anabranch_settings::Database;
@@ -10,14 +10,14 @@ use super::*;
 /// A pipeline `p` of ten rows with its surroundings.
 struct Fixture {
     upstream: Arc<Upstream>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<Downstream>,
     store: Store,
     orders: watch::Sender<Order>,
     recovery: RecoveryPolicy,
 }
 
 impl Fixture {
-    async fn new(at_end: AtEnd, shelf: impl FnOnce(Shelf) -> Shelf) -> Fixture {
+    async fn new(at_end: AtEnd, shelf: impl FnOnce(Downstream) -> Downstream) -> Fixture {
         let journal = Journal::default();
         let store = Store::open(&Database::InMemory).unwrap();
         let stored = StoredPipeline {
@@ -46,7 +46,7 @@ impl Fixture {
             .unwrap();
         Fixture {
             upstream: Arc::new(Upstream::new(&journal, 10, at_end)),
-            shelf: Arc::new(shelf(Shelf::new("out", &journal))),
+            shelf: Arc::new(shelf(Downstream::new("out", &journal))),
             store,
             orders: watch::channel(Order::Run).0,
             recovery: RecoveryPolicy {
@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     fn life(&self) -> (Life, watch::Receiver<LifecycleState>) {
-        let letters = Arc::new(Shelf::new("letters", &Journal::default()));
+        let letters = Arc::new(Downstream::new("letters", &Journal::default()));
         let mut pipeline = Pipeline::new(&letters, 1, 0);
         let source = pipeline.read("in", &self.upstream);
         pipeline.write(&[source], "out", &self.shelf);
@@ -253,7 +253,7 @@ async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
 
 #[tokio::test]
 async fn a_stop_drains_what_was_read() {
-    let fixture = Fixture::new(AtEnd::Wait, Shelf::accepting).await;
+    let fixture = Fixture::new(AtEnd::Wait, Downstream::accepting).await;
     let (life, _seen) = fixture.life();
     let upstream = fixture.upstream.clone();
     let stop = async {

@@ -1,7 +1,7 @@
 //! The result cache of operators: results by space and key. The oldest are removed when the cache exceeds its size
 //! limit.
 
-use anabranch_plugin::state::{MemoKey, StoreError};
+use anabranch_plugin::state::{ResultKey, StoreError};
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
@@ -20,19 +20,19 @@ const MEMO_SIZE: TableDefinition<'_, &str, u64> = TableDefinition::new("memo_siz
 
 /// Returns the bytes that an entry counts: its key is stored twice.
 fn weight(space: &str, value: usize) -> u64 {
-    (value + 2 * (space.len() + size_of::<MemoKey>()) + 16) as u64
+    (value + 2 * (space.len() + size_of::<ResultKey>()) + 16) as u64
 }
 
 pub(super) fn recall(
     transaction: &ReadTransaction,
     space: &str,
-    keys: &[MemoKey],
+    keys: &[ResultKey],
 ) -> Result<Vec<Option<Bytes>>, StoreError> {
     let table = match transaction.open_table(MEMO) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
         other => other.map_err(unavailable)?,
     };
-    let value = |key: &MemoKey| {
+    let value = |key: &ResultKey| {
         let found = table.get((space, &key[..])).map_err(unavailable)?;
         Ok(found.and_then(|found| found.value().get(8..).map(Bytes::copy_from_slice)))
     };
@@ -43,7 +43,7 @@ pub(super) fn recall(
 pub(super) fn keep(
     transaction: &WriteTransaction,
     space: &str,
-    entries: &[(MemoKey, Bytes)],
+    entries: &[(ResultKey, Bytes)],
     bound: u64,
 ) -> Result<(), Failed> {
     let mut memo = transaction.open_table(MEMO)?;

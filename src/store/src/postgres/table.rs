@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_plugin::state::{Epoch, MemoKey, Receipt, StoreError};
+use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use bytes::Bytes;
@@ -368,7 +368,7 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         space: &Str,
-        entries: &[(MemoKey, Bytes)],
+        entries: &[(ResultKey, Bytes)],
     ) -> Result<(), Error> {
         let Table { memo, .. } = self;
         // The last of several results for a key.
@@ -379,7 +379,7 @@ impl Table {
              AS kept (key, value) ON CONFLICT (space, key) DO UPDATE SET value = EXCLUDED.value, kept = EXCLUDED.kept"
         );
         transaction.execute(&sql, &[&&**space, &keys, &values]).await?;
-        let bytes: usize = values.iter().map(|value| value.len() + size_of::<MemoKey>()).sum();
+        let bytes: usize = values.iter().map(|value| value.len() + size_of::<ResultKey>()).sum();
         self.remembered.set(self.remembered.get() + bytes as i64);
         // The scan of all results is expensive, so it is rare; a new process does it at its first write.
         if self.remembered.get() >= MEMO_BOUND / 8 {

@@ -2,7 +2,7 @@ mod silence;
 
 use std::sync::Arc;
 
-use anabranch_plugin::state::{Epoch, Memo as _, StateStore as _};
+use anabranch_plugin::state::{Epoch, ResultCache as _, StateStore as _};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use bytes::Bytes;

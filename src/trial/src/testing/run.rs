@@ -15,7 +15,7 @@ use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
 use anabranch_plugin::host::Network;
 use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::Oblivion;
+use anabranch_plugin::state::DiscardingState;
 use anabranch_process::files::system;
 use anabranch_record::clock;
 use anabranch_record::fault::FaultClass;
@@ -169,8 +169,8 @@ async fn lives(input: &TestInput, script: &Script, plan: &Arc<StagePlan>, over: 
     let services = Services {
         store: Arc::new(Marks::default()),
         log: Arc::new(DiscardingLog),
-        memo: Arc::new(Oblivion),
-        active: Arc::new(Oblivion),
+        memo: Arc::new(DiscardingState),
+        active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
     };

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::lookup::{self, find};
 use super::{Dot, Eval, Evaluator, Frame, argument, fail, fail_for};
 use crate::template::functions::{Function, Param};
-use crate::template::tree::{Fields, Operand, Place, Term};
+use crate::template::tree::{Fields, Offsets, Operand, Term};
 use crate::template::val::{Map, Val};
 use crate::template::{MissingKey, Reason, builtins, methods};
 
@@ -31,7 +31,7 @@ impl<'a> Evaluator<'a> {
         base: Dot,
         fields: &'a Fields,
         given: Given<'a>,
-        at: &Place,
+        at: &Offsets,
     ) -> Eval<Val> {
         if given.is_empty()
             && let Some(found) = find(self.record, fields)
@@ -61,7 +61,7 @@ impl<'a> Evaluator<'a> {
         Ok(val)
     }
 
-    fn field(&mut self, frame: &mut Frame, receiver: Val, name: &str, given: Given<'a>, at: &Place) -> Eval<Val> {
+    fn field(&mut self, frame: &mut Frame, receiver: Val, name: &str, given: Given<'a>, at: &Offsets) -> Eval<Val> {
         match receiver {
             Val::Missing => {
                 return match self.missing {
@@ -114,7 +114,7 @@ impl<'a> Evaluator<'a> {
         function: &'static Function,
         receiver: Option<Val>,
         given: Given<'a>,
-        at: &Place,
+        at: &Offsets,
     ) -> Eval<Val> {
         let is_method = receiver.is_some();
         let mut values: SmallVec<[Val; 4]> = receiver.into_iter().collect();

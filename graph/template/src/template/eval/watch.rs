@@ -14,7 +14,7 @@ use crate::template::functions::conversion::{
     Notation, Numeric, gives_element, holds_raw_text, joined, notation, numeric, stands_for_number,
 };
 use crate::template::functions::{CallError, Function, Param, invalid_pattern};
-use crate::template::tree::{Operand, Pipeline, Place, Term};
+use crate::template::tree::{Offsets, Operand, Pipeline, Term};
 use crate::template::val::{List, Map, Val};
 
 /// Functions whose result is explained by the values that they compare.
@@ -28,7 +28,7 @@ const MOST_JOINED: usize = 100;
 impl<'a> Evaluator<'a> {
     /// Records that a name is missing in a map.
     #[cold]
-    pub(super) fn missed(&mut self, map: &Map, name: &str, at: &Place) {
+    pub(super) fn missed(&mut self, map: &Map, name: &str, at: &Offsets) {
         const MOST: usize = 8;
         let written = self.written(at);
         let Some(doubts) = self.context.doubts() else { return };
@@ -78,7 +78,7 @@ impl<'a> Evaluator<'a> {
         is_method: bool,
         values: &[Val],
         args: &'a [Operand],
-        at: &Place,
+        at: &Offsets,
     ) -> Result<Val, CallError> {
         self.context.take_time()?;
         let result = (function.call)(&mut self.context, values)?;
@@ -144,7 +144,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Checks arithmetic: a value that is not a number counts as 0, and integer functions drop fractions.
-    fn numbers(&mut self, name: &str, values: &[Val], place: &impl Fn(usize) -> Place) {
+    fn numbers(&mut self, name: &str, values: &[Val], place: &impl Fn(usize) -> Offsets) {
         let Some(Numeric { whole, fractions, from, to }) = numeric(name) else { return };
         for (i, val) in values.iter().enumerate().take(to).skip(from) {
             if val.is_nil() {
@@ -178,7 +178,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Returns a hint how to get a number from a value.
-    fn number_of(&self, val: &Val, name: &str, at: &Place) -> String {
+    fn number_of(&self, val: &Val, name: &str, at: &Offsets) -> String {
         let written = self.named(at);
         match val {
             Val::Raw(_) | Val::Bytes(_) => format!("write (printf \"%s\" {written}) for its text"),
@@ -193,7 +193,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Checks text functions for the text that they write for a value.
-    fn texts(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Place) {
+    fn texts(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Offsets) {
         let name = function.name;
         if let ("regexMatch", Some(Val::Text(pattern))) = (name, values.first()) {
             if let Some(why) = invalid_pattern(&pattern.lossy()) {
@@ -236,7 +236,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Checks for values that a function writes in a notation that is probably not intended.
-    fn notation(&mut self, function: &Function, val: &Val, output: &str, at: &Place) {
+    fn notation(&mut self, function: &Function, val: &Val, output: &str, at: &Offsets) {
         let Some(notation) = notation(function.name) else { return };
         if notation == Notation::Json {
             if holds_raw_text(val, MOST_LEVELS) {
@@ -280,7 +280,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Checks time functions for values that stand for the current time or for the year 1.
-    fn times(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Place) {
+    fn times(&mut self, function: &Function, values: &[Val], result: &Val, place: &impl Fn(usize) -> Offsets) {
         let at = match function.name {
             "date" | "dateInZone" | "date_in_zone" => 1,
             "htmlDate" | "htmlDateInZone" | "ago" => 0,
@@ -307,7 +307,7 @@ impl<'a> Evaluator<'a> {
         self.doubt(&place(at), DoubtKind::NotATime, message, hint);
     }
 
-    fn nothing(&mut self, at: &Place, how: &str) {
+    fn nothing(&mut self, at: &Offsets, how: &str) {
         let message = format!("{} has no value: {how}", self.written(at));
         let Some(doubts) = self.context.doubts() else { return };
         let hint = match doubts.missed_in(at) {
@@ -317,17 +317,17 @@ impl<'a> Evaluator<'a> {
         doubts.add(at, DoubtKind::NoValue, message, Some(hint));
     }
 
-    fn map(&mut self, at: &Place) {
+    fn map(&mut self, at: &Offsets) {
         let hint = format!("write toJson {}", self.named(at));
         self.doubt(at, DoubtKind::Map, "a map prints as map[name:value], which is not JSON".to_owned(), &hint);
     }
 
-    fn bytes(&mut self, at: &Place) {
+    fn bytes(&mut self, at: &Offsets) {
         let hint = format!("write printf \"%s\" {}", self.named(at));
         self.doubt(at, DoubtKind::Bytes, "bytes print as a list of numbers, for example [97 98]".to_owned(), &hint);
     }
 
-    fn list(&mut self, list: &List, at: &Place, text: Option<String>) {
+    fn list(&mut self, list: &List, at: &Offsets, text: Option<String>) {
         let written = self.named(at);
         let plain = !list.iter().take(MOST_JOINED).any(|val| matches!(val, Val::Map(_) | Val::List(_) | Val::Time(_)));
         let hint = match plain {
@@ -338,14 +338,14 @@ impl<'a> Evaluator<'a> {
         self.doubt_if_printed(at, DoubtKind::List, message, hint, text);
     }
 
-    fn time(&mut self, at: &Place, text: Option<String>) {
+    fn time(&mut self, at: &Offsets, text: Option<String>) {
         let hint = format!("write date \"2006-01-02T15:04:05Z07:00\" {}", self.named(at));
         let message = "a time prints as 2006-01-02 15:04:05 +0000 UTC, which few programs can read".to_owned();
         self.doubt_if_printed(at, DoubtKind::Time, message, hint, text);
     }
 
     /// Reports the access to an element of a value that is not a list. For bytes in a field, numbers are expected.
-    fn byte(&mut self, name: &str, of: &Val, at: &Place) {
+    fn byte(&mut self, name: &str, of: &Val, at: &Offsets) {
         let written = self.named(at);
         let (what, hint) = match of {
             Val::Bytes(_) => return,
@@ -359,7 +359,7 @@ impl<'a> Evaluator<'a> {
         self.doubt(at, DoubtKind::Byte, message, &hint);
     }
 
-    fn doubt_if_printed(&mut self, at: &Place, kind: DoubtKind, message: String, hint: String, text: Option<String>) {
+    fn doubt_if_printed(&mut self, at: &Offsets, kind: DoubtKind, message: String, hint: String, text: Option<String>) {
         let Some(doubts) = self.context.doubts() else { return };
         match text {
             Some(text) => doubts.add_if_printed(at, kind, message, Some(hint), text),
@@ -367,20 +367,20 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn doubt(&mut self, at: &Place, kind: DoubtKind, message: String, hint: &str) {
+    fn doubt(&mut self, at: &Offsets, kind: DoubtKind, message: String, hint: &str) {
         if let Some(doubts) = self.context.doubts() {
             doubts.add(at, kind, message, Some(hint.to_owned()));
         }
     }
 
     /// Returns the text of the template at a place.
-    fn written(&self, at: &Place) -> &'a str {
+    fn written(&self, at: &Offsets) -> &'a str {
         self.tree.source.get(at.start as usize..at.end as usize).unwrap_or_default()
     }
 
     /// Returns the text at a place as an argument for suggestions. A value that is piped into a function has no text of
     /// its own, so a placeholder stands for it.
-    fn named(&self, at: &Place) -> Cow<'a, str> {
+    fn named(&self, at: &Offsets) -> Cow<'a, str> {
         let written = self.written(at);
         if functions::find(written).is_some_and(|function| !function.params.is_empty() || function.rest.is_some()) {
             return "VALUE".into();
@@ -390,7 +390,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Returns the place of a pipeline without trailing white space and trim marker.
-    fn trimmed(&self, at: &Place) -> Place {
+    fn trimmed(&self, at: &Offsets) -> Offsets {
         let text = self.written(at);
         at.start..at.end - (text.len() - text.trim_end_matches(['-', ' ', '\n', '\t', '\r']).len()) as u32
     }

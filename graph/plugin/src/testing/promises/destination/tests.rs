@@ -6,7 +6,7 @@ use super::*;
 use crate::destination::WritePolicy;
 use crate::host::Host;
 use crate::testing::codes;
-use crate::testing::{Journal, Reaction, Shelf, ShelfDestination, record, row_at};
+use crate::testing::{Downstream, DownstreamDestination, Journal, Reaction, record, row_at};
 
 /// A mistake of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,12 +140,12 @@ async fn each_mistake_is_found() {
 }
 
 /// Checks shelves with rows and marks in one transaction.
-async fn transactional(make: impl Fn(Shelf) -> Shelf) -> Result<Vec<u64>, String> {
-    let shelf = Mutex::new(Arc::new(Shelf::new("shelf", &Journal::default())));
+async fn transactional(make: impl Fn(Downstream) -> Downstream) -> Result<Vec<u64>, String> {
+    let shelf = Mutex::new(Arc::new(Downstream::new("shelf", &Journal::default())));
     let fresh = async || {
-        let new = Arc::new(make(Shelf::new("shelf", &Journal::default()).transactional()));
+        let new = Arc::new(make(Downstream::new("shelf", &Journal::default()).transactional()));
         *shelf.lock().unwrap() = new.clone();
-        Arc::new(ShelfDestination(new)) as Arc<dyn Destination>
+        Arc::new(DownstreamDestination(new)) as Arc<dyn Destination>
     };
     let stored = async || shelf.lock().unwrap().rows();
     let records: Vec<Record> = (0..4).map(record).collect();
