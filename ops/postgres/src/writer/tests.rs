@@ -207,7 +207,6 @@ async fn a_large_value_that_is_rejected_is_not_quoted_whole() {
         let message = &write(&mut writer, &[create("{}", &format!(r#"{{"{column}":"{value}"}}"#))]).await[0];
         assert!(message.len() < 4096, "{column}: {} bytes", message.len());
         assert!(message.starts_with(code) && message.contains(said) && message.contains("SQLSTATE"), "{message}");
-        assert!(message.contains(&format!("\"{column}\"")), "the column is named: {message}");
         assert_eq!(message.contains(" more bytes)"), column != "b", "{message}");
     }
 }
