@@ -136,3 +136,24 @@ fn failures_of_one_kind_are_counted_and_records_are_logged_at_debug_only() {
     let debug = workspace.run(&["run", "--once", "--log.level", "debug"]).expect_code(0);
     assert!(debug.stdout.lines().any(|line| line.contains("pipeline=letters") && line.contains("bGluZSAxMDA3")));
 }
+
+/// The line about a failure was larger than the queue of the log: it was lost, and the log blamed its reader.
+#[test]
+fn an_error_that_quotes_a_large_record_is_short_everywhere() {
+    const SINK: &str = "    dead-letter-queue: { plugin: file, settings: { path: dlq.ndjson }, window-size: 0, window-nack-threshold: 0 }";
+    for (queue, code) in [(SINK, 0), ("", 1)] {
+        let workspace = Workspace::new();
+        workspace.write("in.txt", format!("{}7\n", "z".repeat(6_000_000)));
+        workspace.write("pipelines/p.yaml", pipeline(queue));
+        let output = workspace.run(&["run", "--once"]);
+        let log = output.expect_code(code).both();
+        assert!(log.len() < 32 << 10, "{} bytes", log.len());
+        assert!(log.contains("bad line zzz") && log.contains(" more bytes)"), "{log}");
+        assert!(!log.contains("lost "), "{log}");
+        for letter in if code == 0 { workspace.lines("dlq.ndjson") } else { Vec::new() } {
+            let letter: serde_json::Value = serde_json::from_str(&letter).unwrap();
+            let error = letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap();
+            assert!(error.len() < 4200 && error.contains(" more bytes)"), "{error}");
+        }
+    }
+}

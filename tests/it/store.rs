@@ -321,6 +321,33 @@ fn a_file_that_another_program_writes_to_stops_the_pipelines() {
     }
 }
 
+/// Without a pipeline, nothing uses the store but the probes: readiness failed, and the metric said that all is well.
+#[test]
+fn the_metric_says_what_readiness_says_while_no_pipeline_runs() {
+    let workspace = Workspace::new();
+    let stopped = file_to_file("idle", "").replacen("status: running", "status: stopped", 1);
+    workspace.write("pipelines/p.yaml", stopped);
+    let mut service = workspace.start(&["run"]);
+    let address = service.address();
+    let is_up = || get(address, "/metrics").body.lines().any(|line| line == "anabranch_store_up 1");
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    assert!(is_up());
+    let (store, aside) = (workspace.path("anabranch.db"), workspace.path("aside.db"));
+    std::fs::rename(&store, &aside).unwrap();
+    // The metric is right without a probe, too.
+    let metrics = get(address, "/metrics").body;
+    assert!(metrics.lines().any(|line| line == "anabranch_store_up 0"), "{metrics}");
+    assert_eq!(get(address, "/readyz").status, 503);
+    std::fs::rename(&aside, &store).unwrap();
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    assert!(is_up());
+    std::fs::File::create(&store).unwrap();
+    service.wait_until("it is unready", || get(address, "/readyz").status == 503);
+    assert!(!is_up());
+    service.signal("TERM");
+    service.finish();
+}
+
 /// Backed up while the service writes, restored, and run: nothing is lost, and nothing from before comes twice.
 #[test]
 fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {

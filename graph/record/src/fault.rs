@@ -5,7 +5,12 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::phrase::shortened;
 use crate::text::Str;
+
+/// Maximum length in bytes of [`Fault::message`]. Servers and scripts may quote a rejected value of any size, and the
+/// message goes to logs, dead letters, statuses and answers.
+pub const MESSAGE_BYTES: usize = 4 << 10;
 
 /// The class of a fault. It decides what the executor does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,7 +130,7 @@ impl Fault {
         &*self.cause
     }
 
-    /// Returns the messages of the cause and of its own causes, joined by `: `.
+    /// Returns the messages of the cause and of its own causes, joined by `: `, with at most [`MESSAGE_BYTES`] bytes.
     pub fn message(&self) -> String {
         let mut text = self.cause.to_string();
         let mut next = self.cause.source();
@@ -137,7 +142,7 @@ impl Fault {
             }
             next = cause.source();
         }
-        text
+        shortened(text, MESSAGE_BYTES)
     }
 }
 
@@ -159,5 +164,22 @@ impl fmt::Debug for Fault {
 impl Error for Fault {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.cause.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codes;
+
+    #[test]
+    fn a_message_that_quotes_a_large_value_is_shortened() {
+        let value = "z".repeat(6_000_000);
+        let fault = Fault::record(codes::REFERENCE_TYPE, format!("Token \"{value}\" is invalid"));
+        let message = fault.message();
+        assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
+        assert!(message.starts_with("Token \"zzz") && message.ends_with("z… (5996947 more bytes)"), "{message}");
+        let outer = Fault::fatal(codes::REFERENCE_TYPE, format!("the table t: {message} (at line 3)"));
+        assert!(outer.to_string().ends_with("more bytes) (at line 3)"), "{outer}");
     }
 }

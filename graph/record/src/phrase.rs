@@ -1,4 +1,4 @@
-//! Nouns with their number and article, for messages.
+//! Nouns with their number and article, and texts of limited length, for messages.
 
 use std::borrow::Cow;
 
@@ -27,6 +27,21 @@ pub fn with_article(noun: &str) -> Cow<'_, str> {
     }
 }
 
+/// Returns the text if it has at most `most` bytes, otherwise its first three quarters of `most` with the number of
+/// bytes that are left out: `zzz… (5996928 more bytes)`. A message that quotes the result thus has room for some words
+/// before its own limit leaves out the end. The text is cut between two characters; `most` is at least 128.
+pub fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let kept = text.floor_char_boundary(most / 4 * 3);
+        let rest = text.len() - kept;
+        text.truncate(kept);
+        // Frees the memory of the rest.
+        text.shrink_to_fit();
+        text.push_str(&format!("… ({rest} more bytes)"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,6 +51,18 @@ mod tests {
     fn nouns_have_their_number() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "record")), ["0 records", "1 record", "2 records"]);
         assert_eq!([1, 2].map(|count| counted(count, "batch")), ["1 batch", "2 batches"]);
+    }
+
+    #[test]
+    fn long_texts_are_shortened_between_characters() {
+        assert_eq!(shortened("z".repeat(128), 128), "z".repeat(128));
+        assert_eq!(shortened("z".repeat(129), 128), format!("{}… (33 more bytes)", "z".repeat(96)));
+        let text = shortened(format!("a{}", "é".repeat(3_000_000)), 1024);
+        assert_eq!(text, format!("a{}… (5999234 more bytes)", "é".repeat(383)));
+        for most in 128..4096 {
+            let quoted = format!("the table \"t\": {}", shortened("語".repeat(10_000), most));
+            assert!(quoted.len() <= most + 15, "{most}: {}", quoted.len());
+        }
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::phrase::shortened;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::codes;
+
+/// Maximum length in bytes of each part of an error of the server. The server quotes rejected values at any length.
+const PART_BYTES: usize = 1 << 10;
 
 /// A failed statement.
 #[derive(Debug)]
@@ -105,16 +109,17 @@ fn row_code(code: &SqlState) -> Code {
     }
 }
 
-/// Returns message, detail, hint and SQLSTATE.
+/// Returns message, detail, hint, place and SQLSTATE; each part is shortened.
 fn describe(db: &DbError) -> String {
-    let mut text = format!("PostgreSQL: {} (SQLSTATE {})", db.message(), db.code().code());
+    let part = |text: &str| shortened(text.to_owned(), PART_BYTES);
+    let mut text = format!("PostgreSQL: {} (SQLSTATE {})", part(db.message()), db.code().code());
     for more in [db.detail(), db.hint()].into_iter().flatten() {
         text.push_str(": ");
-        text.push_str(more);
+        text.push_str(&part(more));
     }
     if let Some(context) = db.where_() {
         text.push_str(", at ");
-        text.push_str(context.lines().next().unwrap_or_default());
+        text.push_str(&part(context.lines().next().unwrap_or_default()));
     }
     text
 }

@@ -1,7 +1,6 @@
 //! Probes of liveness and readiness. They need no token; without it the response does not describe single pipelines.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anabranch_store::Status;
 use axum::extract::{Query, State};
@@ -10,7 +9,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,9 +17,6 @@ use crate::access::Access;
 use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::view::View;
-
-/// Time limit for an answer of the state store.
-const STORE: Duration = Duration::from_secs(5);
 
 /// Components of the service that a probe may name.
 const SERVICES: [&str; 5] =
@@ -139,14 +134,9 @@ async fn readyz(State((view, access)): State<ProbeState>, headers: HeaderMap) ->
     if !view.control.is_ready() {
         return unready("starting", None);
     }
-    let reason = match timeout(STORE, view.store.check()).await {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the state store does not answer".to_owned()),
-    };
     let knows = access.knows_token(&headers);
-    if let Some(reason) = reason {
-        let reason = if knows { reason } else { "the state store is not available".to_owned() };
+    if let Err(error) = view.store.check().await {
+        let reason = if knows { error.to_string() } else { "the state store is not available".to_owned() };
         return unready("unavailable", Some(reason));
     }
     if !knows {

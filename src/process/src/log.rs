@@ -167,6 +167,7 @@ impl<S: Subscriber> Layer<S> for Receiver {
         event.record(&mut fields);
         fields.complete(current_pipeline);
         fields.each(|text| self.0.masked(&text));
+        fields.shorten();
         if level >= LogLevel::Warn {
             let kind = (event.metadata().callsite(), fields.about(&repeated::TELLING));
             if !self.0.repeated.admits(kind, fields.message(), Instant::now()) {
@@ -306,6 +307,33 @@ mod tests {
             "is": true, "text": "7", "code": "***",
         });
         assert_eq!(value, expected);
+    }
+
+    /// A line that was larger than the queue was lost, and the log blamed its reader.
+    #[test]
+    fn a_line_with_large_texts_is_shortened_and_not_lost() {
+        for format in [LogFormat::Cli, LogFormat::Json] {
+            let (log, file) = log(format);
+            log.mask(["zzz-hunter22".into()]);
+            let subscriber = tracing_subscriber::registry().with(Receiver(log.clone()));
+            // Escaped, each of these characters has several bytes.
+            let value = format!("{}zzz-hunter22", "\u{1}".repeat(6_000_000));
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(
+                    pipeline = "demo",
+                    error = value,
+                    more = value,
+                    code = "value_rejected",
+                    "it fails: {value}"
+                );
+            });
+            log.count_repeated(true);
+            let text = content(&log, &file);
+            assert_eq!(text.lines().count(), 1, "{} bytes", text.len());
+            assert!(text.len() < 1 << 20 && text.contains("value_rejected"), "{} bytes", text.len());
+            assert_eq!(text.matches(" more bytes)").count(), 3);
+            assert!(!text.contains("hunter") && !text.contains("too slow"));
+        }
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use anabranch_plugin::letter::Letter;
 use anabranch_plugin::state::StoreError;
 use anabranch_plugin::trace::{SpanContext, SpanId, TraceId};
+use anabranch_record::fault::MESSAGE_BYTES;
 use anabranch_record::mark::{LaneId, Partition};
 use anabranch_record::metadata::Metadata;
+use anabranch_record::phrase::shortened;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
 use anabranch_record::{Change, Data, Operation, Position, Record};
@@ -90,7 +92,8 @@ pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
         seq: form.seq,
         node: form.node,
         code: form.code,
-        message: form.message,
+        // Earlier versions stored messages of any length.
+        message: shortened(form.message.to_string(), MESSAGE_BYTES).into(),
         record,
         trace,
     })

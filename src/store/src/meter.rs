@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::histogram::{Distribution, Histogram};
 use anabranch_plugin::state::StoreError;
@@ -24,8 +24,6 @@ struct Counted {
 struct Operation {
     times: Histogram,
     errors: AtomicU64,
-    /// True if the last operation failed.
-    fails: AtomicBool,
 }
 
 /// Measurements of one kind of operation.
@@ -44,7 +42,7 @@ pub struct OperationNumbers {
 pub struct StoreNumbers {
     /// Measurements by kind of operation.
     pub operations: [OperationNumbers; 2],
-    /// True if the last read and the last write succeeded.
+    /// True if [`Store::check`](crate::Store::check) succeeds.
     pub works: bool,
     /// Free bytes and total bytes of the file system with the file.
     pub disk: Option<(u64, u64)>,
@@ -64,13 +62,13 @@ impl Meter {
         self.0.writes.note(since, outcome);
     }
 
-    /// Returns the numbers so far. Blocks, because it queries the file system.
-    pub(super) fn numbers(&self) -> StoreNumbers {
+    /// Returns the numbers so far of a store that works or not. Blocks, because it queries the file system.
+    pub(super) fn numbers(&self, works: bool) -> StoreNumbers {
         let Counted { reads, writes, directory } = &*self.0;
         let disk = directory.as_ref().and_then(|directory| rustix::fs::statvfs(directory).ok());
         StoreNumbers {
             operations: [reads.numbers("read"), writes.numbers("write")],
-            works: ![reads, writes].into_iter().any(|operation| operation.fails.load(Ordering::Relaxed)),
+            works,
             disk: disk.map(|disk| {
                 let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
                 (bytes(disk.f_bavail), bytes(disk.f_blocks))
@@ -85,7 +83,6 @@ impl Operation {
         // A fenced operation is not a failure of the store.
         let fails = matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Gone(_) | StoreError::Damaged(_)));
         self.errors.fetch_add(u64::from(fails), Ordering::Relaxed);
-        self.fails.store(fails, Ordering::Relaxed);
     }
 
     fn numbers(&self, kind: &'static str) -> OperationNumbers {
@@ -99,19 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_works_again_when_what_failed_is_done() {
+    fn operations_and_failures_are_counted() {
         let meter = Meter::of_file(std::env::temp_dir());
         let failed: Result<(), StoreError> = Err(StoreError::Unavailable("full".into()));
         meter.note_write(Instant::now(), &failed);
         meter.note_read(Instant::now(), &Ok(()));
-        let numbers = meter.numbers();
-        assert_eq!(
-            (numbers.works, numbers.operations.map(|it| (it.times.count(), it.errors))),
-            (false, [(1, 0), (1, 1)])
-        );
+        let numbers = meter.numbers(true);
+        assert_eq!(numbers.operations.map(|it| (it.times.count(), it.errors)), [(1, 0), (1, 1)]);
         let (free, all) = numbers.disk.unwrap();
         assert!(free > 0 && free <= all);
-        meter.note_write(Instant::now(), &Ok(()));
-        assert!(meter.numbers().works);
     }
 }

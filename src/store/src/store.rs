@@ -8,6 +8,7 @@ mod schemas;
 use std::collections::BTreeMap;
 #[cfg(feature = "postgres")]
 use std::sync::Arc;
+use std::time::Duration;
 
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::state::{ActiveSettings, Epoch, Receipt, ResultCache, ResultKey, StateStore, StoreError};
@@ -16,7 +17,7 @@ use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 pub use backup::{Backup, BackupError, path_of};
 
@@ -31,6 +32,9 @@ use crate::owner::Holding;
 #[cfg(feature = "postgres")]
 use crate::postgres::{Ownership, Postgres};
 use crate::request::{Found, Read, Write, Written, contradiction};
+
+/// Time limit of [`Store::check`].
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// A handle of the store; clones share it.
 #[derive(Clone)]
@@ -147,11 +151,16 @@ impl Store {
         }
     }
 
-    /// Checks the health of the store: reads it and, if the last write failed, tries a write.
+    /// Checks the health of the store: reads it and, if the last write failed, tries a write. Takes at most 5 s.
     ///
     /// # Errors
-    /// The store cannot be read, or the last attempt to write failed.
+    /// The store cannot be read or does not answer, or the last attempt to write failed.
     pub async fn check(&self) -> Result<(), StoreError> {
+        let late = |_| Err(StoreError::Unavailable("it does not answer".into()));
+        timeout(ANSWER, self.probe()).await.unwrap_or_else(late)
+    }
+
+    async fn probe(&self) -> Result<(), StoreError> {
         match self.last_write.health() {
             WriteHealth::Works => {}
             WriteHealth::Fails(failure) => return Err(failure.error()),
@@ -189,10 +198,10 @@ impl Store {
         }
     }
 
-    /// Returns durations, errors and health of the store.
+    /// Returns durations, errors and health of the store. It calls [`Store::check`].
     pub async fn numbers(&self) -> Option<StoreNumbers> {
-        let meter = self.meter.clone();
-        tokio::task::spawn_blocking(move || meter.numbers()).await.ok()
+        let (meter, works) = (self.meter.clone(), self.check().await.is_ok());
+        tokio::task::spawn_blocking(move || meter.numbers(works)).await.ok()
     }
 
     async fn read(&self, read: Read) -> Result<Found, StoreError> {

@@ -192,6 +192,25 @@ async fn missing_tables_and_columns_are_made_on_demand() {
     assert_eq!(db.query("SELECT count(*) FROM pg_index WHERE indrelid = 'a'::regclass AND indisprimary"), ["1"]);
 }
 
+/// PostgreSQL quotes the rejected value: the message had the length of the record, in the log and in every answer.
+#[tokio::test]
+async fn a_large_value_that_is_rejected_is_not_quoted_whole() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE DOMAIN short AS text CHECK (length(value) < 10); CREATE TABLE t (a jsonb, b short, c inet)");
+    let value = "z".repeat(6_000_000);
+    let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
+    for (column, code, said) in [
+        ("a", "value_rejected", "invalid input syntax for type json"),
+        ("b", "check_violation", "violates check constraint"),
+        ("c", "value_rejected", "invalid input syntax for type inet"),
+    ] {
+        let message = &write(&mut writer, &[create("{}", &format!(r#"{{"{column}":"{value}"}}"#))]).await[0];
+        assert!(message.len() < 4096, "{column}: {} bytes", message.len());
+        assert!(message.starts_with(code) && message.contains(said) && message.contains("SQLSTATE"), "{message}");
+        assert_eq!(message.contains(" more bytes)"), column != "b", "{message}");
+    }
+}
+
 #[tokio::test]
 async fn identity_columns_take_the_values_of_records() {
     let Some(db) = Database::create() else { return };

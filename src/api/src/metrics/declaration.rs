@@ -180,7 +180,7 @@ pub(super) const QUEUE_FULL: Metric = sum(
     "1 if the queue before the node is full, so that the node that fills it waits, else 0.",
 );
 pub(super) const STORE_UP: Metric =
-    sum("anabranch_store_up", NONE, "1 if the last read and the last write of the state store succeeded, else 0.");
+    sum("anabranch_store_up", NONE, "1 if the state store can be read and written, as `/readyz` checks it, else 0.");
 pub(super) const STORE_TIMES: Metric = times(
     "anabranch_store_operation_seconds",
     &[OPERATION],

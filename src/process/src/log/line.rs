@@ -4,11 +4,18 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use anabranch_plugin::host::{LogLevel, LogLine};
+use anabranch_record::phrase::shortened;
 use anabranch_record::text::Str;
 use tracing::field::{Field, Visit};
 
 use super::{LogFormat, word};
 use crate::terminal::{is_unsafe, json_text, shown};
+
+/// Maximum bytes of all texts of a line, so that no line is too large for the queue of lines, however many of its
+/// characters are escaped.
+const TEXT_BYTES: usize = 64 << 10;
+/// Bytes that each text of a line may have, whatever the length of those before it.
+const FEWEST_BYTES: usize = 1 << 10;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +206,15 @@ impl Fields {
 }
 
 impl Fields {
+    /// Shortens the message and the fields to [`TEXT_BYTES`] in all.
+    pub(super) fn shorten(&mut self) {
+        let mut left = TEXT_BYTES;
+        for text in std::iter::once(&mut self.message).chain(self.others.iter_mut().map(|(_, value)| value)) {
+            *text = shortened(std::mem::take(text), left.max(FEWEST_BYTES));
+            left = left.saturating_sub(text.len());
+        }
+    }
+
     fn bare(&mut self, field: &Field, value: &dyn fmt::Display) {
         self.bare.push(field.name());
         self.record_debug(field, &format_args!("{value}"));

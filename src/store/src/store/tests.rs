@@ -392,6 +392,7 @@ async fn a_trial_changes_nothing() {
         let store = with_position(store).await;
         assert!(matches!(store.write(Write::Trial(100_000)).await, Ok(Written::Nothing)));
         store.check().await.unwrap();
+        assert!(store.numbers().await.unwrap().works);
         assert_eq!(position(&store).await, Some(7));
     }
 }
