@@ -1,5 +1,7 @@
 //! Statements that fail in every call of `process`, whatever the record is: the text of the script alone decides it.
 
+mod unfit;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -30,10 +32,12 @@ use crate::ending;
 use crate::position::Position;
 use crate::process::Process;
 use crate::properties::{OF_OBJECTS, OLD_OF_STRINGS};
-use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
+use crate::spot::{Names, Place, Spot, spot, unparenthesized};
+use unfit::Unfit;
 
 /// Words of scripts that may change how built-in values behave.
 const CHANGES: [&str; 6] = ["__proto__", "Symbol", "globalThis", "Prototype", "defineProp", "Proxy"];
+
 /// Finds the first expression that fails in every call of `process`, or a value that no record can hold.
 pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> Option<Slip> {
     if process.generates || CHANGES.iter().any(|word| kinds.text.text.contains(word)) {
@@ -71,14 +75,6 @@ struct CallOf<'a, 'k> {
     unset: HashMap<Sym, (&'static str, Position)>,
     /// A part of the record with a value that it cannot hold.
     unfit: Option<Unfit>,
-}
-
-/// A part of the record that was assigned a value that it cannot hold.
-struct Unfit {
-    place: Place,
-    /// The entry; `None` for the whole object.
-    entry: Option<String>,
-    slip: Slip,
 }
 
 impl Names for CallOf<'_, '_> {
@@ -416,58 +412,6 @@ impl CallOf<'_, '_> {
             (Pattern::Object(_), None) => Continue(()),
         }
     }
-
-    /// Notes a value that no record can hold.
-    fn assigned(&mut self, assign: &Assign) {
-        let (AssignOp::Assign, AssignTarget::Access(PropertyAccess::Simple(access))) = (assign.op(), assign.lhs())
-        else {
-            return;
-        };
-        let target = step(&spot(access.target(), self), access.field(), self);
-        let unfit = match (target.object(), target) {
-            (Some(place), _) if place.is_data() => {
-                self.unfit_data(assign.rhs()).map(|slip| Unfit { place, entry: None, slip })
-            }
-            (None, Spot::Field(Place::Metadata, Some(entry))) => {
-                let value = self.value(assign.rhs());
-                let hint = match value.nothing() {
-                    Some(_) => "to remove the entry, write delete rec.Metadata[\"name\"]",
-                    None => "convert it to text: JSON.stringify(…), or list.join(\",\")",
-                };
-                (value.nothing().is_some() || value.is_object()).then(|| {
-                    let message = format!("a metadata entry is text, not {}", value.named());
-                    let slip = Self::slip(assign.rhs(), &message, hint);
-                    Unfit { place: Place::Metadata, entry: Some(entry), slip }
-                })
-            }
-            _ => None,
-        };
-        self.unfit = self.unfit.take().or(unfit);
-    }
-
-    /// Checks a value for a key or a payload side.
-    fn unfit_data(&self, value: &Expression) -> Option<Slip> {
-        match unparenthesized(value) {
-            Expression::ObjectLiteral(_) => {
-                let (start, end, what) = constants::unfit(value, self.kinds, &self.values)?;
-                let message = format!("{}, which a record cannot hold", self.at(start, end, what));
-                let hint = "assign a value that a record can hold, or check the value before";
-                Some(Self::slip_at(start, end, &message, hint))
-            }
-            // The check of the accesses reports them.
-            Expression::Literal(_) | Expression::ArrayLiteral(_) | Expression::New(_) => None,
-            _ => self.value(value).is_no_data().then(|| {
-                let what = self.value(value).named();
-                let message = format!("a key or a payload is an object, a text or bytes, not {what}");
-                Self::slip(value, &message, "write { value: … }, or JSON.stringify(…) for raw data")
-            }),
-        }
-    }
-
-    /// Returns `true` if the statement may change the part of the record again.
-    fn may_undo(&self, unfit: &Unfit, item: &StatementListItem) -> bool {
-        item.visit_with(&mut Undoing { call: self, unfit }).is_break()
-    }
 }
 
 fn is_return(item: &StatementListItem) -> bool {
@@ -504,42 +448,5 @@ impl<'ast> Visitor<'ast> for Loops {
             _ => {}
         }
         initializer.visit_with(self)
-    }
-}
-
-/// Searches for code that may change a part of the record again: anything but reads and writes of other parts by name.
-struct Undoing<'c, 'a, 'k> {
-    call: &'c CallOf<'a, 'k>,
-    unfit: &'c Unfit,
-}
-
-impl<'ast> Visitor<'ast> for Undoing<'_, '_, '_> {
-    type BreakTy = ();
-
-    fn visit_expression(&mut self, expression: &'ast Expression) -> ControlFlow<()> {
-        match expression {
-            // A variable may be the record or a function that changes it.
-            Expression::Identifier(_) => match self.call.kinds.global(expression) {
-                None | Some("arguments") => Break(()),
-                Some(_) => Continue(()),
-            },
-            other => other.visit_with(self),
-        }
-    }
-
-    fn visit_unary(&mut self, unary: &'ast Unary) -> ControlFlow<()> {
-        if unary.op() == UnaryOp::Delete { Break(()) } else { unary.visit_with(self) }
-    }
-
-    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
-        let PropertyAccess::Simple(simple) = access else { return Break(()) };
-        match step(&spot(simple.target(), self.call), simple.field(), self.call) {
-            Spot::Field(place, Some(name)) if place.child(&name).is_none() => {
-                let is_other = self.unfit.entry.as_ref().is_some_and(|entry| *entry != name);
-                if place != self.unfit.place || is_other { Continue(()) } else { Break(()) }
-            }
-            Spot::Other => access.visit_with(self),
-            _ => Break(()),
-        }
     }
 }

@@ -3,6 +3,7 @@
 use anabranch_plugin::flow::{Fields, Shape};
 
 use super::{body, check, of, structured};
+use crate::testing::{Wired, record};
 
 /// Scripts in which `d` is the data after a change, and what is said of them.
 fn check_all(cases: &[(&str, &str)]) {
@@ -10,6 +11,23 @@ fn check_all(cases: &[(&str, &str)]) {
     let cases: Vec<_> =
         scripts.iter().zip(cases).map(|(text, (_, said))| (text.as_str(), structured(), *said)).collect();
     check(&cases, body);
+    for (text, _, said) in cases {
+        if said.starts_with("fails;") {
+            fails(&format!("function process(rec) {{ {text}\n return rec }}"));
+        }
+    }
+}
+
+/// Runs a script in which every record fails.
+fn fails(script: &str) {
+    let records = [
+        record(r#"{"Operation":"create","Payload":{"After":{"id":1,"a":"x","name":"n","amount":2.5,"t":"u"}}}"#),
+        record(r#"{"Operation":"update","Metadata":{"n":"1"},"Key":{"id":2},"Payload":{"After":{"a":{"b":[1]}}}}"#),
+        record(r#"{"Operation":"create","Payload":{"After":{}}}"#),
+    ];
+    for result in Wired::new(script).run(&records) {
+        assert!(result.is_err(), "{script}: {result:?}");
+    }
 }
 
 #[test]
@@ -171,6 +189,9 @@ fn variables_without_a_value_in_every_call_fail() {
     let cases: Vec<_> =
         texts.iter().zip(scripts).map(|(text, (.., said))| (text.as_str(), structured(), said)).collect();
     check(&cases, of);
+    for (text, _, _) in cases.iter().filter(|(.., said)| *said == SAID) {
+        fails(text);
+    }
 }
 
 #[test]
