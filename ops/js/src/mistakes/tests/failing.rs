@@ -21,10 +21,11 @@ fn check_all(cases: &[(&str, &str)]) {
 /// Runs a script in which every record fails.
 fn fails(script: &str) {
     let records = [
-        record(r#"{"Operation":"create","Payload":{"After":{"id":1,"a":"x","name":"n","amount":2.5,"t":"u"}}}"#),
-        record(r#"{"Operation":"update","Metadata":{"n":"1"},"Key":{"id":2},"Payload":{"After":{"a":{"b":[1]}}}}"#),
-        record(r#"{"Operation":"create","Payload":{"After":{}}}"#),
+        r#""operation":"create","payload":{"before":null,"after":{"id":1,"a":"x","name":"n","amount":2.5}}"#,
+        r#""operation":"update","metadata":{"n":"1"},"key":{"k":1},"payload":{"before":null,"after":{"a":{"b":[1]}}}"#,
+        r#""operation":"create","payload":{"before":null,"after":{}}"#,
     ];
+    let records = records.map(|fields| record(&format!(r#"{{"position":"cA==",{fields}}}"#)));
     for result in Wired::new(script).run(&records) {
         assert!(result.is_err(), "{script}: {result:?}");
     }
