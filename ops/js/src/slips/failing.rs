@@ -295,6 +295,7 @@ impl CallOf<'_, '_> {
         let is_known = |methods: &[&str]| {
             methods.contains(&name)
                 || OF_OBJECTS.contains(&name)
+                || name.starts_with("__")
                 || (value == Value::Text && OLD_OF_STRINGS.contains(&name))
                 // An object may have copies of the functions of a global object.
                 || (value == Value::Object && MEMBERS.iter().any(|(_, names)| names.contains(&name)))

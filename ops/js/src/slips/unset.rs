@@ -25,6 +25,10 @@ use crate::spot::unparenthesized;
 
 /// Returns these variables, each with the name of its value and the place of the first assignment.
 pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> HashMap<Sym, (&'static str, Position)> {
+    // A field of the global object may be the variable.
+    if ["this.", "this["].iter().any(|this| kinds.text.text.contains(this)) {
+        return HashMap::new();
+    }
     let declared = script.statements().iter().flat_map(lets).filter_map(|variable| nothing(variable, kinds));
     let mut found = HashMap::new();
     for (name, nothing) in declared {
