@@ -75,6 +75,8 @@ pub(crate) enum Doing {
     CompareNumber(String, bool),
     /// Spreads the object as a map of fields.
     Spread,
+    /// Iterates over the whole object.
+    Iterate,
     /// Assigns the whole object to a metadata entry.
     ToMetadata,
     /// Reads or assigns the field of this name of its value.

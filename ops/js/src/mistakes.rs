@@ -150,7 +150,9 @@ impl Said<'_> {
             Doing::Has => return self.has(act, side),
             Doing::Text if !name.is_empty() => return self.printed(act, side),
             Doing::Parse => return self.parse(act, side),
-            Doing::Text | Doing::Spread | Doing::ToMetadata | Doing::Unfit(_) => return self.whole(act, side),
+            Doing::Text | Doing::Spread | Doing::Iterate | Doing::ToMetadata | Doing::Unfit(_) => {
+                return self.whole(act, side);
+            }
             Doing::Call | Doing::Search if !shape.is_absent() => return self.method(act, side),
             _ => {}
         }
@@ -214,6 +216,13 @@ impl Said<'_> {
                 let message = format!("this creates a field for each byte: {data} is raw data, bytes without fields");
                 self.finding(act, false, &message, text_of(side));
             }
+            // A script may make an object iterable.
+            (Doing::Iterate, false, true) if !shape.absent && !self.program.text.contains("Symbol") => {
+                let message = format!(
+                    "the script fails here: {data} is structured data, fields, which have no elements to iterate over"
+                );
+                self.finding(act, true, &message, format!("write Object.entries(rec{data}) or Object.keys(rec{data})"));
+            }
             (Doing::ToMetadata, true, false) => {
                 let message = format!("the script fails here: metadata is text, and {data} is raw data, bytes");
                 self.finding(act, true, &message, format!("write new TextDecoder().decode(rec{data})"));
@@ -252,6 +261,9 @@ impl Said<'_> {
                 format!("the script fails here: {data} is structured data, fields, which have no method {name:?}");
             let hint = format!("call it on a field: rec{data}.name.{name}(…)");
             self.finding(act, true, &message, hint);
+        } else if structured && act.certain && !OF_BYTES.contains(&name) {
+            let message = format!("the script fails here: neither raw nor structured data has a method {name:?}");
+            self.finding(act, true, &message, format!("read a field as rec{data}.name"));
         }
     }
 

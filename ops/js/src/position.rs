@@ -13,7 +13,7 @@ pub(crate) const SETTING: &str = "script";
 pub(crate) const PATH: &str = "script";
 
 /// A position in a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: usize,
     pub(crate) column: usize,

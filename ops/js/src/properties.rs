@@ -155,5 +155,41 @@ pub(crate) const OLD_OF_STRINGS: [&str; 14] = [
     "sup",
     "trimRight",
 ];
+/// Properties of Sets, in addition to those of every object.
+pub(crate) const OF_SETS: [&str; 16] = [
+    "add",
+    "clear",
+    "delete",
+    "difference",
+    "entries",
+    "forEach",
+    "has",
+    "intersection",
+    "isDisjointFrom",
+    "isSubsetOf",
+    "isSupersetOf",
+    "keys",
+    "size",
+    "symmetricDifference",
+    "union",
+    "values",
+];
+/// Properties of Maps, in addition to those of every object.
+pub(crate) const OF_MAPS: [&str; 12] = [
+    "clear",
+    "delete",
+    "entries",
+    "forEach",
+    "get",
+    "getOrInsert",
+    "getOrInsertComputed",
+    "has",
+    "keys",
+    "set",
+    "size",
+    "values",
+];
+/// Methods of regular expressions, in addition to those of every object.
+pub(crate) const OF_PATTERNS: [&str; 3] = ["compile", "exec", "test"];
 /// Properties of numbers, in addition to those of every object.
 pub(crate) const OF_NUMBERS: [&str; 3] = ["toExponential", "toFixed", "toPrecision"];

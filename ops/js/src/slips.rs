@@ -12,10 +12,12 @@ mod kinds;
 mod known;
 mod lost;
 mod names;
+mod patterns;
 mod results;
 mod same;
 mod scopes;
 mod unread;
+mod unset;
 
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};

@@ -58,6 +58,9 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     }
 
     fn visit_for_of_loop(&mut self, repeat: &'ast ForOfLoop) -> Flow {
+        if !repeat.r#await() {
+            self.take(repeat.iterable(), Doing::Iterate);
+        }
         self.visit_expression(repeat.iterable())?;
         self.perhaps_to_the_end(repeat, |reader| {
             reader.visit_iterable_loop_initializer(repeat.initializer())?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use boa_engine::ast::Spanned;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
 use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp};
@@ -10,6 +11,9 @@ use boa_engine::ast::expression::operator::{Binary, Unary};
 use boa_engine::interner::Sym;
 
 use super::kinds::{Kind, Kinds};
+use super::{end, start};
+use crate::position::Position;
+use crate::properties::{OF_ARRAYS, OF_MAPS, OF_NUMBERS, OF_PATTERNS, OF_SETS, OF_STRINGS};
 use crate::spot::unparenthesized;
 
 /// The kind of a value, with the number if it is certain.
@@ -22,6 +26,10 @@ pub(super) enum Value {
     Big,
     Text,
     List,
+    Set,
+    Map,
+    /// A regular expression.
+    Pattern,
     /// The object of a literal.
     Object,
     Unknown,
@@ -35,11 +43,38 @@ impl Value {
 
     /// Returns `true` if the value is known not to be an object.
     pub(super) fn is_primitive(self) -> bool {
-        !matches!(self, Value::List | Value::Object | Value::Unknown)
+        !self.is_object() && self != Value::Unknown
+    }
+
+    /// Returns `true` if the value is known to be an object.
+    pub(super) fn is_object(self) -> bool {
+        matches!(self, Value::List | Value::Set | Value::Map | Value::Pattern | Value::Object)
     }
 
     pub(super) fn is_iterable(self) -> bool {
-        matches!(self, Value::List | Value::Text | Value::Unknown)
+        matches!(self, Value::List | Value::Set | Value::Map | Value::Text | Value::Unknown)
+    }
+
+    /// Returns `true` for values that neither a key nor a payload side can hold.
+    pub(super) fn is_no_data(self) -> bool {
+        matches!(
+            self,
+            Value::Truth | Value::Number(_) | Value::Big | Value::List | Value::Set | Value::Map | Value::Pattern
+        )
+    }
+
+    /// Returns the methods of such a value, in addition to those of every object; `None` if they are unknown.
+    pub(super) fn methods(self) -> Option<&'static [&'static str]> {
+        match self {
+            Value::List => Some(&OF_ARRAYS),
+            Value::Text => Some(&OF_STRINGS),
+            Value::Number(_) => Some(&OF_NUMBERS),
+            Value::Set => Some(&OF_SETS),
+            Value::Map => Some(&OF_MAPS),
+            Value::Pattern => Some(&OF_PATTERNS),
+            Value::Object => Some(&[]),
+            _ => None,
+        }
     }
 
     pub(super) fn named(self) -> &'static str {
@@ -51,8 +86,20 @@ impl Value {
             Value::Big => "a BigInt",
             Value::Text => "a text",
             Value::List => "a list",
+            Value::Set => "a Set",
+            Value::Map => "a Map",
+            Value::Pattern => "a regular expression",
             Value::Object => "an object",
             Value::Unknown => "a value",
+        }
+    }
+
+    /// Returns the name of a number that no record can hold.
+    fn infinite(self) -> Option<&'static str> {
+        match self {
+            Value::Number(Some(number)) if number.is_nan() => Some("NaN"),
+            Value::Number(Some(number)) if number.is_infinite() => Some("infinite"),
+            _ => None,
         }
     }
 
@@ -100,7 +147,14 @@ pub(super) fn value(expression: &Expression, kinds: &Kinds<'_>, values: &HashMap
             },
             _ => Value::Unknown,
         },
-        Expression::New(new) if kinds.global(new.constructor()) == Some("Array") => Value::List,
+        Expression::RegExpLiteral(_) => Value::Pattern,
+        Expression::New(new) => match kinds.global(new.constructor()) {
+            Some("Array") => Value::List,
+            Some("Set") => Value::Set,
+            Some("Map") => Value::Map,
+            Some("RegExp") => Value::Pattern,
+            _ => Value::Unknown,
+        },
         Expression::Unary(unary) => of_unary(unary, known(unary.target())),
         Expression::Binary(binary) => of_binary(binary, known(binary.lhs()), known(binary.rhs())),
         Expression::Call(_) => of_call(expression, kinds),
@@ -157,6 +211,8 @@ fn of_call(expression: &Expression, kinds: &Kinds<'_>) -> Value {
             }
             (Some("Number" | "parseInt" | "parseFloat"), _) => Value::Number(None),
             (Some("String"), _) => Value::Text,
+            (Some("Boolean" | "isNaN" | "isFinite"), _) => Value::Truth,
+            (Some("RegExp"), _) => Value::Pattern,
             _ => Value::Unknown,
         };
     };
@@ -167,6 +223,8 @@ fn of_call(expression: &Expression, kinds: &Kinds<'_>) -> Value {
         (Some("Array"), "from" | "of", _) | (Some("Object"), "keys" | "values" | "entries", _) => Value::List,
         (Some(_), ..) => Value::Unknown,
         (None, "split", _) => Value::List,
+        (None, "forEach", _) => Value::Undefined,
+        (None, "pop" | "shift" | "at" | "find" | "findLast", _) if is_empty(target) => Value::Undefined,
         (None, ..) => match kinds.kind(expression) {
             Some(Kind::Text) => Value::Text,
             Some(Kind::Truth) => Value::Truth,
@@ -174,6 +232,11 @@ fn of_call(expression: &Expression, kinds: &Kinds<'_>) -> Value {
             _ => Value::Unknown,
         },
     }
+}
+
+/// Returns `true` for a list without elements, as it is written.
+fn is_empty(list: &Expression) -> bool {
+    matches!(unparenthesized(list), Expression::ArrayLiteral(list) if list.as_ref().is_empty())
 }
 
 /// Returns the number that `Number(text)` returns, if the text is simple.
@@ -191,18 +254,24 @@ fn is_no_number(text: &str) -> bool {
     text.trim_start().starts_with(|c: char| c.is_ascii_alphabetic() && c != 'I')
 }
 
-/// Returns the first part of an expression that no record can hold, with a description.
-pub(super) fn unfit<'e>(
-    expression: &'e Expression,
+/// Returns the place of the first part of an expression that no record can hold, with a description.
+pub(super) fn unfit(
+    expression: &Expression,
     kinds: &Kinds<'_>,
     values: &HashMap<Sym, Value>,
-) -> Option<(&'e Expression, &'static str)> {
+) -> Option<(Position, Position, &'static str)> {
+    let here = |what| (start(expression), end(expression), what);
     match unparenthesized(expression) {
         Expression::ObjectLiteral(object) => {
             let mut found = None;
             for property in object.properties() {
                 match property {
                     PropertyDefinition::Property(_, value) => found = found.or_else(|| unfit(value, kinds, values)),
+                    PropertyDefinition::IdentifierReference(name) => {
+                        let what = values.get(&name.sym()).and_then(|value| value.infinite());
+                        let (start, end) = (name.span().start().into(), name.span().end().into());
+                        found = found.or_else(|| what.map(|what| (start, end, what)));
+                    }
                     // It may replace the fields before it.
                     _ => found = None,
                 }
@@ -211,14 +280,10 @@ pub(super) fn unfit<'e>(
         }
         Expression::ArrayLiteral(list) => list.as_ref().iter().flatten().find_map(|value| unfit(value, kinds, values)),
         Expression::New(new) if kinds.global(new.constructor()) == Some("Date") => match new.arguments() {
-            [text] if kinds.constant(text).is_some_and(is_no_date) => Some((expression, "an invalid Date")),
+            [text] if kinds.constant(text).is_some_and(is_no_date) => Some(here("an invalid Date")),
             _ => None,
         },
-        _ => match value(expression, kinds, values) {
-            Value::Number(Some(number)) if number.is_nan() => Some((expression, "NaN")),
-            Value::Number(Some(number)) if number.is_infinite() => Some((expression, "infinite")),
-            _ => None,
-        },
+        _ => value(expression, kinds, values).infinite().map(here),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Statements that fail in every call of `process`, whatever the record is: the text of the script alone decides it.
 
+mod unfit;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -24,14 +26,18 @@ use anabranch_record::near::did_you_mean;
 
 use super::constants::{self, Value};
 use super::kinds::Kinds;
-use super::{Slip, end, start};
+use super::known::MEMBERS;
+use super::{Slip, end, patterns, start, unset};
 use crate::ending;
+use crate::position::Position;
 use crate::process::Process;
-use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS, OLD_OF_STRINGS};
-use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
+use crate::properties::{OF_OBJECTS, OLD_OF_STRINGS};
+use crate::spot::{Names, Place, Spot, spot, unparenthesized};
+use unfit::Unfit;
 
 /// Words of scripts that may change how built-in values behave.
 const CHANGES: [&str; 6] = ["__proto__", "Symbol", "globalThis", "Prototype", "defineProp", "Proxy"];
+
 /// Finds the first expression that fails in every call of `process`, or a value that no record can hold.
 pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> Option<Slip> {
     if process.generates || CHANGES.iter().any(|word| kinds.text.text.contains(word)) {
@@ -40,7 +46,8 @@ pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> O
     let mut loops = Loops(Vec::new());
     let _ = script.visit_with(&mut loops);
     let record = process.record().filter(|record| kinds.is_constant(*record) && !loops.0.contains(record));
-    let mut call = CallOf { kinds, record, changed: loops.0, values: HashMap::new(), unfit: None };
+    let unset = unset::of(script, process, kinds);
+    let mut call = CallOf { kinds, record, changed: loops.0, values: HashMap::new(), unset, unfit: None };
     // Variables outside of the function have their values before the first call.
     for item in script.statements().iter() {
         for variable in variables(item) {
@@ -64,16 +71,10 @@ struct CallOf<'a, 'k> {
     changed: Vec<Sym>,
     /// Variables that keep the value of their declaration.
     values: HashMap<Sym, Value>,
+    /// Variables that are null or undefined until `process` assigns them, with the place of the first assignment.
+    unset: HashMap<Sym, (&'static str, Position)>,
     /// A part of the record with a value that it cannot hold.
     unfit: Option<Unfit>,
-}
-
-/// A part of the record that was assigned a value that it cannot hold.
-struct Unfit {
-    place: Place,
-    /// The entry; `None` for the whole object.
-    entry: Option<String>,
-    slip: Slip,
 }
 
 impl Names for CallOf<'_, '_> {
@@ -103,7 +104,11 @@ impl CallOf<'_, '_> {
 
     /// Says what an expression is: `out` is undefined.
     fn is(&self, expression: &Expression, what: &str) -> String {
-        match self.kinds.text.slice(start(expression), end(expression)).filter(|shown| shown.len() <= 40) {
+        self.at(start(expression), end(expression), what)
+    }
+
+    fn at(&self, start: Position, end: Position, what: &str) -> String {
+        match self.kinds.text.slice(start, end).filter(|shown| shown.len() <= 40) {
             Some(shown) if shown == what => format!("this is {what}"),
             Some(shown) => format!("`{shown}` is {what}"),
             None => format!("this value is {what}"),
@@ -111,8 +116,12 @@ impl CallOf<'_, '_> {
     }
 
     fn slip(at: &Expression, message: &str, hint: &str) -> Slip {
+        Self::slip_at(start(at), end(at), message, hint)
+    }
+
+    fn slip_at(start: Position, end: Position, message: &str, hint: &str) -> Slip {
         let message = format!("the script fails here: {message}");
-        Slip { fails: true, start: start(at), end: end(at), message, hint: hint.to_owned() }
+        Slip { fails: true, start, end, message, hint: hint.to_owned() }
     }
 
     fn fail(at: &Expression, message: &str, hint: &str) -> Flow {
@@ -197,7 +206,8 @@ impl CallOf<'_, '_> {
             Expression::Call(call) => self.call(call),
             Expression::New(new) => {
                 self.reach(new.constructor())?;
-                self.elements(new.arguments())
+                self.elements(new.arguments())?;
+                self.pattern(expression, new.constructor(), new.arguments())
             }
             Expression::Assign(assign) => self.assign(assign),
             Expression::Unary(unary) => self.unary(unary),
@@ -234,7 +244,8 @@ impl CallOf<'_, '_> {
     fn access(&mut self, access: &PropertyAccess) -> Flow {
         let PropertyAccess::Simple(access) = access else { return Continue(()) };
         self.reach(access.target())?;
-        if let Some(nothing) = self.value(access.target()).nothing() {
+        let nothing = self.value(access.target()).nothing().or_else(|| self.unset(access.target()));
+        if let Some(nothing) = nothing {
             let message = format!("{}, which has no fields", self.is(access.target(), nothing));
             return Self::fail(access.target(), &message, "assign a value first, or write `?.` if it may be missing");
         }
@@ -244,27 +255,59 @@ impl CallOf<'_, '_> {
         }
     }
 
+    /// Returns the name of the value of a variable that no call has assigned yet.
+    fn unset(&self, expression: &Expression) -> Option<&'static str> {
+        let Expression::Identifier(name) = unparenthesized(expression) else { return None };
+        let (nothing, first) = self.unset.get(&name.sym())?;
+        (start(expression) < *first).then_some(*nothing)
+    }
+
+    /// Checks the arguments of `RegExp`.
+    fn pattern(&self, at: &Expression, constructor: &Expression, args: &[Expression]) -> Flow {
+        if self.kinds.global(constructor) != Some("RegExp") {
+            return Continue(());
+        }
+        let (text, flags) = match args {
+            [text] => (self.kinds.constant(text), Some("")),
+            [text, flags, ..] => (self.kinds.constant(text), self.kinds.constant(flags)),
+            [] => return Continue(()),
+        };
+        match text.zip(flags).and_then(|(text, flags)| patterns::error(text, flags)) {
+            Some(error) => {
+                let hint = "scripts use the syntax of JavaScript: write flags as the second argument, and \\ for a \
+                            backslash";
+                Self::fail(at, &error, hint)
+            }
+            None => Continue(()),
+        }
+    }
+
     fn call(&mut self, call: &Call) -> Flow {
         self.reach(call.function())?;
         self.elements(call.args())?;
+        self.pattern(call.function(), call.function(), call.args())?;
         let Some((target, name, args)) = self.kinds.called(call) else { return Continue(()) };
         let text = self.kinds.text.text;
-        if text.contains(&format!("\"{name}\"")) || text.contains(&format!("'{name}'")) {
+        if ['"', '\'', '`'].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}"))) {
             return Continue(());
         }
         let value = self.value(target);
-        let methods: &[&str] = match value {
-            Value::List => &OF_ARRAYS,
-            Value::Text => &OF_STRINGS,
-            Value::Number(_) => &OF_NUMBERS,
-            _ => &[],
+        let is_known = |methods: &[&str]| {
+            methods.contains(&name)
+                || OF_OBJECTS.contains(&name)
+                || name.starts_with("__")
+                || (value == Value::Text && OLD_OF_STRINGS.contains(&name))
+                // An object may have copies of the functions of a global object.
+                || (value == Value::Object && MEMBERS.iter().any(|(_, names)| names.contains(&name)))
         };
-        let is_known = methods.contains(&name)
-            || OF_OBJECTS.contains(&name)
-            || (value == Value::Text && OLD_OF_STRINGS.contains(&name));
-        if !methods.is_empty() && !is_known {
+        if let Some(methods) = value.methods().filter(|methods| !is_known(methods)) {
             let near = did_you_mean(name, methods.iter().copied());
-            let hint = near.map_or_else(|| format!("{} has others", value.named()), |near| format!("write {near}"));
+            let hint = match (value, name) {
+                (Value::Set | Value::Map, "includes" | "contains") => "write has".to_owned(),
+                (Value::Pattern, _) => "write test for true or false, or text.match(pattern) for the parts".to_owned(),
+                (Value::Object, _) => "for an entry, write object[name]; a Map has methods".to_owned(),
+                _ => near.map_or_else(|| format!("{} has others", value.named()), |near| format!("write {near}")),
+            };
             return Self::fail(call.function(), &format!("{} has no method {name}", value.named()), &hint);
         }
         // A number that is not in the range fails with a number, and other values do not have the method.
@@ -370,39 +413,6 @@ impl CallOf<'_, '_> {
             (Pattern::Object(_), None) => Continue(()),
         }
     }
-
-    /// Notes a value that no record can hold.
-    fn assigned(&mut self, assign: &Assign) {
-        let (AssignOp::Assign, AssignTarget::Access(PropertyAccess::Simple(access))) = (assign.op(), assign.lhs())
-        else {
-            return;
-        };
-        let target = step(&spot(access.target(), self), access.field(), self);
-        let hint = "assign a value that a record can hold, or check the value before";
-        let unfit = match (target.object(), target) {
-            (Some(place), _) if place.is_data() => {
-                let is_literal = matches!(unparenthesized(assign.rhs()), Expression::ObjectLiteral(_));
-                let found = constants::unfit(assign.rhs(), self.kinds, &self.values).filter(|_| is_literal);
-                found.map(|(at, what)| {
-                    let message = format!("{}, which a record cannot hold", self.is(at, what));
-                    Unfit { place, entry: None, slip: Self::slip(at, &message, hint) }
-                })
-            }
-            (None, Spot::Field(Place::Metadata, Some(entry))) => self.value(assign.rhs()).nothing().map(|nothing| {
-                let message = format!("a metadata entry is text, not {nothing}");
-                let hint = "to remove the entry, write delete rec.Metadata[\"name\"]";
-                let slip = Self::slip(assign.rhs(), &message, hint);
-                Unfit { place: Place::Metadata, entry: Some(entry), slip }
-            }),
-            _ => None,
-        };
-        self.unfit = self.unfit.take().or(unfit);
-    }
-
-    /// Returns `true` if the statement may change the part of the record again.
-    fn may_undo(&self, unfit: &Unfit, item: &StatementListItem) -> bool {
-        item.visit_with(&mut Undoing { call: self, unfit }).is_break()
-    }
 }
 
 fn is_return(item: &StatementListItem) -> bool {
@@ -439,42 +449,5 @@ impl<'ast> Visitor<'ast> for Loops {
             _ => {}
         }
         initializer.visit_with(self)
-    }
-}
-
-/// Searches for code that may change a part of the record again: anything but reads and writes of other parts by name.
-struct Undoing<'c, 'a, 'k> {
-    call: &'c CallOf<'a, 'k>,
-    unfit: &'c Unfit,
-}
-
-impl<'ast> Visitor<'ast> for Undoing<'_, '_, '_> {
-    type BreakTy = ();
-
-    fn visit_expression(&mut self, expression: &'ast Expression) -> ControlFlow<()> {
-        match expression {
-            // A variable may be the record or a function that changes it.
-            Expression::Identifier(_) => match self.call.kinds.global(expression) {
-                None | Some("arguments") => Break(()),
-                Some(_) => Continue(()),
-            },
-            other => other.visit_with(self),
-        }
-    }
-
-    fn visit_unary(&mut self, unary: &'ast Unary) -> ControlFlow<()> {
-        if unary.op() == UnaryOp::Delete { Break(()) } else { unary.visit_with(self) }
-    }
-
-    fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
-        let PropertyAccess::Simple(simple) = access else { return Break(()) };
-        match step(&spot(simple.target(), self.call), simple.field(), self.call) {
-            Spot::Field(place, Some(name)) if place.child(&name).is_none() => {
-                let is_other = self.unfit.entry.as_ref().is_some_and(|entry| *entry != name);
-                if place != self.unfit.place || is_other { Continue(()) } else { Break(()) }
-            }
-            Spot::Other => access.visit_with(self),
-            _ => Break(()),
-        }
     }
 }

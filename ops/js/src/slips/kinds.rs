@@ -136,6 +136,11 @@ impl<'a> Kinds<'a> {
         self.bindings.is_constant(name)
     }
 
+    /// Returns `true` if the name is declared once, so that all its uses refer to the same variable.
+    pub(super) fn is_declared_once(&self, name: Sym) -> bool {
+        self.bindings.is_declared_once(name)
+    }
+
     /// Returns the object, the method and the arguments of a call of a built-in method.
     pub(super) fn method<'e>(&self, expression: &'e Expression) -> Option<(&'e Expression, &'a str, &'e [Expression])> {
         let Expression::Call(call) = unparenthesized(expression) else { return None };

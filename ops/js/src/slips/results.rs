@@ -160,7 +160,8 @@ impl<'a> Returns<'a> {
             | Expression::ClassExpression(_) => wrong("a function", "call it and return its result"),
             Expression::ArrayLiteral(list) if follow => {
                 let mut elements = list.as_ref().iter().flatten();
-                let Wrong { what, hint } = elements.find_map(|element| self.wrong(element, true))?;
+                let Wrong { what, hint } =
+                    elements.find_map(|element| self.nothing(element).or_else(|| self.wrong(element, true)))?;
                 Some(Wrong { what: format!("a list with {what}"), hint: hint.replace("return rec", "return [rec]") })
             }
             Expression::ObjectLiteral(object) if follow => {
@@ -206,6 +207,20 @@ impl<'a> Returns<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Returns why an element of a list is never a record, if it is null or undefined.
+    fn nothing(&self, element: &Expression) -> Option<Wrong> {
+        let what = match unparenthesized(element) {
+            Expression::Literal(literal) => match literal.kind() {
+                LiteralKind::Null => "null",
+                LiteralKind::Undefined => "undefined",
+                _ => return None,
+            },
+            other => self.text.identifier(other).filter(|name| *name == "undefined")?,
+        };
+        let hint = "put only records into the list; to drop the record, write return null";
+        Some(Wrong { what: what.to_owned(), hint: hint.to_owned() })
     }
 
     /// Returns the name of the called function, and that of its object if it has one.
@@ -273,6 +288,13 @@ impl<'ast> Visitor<'ast> for Methods<'_> {
             self.names.push(self.text.name(name.sym()));
         }
         name.visit_with(self)
+    }
+
+    fn visit_property_definition(&mut self, property: &'ast PropertyDefinition) -> ControlFlow<()> {
+        if let PropertyDefinition::IdentifierReference(name) = property {
+            self.names.push(self.text.name(name.sym()));
+        }
+        property.visit_with(self)
     }
 
     fn visit_assign(&mut self, assign: &'ast Assign) -> ControlFlow<()> {
