@@ -75,6 +75,7 @@ pub(super) fn judge<'a>(
         What::Condition => place.is_sure_of_condition(&failed, most),
         What::Reader(wanted) => place.is_sure_of_reader(&failed, wanted),
         What::Script => place.is_sure_of_script(&failed, &by_message),
+        What::Destination => is_enough(most) && place.is_sure(&failed) && place.is_sure_of_key(&failed),
         What::Other => is_enough(most) && place.is_sure(&failed),
     };
     is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
@@ -87,6 +88,8 @@ enum What {
     /// One of [`READERS`], and what it takes texts for, if that is known.
     Reader(Option<Wanted>),
     Script,
+    /// A destination, which writes the key and the payload also where its settings do not name them.
+    Destination,
     Other,
 }
 
@@ -95,6 +98,8 @@ struct Place {
     what: What,
     text: String,
     named: Vec<(FieldPath, Origin)>,
+    /// Where the whole key comes from.
+    key: Origin,
 }
 
 impl Place {
@@ -104,6 +109,7 @@ impl Place {
             _ if spot.is_condition => What::Condition,
             "custom.javascript" => What::Script,
             plugin if READERS.contains(&plugin) => What::Reader(wanted(node, plugin)),
+            _ if node.kind.operator().is_none() => What::Destination,
             _ => What::Other,
         };
         let text = match (what, plugin) {
@@ -125,7 +131,8 @@ impl Place {
             let origin = origins::origin(&lines, &path);
             (path, origin)
         };
-        Some(Place { what, text, named: named.into_iter().map(origin).collect() })
+        let (_, key) = origin(FieldPath { side: Side::Key, names: Vec::new() });
+        Some(Place { what, text, named: named.into_iter().map(origin).collect(), key })
     }
 
     /// Whether a record that did not fail had nothing in it that the place could have failed on.
@@ -136,7 +143,7 @@ impl Place {
                 values.all(|value| matches!(value, None | Some(Value::Null)))
             }
             What::Script => origin(sight, records).is_some_and(|origin| origin.is_hollow),
-            What::Condition | What::Other => false,
+            What::Condition | What::Destination | What::Other => false,
         }
     }
 
@@ -172,6 +179,17 @@ impl Place {
         self.is_diverse(failed)
             && (!self.reads_data(failed) || failed.iter().all(is_of_kind))
             && (self.named.is_empty() || !self.text.contains("egex"))
+    }
+
+    /// Whether no other data make a key that the destination takes. What a setting says of a record is judged by
+    /// what the setting names.
+    fn is_sure_of_key(&self, failed: &[Failed<'_>]) -> bool {
+        let can_be = match &self.key {
+            Origin::Given | Origin::Fixed | Origin::Formed => false,
+            Origin::Around(pattern) => pattern.can_be(Wanted::Json),
+            Origin::Any => true,
+        };
+        !can_be || failed.iter().all(|failed| reason(failed.fault).is_some())
     }
 
     /// Whether a field that the place reads is missing or null in the record.
