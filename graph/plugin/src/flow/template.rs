@@ -148,7 +148,17 @@ impl<'a> Walk<'a> {
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
         let mut slots = vec![Known::Anything; slots];
         slots[0] = Known::Record;
-        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false, looping: false, native: false }
+        Walk {
+            flow,
+            place,
+            tree,
+            strict: template.is_strict(),
+            slots,
+            prints: false,
+            branching: false,
+            looping: false,
+            native: false,
+        }
     }
 
     /// Walks the main template. Only there are `.` and `$` known to be the record.

@@ -66,7 +66,8 @@ impl Walk<'_> {
             strict: self.strict,
             slots: self.slots.clone(),
             prints: false,
-            branching: true, looping: false,
+            branching: true,
+            looping: false,
             native: self.native,
         };
         let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true, inner: false });
