@@ -154,7 +154,7 @@ fn urls_with_a_wrong_origin_are_errors() {
 fn a_queue_that_reads_metadata_which_no_dead_letter_has_is_an_error() {
     let queue = |options: &str| {
         let destination = format!(
-            "{DROP} }}\n    dead-letter-queue: {{ plugin: file, settings: {{ path: d.txt, sdk.record.format: template, \
+            "{DROP} }}\n    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: d.txt, sdk.record.format: template, \
              sdk.record.format.options: '{options}' }}"
         );
         found(FILE, &[DECODE], &destination)

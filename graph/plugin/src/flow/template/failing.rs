@@ -51,7 +51,8 @@ impl Walk<'_> {
             call.push_str(" }}");
             let Ok(template) = Template::parse(&call, MissingKey::NoValue) else { return };
             match template.render_briefly() {
-                Some(Err(error)) => failure = Some(error.message),
+                // The first of the other arguments are short enough for a message.
+                Some(Err(error)) => drop(failure.get_or_insert(error.message)),
                 _ => return,
             }
         }
