@@ -141,7 +141,7 @@ fn keys_that_some_data_make_right_are_not_reported() {
     let mut reported = Vec::new();
     for processors in ROWS_OF_TABLES {
         let processors: String = processors.trim().lines().map(|line| format!("      {line}\n")).collect();
-        let to = "postgres, settings: { url: \"postgresql://u@localhost/d\", table: lines }";
+        let to = "plugin: postgres, settings: { url: 'postgresql://u@localhost/d', table: lines }";
         let text = lines_to(to, &format!("{DECODE}{processors}"));
         let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
         try_pipelines(&mut pipelines, PATIENCE);
