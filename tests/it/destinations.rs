@@ -77,7 +77,12 @@ fn a_dry_run_shows_the_records_that_a_destination_refuses_whatever_it_is_connect
             ),
             (unique, table("t"), "key_differs", "the column \"uid\" of \"t\" has one value in the key"),
             (keyless, table("'{{ .Payload.After.nope }}'"), "table_unknown", "there is no entry \"nope\" in the map"),
-            (keyless, table("'a.{{ .Payload.After.kind }}.c'"), "table_name", "more than two parts"),
+            (
+                keyless,
+                table("'{{ .Payload.After.kind }}.{{ .Payload.After.kind }}.c'"),
+                "table_name",
+                "more than two parts",
+            ),
         ]);
         let both = format!("{keyless}{delete}");
         let workspace = workspace(&both, &table("t"), "");

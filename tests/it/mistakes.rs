@@ -1,5 +1,6 @@
 //! Mistakes in pipeline files, one by one: each is found at its place, with its cause, and with what mends it.
 
+mod failing;
 mod flows;
 mod rows;
 

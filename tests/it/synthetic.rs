@@ -12,7 +12,7 @@ use anabranch_service::pipelines::Pipelines;
 use anabranch_trial::codes;
 use anabranch_trial::synthetic::{TrialLimits, try_pipelines};
 use regex::{Captures, Regex};
-use right::RIGHT;
+use right::{RIGHT, ROWS_OF_TABLES};
 use rows::ROWS;
 use serde_json::Value;
 
@@ -132,6 +132,23 @@ fn what_data_of_a_certain_form_make_right_is_not_reported() {
             .then(|| format!("{}: {:?}", RIGHT[number].of, pipelines.findings))
     });
     let reported: Vec<String> = reported.collect();
+    assert!(reported.is_empty(), "{}", reported.join("\n"));
+}
+
+#[test]
+fn keys_that_some_data_make_right_are_not_reported() {
+    let options = CompileOptions { split: true, ..CompileOptions::default() };
+    let mut reported = Vec::new();
+    for processors in ROWS_OF_TABLES {
+        let processors: String = processors.trim().lines().map(|line| format!("      {line}\n")).collect();
+        let to = "plugin: postgres, settings: { url: 'postgresql://u@localhost/d', table: lines }";
+        let text = lines_to(to, &format!("{DECODE}{processors}"));
+        let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
+        try_pipelines(&mut pipelines, PATIENCE);
+        if pipelines.good.is_empty() || !pipelines.findings.is_empty() {
+            reported.push(format!("{processors}{:?}", pipelines.findings));
+        }
+    }
     assert!(reported.is_empty(), "{}", reported.join("\n"));
 }
 

@@ -197,6 +197,16 @@ impl Template {
         (!left.is_spent()).then(|| result.map(|()| out))
     }
 
+    /// Returns the output in pieces, in their order: text that is the same for every record, and `None` for output that
+    /// depends on actions.
+    pub fn pieces(&self) -> impl Iterator<Item = Option<&str>> {
+        let body = self.tree.templates.first().map_or(&[][..], |main| &main.body);
+        body.iter().filter(|node| !matches!(node, tree::Node::Let(_))).map(|node| match node {
+            tree::Node::Text(at) => self.tree.source.get(at.start as usize..at.end as usize),
+            _ => None,
+        })
+    }
+
     /// Returns a predicate with the same results as the template, if the template's structure allows that.
     pub(crate) fn predicate(&self) -> Option<predicate::Predicate> {
         if self.missing == MissingKey::Error { None } else { predicate::Predicate::of(&self.tree) }
@@ -222,6 +232,11 @@ impl Template {
 /// Returns `true` if a name below the metadata is a method and not an entry.
 pub fn is_method_of_metadata(name: &str) -> bool {
     methods::is_of_metadata(name)
+}
+
+/// Returns the key of the entry that a method of metadata reads; without the entry, the method fails.
+pub fn entry_of_method(name: &str) -> Option<&'static Str> {
+    methods::METADATA_KEYS.iter().find(|(method, ..)| *method == name).map(|(_, key, _)| *key)
 }
 
 /// Returns `true` if a name below a key, a payload side or a map in them is a method and not a field.

@@ -106,9 +106,11 @@ fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
             .push(url.invalid(format_args!("{why}; expected postgresql://<user>:<password>@<host>:<port>/<database>")));
     });
     let name = TableSelector::new(&table);
-    if let TableSelector::Fixed(text) = &name
-        && let Err(why) = TableName::parse(text)
-    {
+    let wrong = match &name {
+        TableSelector::Fixed(text) => TableName::parse(text).err(),
+        _ => TableName::never(table.pieces()),
+    };
+    if let Some(why) = wrong {
         findings.push(table.invalid(format_args!("this is not a table name: {why}")));
     }
     if let Some(schema) = &marks_schema

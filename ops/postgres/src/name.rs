@@ -66,6 +66,19 @@ impl TableName {
         let schema = parts.pop();
         if parts.is_empty() { Ok(TableName { schema, table }) } else { Err(NameError::Parts) }
     }
+
+    /// Returns the reason why text with an action in it, `None`, is never a name, whatever the action prints: it has an
+    /// empty part or too many.
+    pub(crate) fn never<'a>(pieces: impl Iterator<Item = Option<&'a str>>) -> Option<NameError> {
+        let pieces: Vec<Option<&str>> = pieces.collect();
+        let actions = pieces.iter().filter(|piece| piece.is_none()).count();
+        // Quotation marks that one action opens and another closes make one part of what is between them.
+        if actions != 1 || pieces.iter().flatten().any(|text| text.contains('"')) {
+            return None;
+        }
+        let text: String = pieces.iter().map(|piece| piece.unwrap_or("x")).collect();
+        TableName::parse(&text).err().filter(|why| matches!(why, NameError::Empty | NameError::Parts))
+    }
 }
 
 impl fmt::Display for TableName {

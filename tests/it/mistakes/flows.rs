@@ -8,18 +8,18 @@ use anabranch_service::pipelines::Pipelines;
 
 use super::told;
 
-const FILE: &str = "plugin: file, settings: { path: in.ndjson }";
+pub(super) const FILE: &str = "plugin: file, settings: { path: in.ndjson }";
 const BUCKET: &str =
     "plugin: s3, settings: { aws.bucket: b, aws.region: us-east-1, aws.accessKeyId: a, aws.secretAccessKey: b }";
 const TABLE: &str = "plugin: postgres, settings: { url: 'postgres://u@h/d', table: t }";
-const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
+pub(super) const DECODE: &str = "plugin: json.decode, settings: { field: .Payload.After }";
 const KEY: &str = "plugin: field.set, settings: { field: .Key, value: '{\"id\": {{ .Payload.After.id }}}' }";
 const SPLIT: &str = "plugin: split, settings: { field: .Payload.After.tags }";
 const AVRO: &str = "plugin: avro.encode, settings: { field: .Payload.After, schema.strategy: autoRegister, \
                     schema.autoRegister.subject: s }";
-const DROP: &str = "plugin: drop";
+pub(super) const DROP: &str = "plugin: drop";
 
-fn found(source: &str, processors: &[&str], destination: &str) -> Vec<String> {
+pub(super) fn found(source: &str, processors: &[&str], destination: &str) -> Vec<String> {
     let mut text = format!(
         "version: \"2.2\"\npipelines:\n  - id: p\n    connectors:\n      - {{ id: in, type: source, {source} }}\n      \
          - {{ id: out, type: destination, {destination} }}\n    processors:\n"

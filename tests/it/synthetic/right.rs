@@ -811,3 +811,31 @@ pub(super) const RIGHT: &[Right] = &[
 "#,
     },
 ];
+
+/// Processors behind `json.decode` of lines, into a table of postgres. The lines
+/// `{"id": 1, "items": [{"sku": "a"}, {"sku": "b"}]}` are rows of it.
+pub(super) const ROWS_OF_TABLES: &[&str] = &[
+    r#"
+- { id: split, plugin: split, settings: { field: .Payload.After.items } }
+- { id: key, plugin: field.set, settings: { field: .Key, value: '{"o": {{ .Payload.After.id }}, "n": {{ index .Metadata "split.index" }}}' } }
+"#,
+    r#"
+- { id: split, plugin: split, settings: { field: .Payload.After.items } }
+- { id: key, plugin: field.set, settings: { field: .Key, value: '{"o": {{ .Payload.After.id }}, "n": {{ int (index .Metadata "split.index") }}}' } }
+"#,
+    r#"
+- { id: split, plugin: split, settings: { field: .Payload.After.items } }
+- { id: key, plugin: field.set, settings: { field: .Key, value: '{"o": {{ toJson .Payload.After.id }}, "n": {{ index .Metadata "split.index" }}}' } }
+"#,
+    r#"
+- { id: split, plugin: split, settings: { field: .Payload.After.items } }
+- id: key
+  plugin: custom.javascript
+  settings:
+    script: |
+      function process(rec) {
+        rec.Key = { o: rec.Payload.After.id, n: rec.Metadata["split.index"] };
+        return rec;
+      }
+"#,
+];

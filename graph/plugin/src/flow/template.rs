@@ -8,6 +8,7 @@ mod compare;
 mod constant;
 mod elsewhere;
 mod expression;
+mod failing;
 mod fits;
 mod impossible;
 mod keys;
@@ -113,6 +114,8 @@ struct Walk<'a> {
     prints: bool,
     /// True in one of several branches, some of which may be for records of other sources.
     branching: bool,
+    /// True in the body of a `range`, which records without elements do not reach.
+    looping: bool,
     /// True for a condition with a native predicate: contradictions are then found in the predicate.
     native: bool,
 }
@@ -145,7 +148,17 @@ impl<'a> Walk<'a> {
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
         let mut slots = vec![Known::Anything; slots];
         slots[0] = Known::Record;
-        Walk { flow, place, tree, strict: template.is_strict(), slots, prints: false, branching: false, native: false }
+        Walk {
+            flow,
+            place,
+            tree,
+            strict: template.is_strict(),
+            slots,
+            prints: false,
+            branching: false,
+            looping: false,
+            native: false,
+        }
     }
 
     /// Walks the main template. Only there are `.` and `$` known to be the record.
@@ -184,7 +197,9 @@ impl<'a> Walk<'a> {
                         if matches!(command.head.term, Term::Function(function) if function.name == "list"));
                     let certain = scope.certain && listed && !matches!(element, Known::Anything);
                     let inner = matches!(value, Known::Way(_));
+                    let looping = std::mem::replace(&mut self.looping, true);
                     self.body(&range.body, &Scope { dot: element, certain, inner });
+                    self.looping = looping;
                     self.body(&range.otherwise, &scope.uncertain());
                     self.forget(assigned(&range.body).into_iter().chain(assigned(&range.otherwise)).collect());
                 }

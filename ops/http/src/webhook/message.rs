@@ -155,7 +155,14 @@ pub(super) fn compile(settings: &Settings, given: &Headers, findings: &mut Diagn
         }
     };
     let url = match settings.url.literal() {
-        None => Some(Address::Rendered(settings.url.clone().into_value())),
+        None => {
+            let template = settings.url.clone().into_value();
+            if let Some(what) = wrong_origin(&template) {
+                let hint = "for example http://localhost:8000/items/{{ .Payload.After.id }}";
+                findings.push(settings.url.invalid(what).with_hint(hint));
+            }
+            Some(Address::Rendered(template))
+        }
         Some(text) => match address(text) {
             Ok(url) => Some(Address::Same(url)),
             Err(what) => {
@@ -254,6 +261,18 @@ fn address(text: &str) -> Result<Url, String> {
         "http" | "https" => Err("the URL has no host".to_owned()),
         _ => Err("the URL begins with neither http:// nor https://".to_owned()),
     }
+}
+
+/// Returns the reason why no rendering is a URL: the text before the first action reaches into the path, and its scheme,
+/// host or port is wrong. What actions print is then a part of the path or the query, which any text can be.
+fn wrong_origin(template: &Template) -> Option<String> {
+    let origin = template.pieces().next()??;
+    let after_scheme = origin.split_once("://").map_or(origin, |(_, rest)| rest);
+    if !after_scheme.contains(['/', '?', '#']) {
+        return None;
+    }
+    let text: String = template.pieces().map(|piece| piece.unwrap_or("x")).collect();
+    address(&text).err()
 }
 
 impl Message {

@@ -240,5 +240,16 @@ fn settings_are_checked_before_anything_is_opened() {
              put a name with a dot in double quotes",
         ]
     );
-    assert_eq!(findings("postgresql://u@h/d", &[("table", "{{ .Key.x }}")]), [] as [String; 0]);
+    for table in
+        ["{{ .Key.x }}", "{{ .Key.x }}.t", "s.{{ .Key.x }}", "{{ .Key.x }}.t.{{ .Key.y }}", "{{ .Key.x }}\".t.u\""]
+    {
+        assert_eq!(findings("postgresql://u@h/d", &[("table", table)]), [] as [String; 0], "{table}");
+    }
+    for table in ["a.b.{{ .Key.x }}", "{{ .Key.x }}.a.b", ".{{ .Key.x }}", "{{ .Key.x }}.", "a..{{ .Key.x }}"] {
+        let found = findings("postgresql://u@h/d", &[("table", table)]);
+        assert!(
+            matches!(&found[..], [one] if one.starts_with("table: this is not a table name: ")),
+            "{table}: {found:?}"
+        );
+    }
 }

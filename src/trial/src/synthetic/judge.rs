@@ -75,6 +75,7 @@ pub(super) fn judge<'a>(
         FailureKind::Condition => context.is_sure_of_condition(&failed, most),
         FailureKind::Reader(wanted) => context.is_sure_of_reader(&failed, wanted),
         FailureKind::Script => context.is_sure_of_script(&failed, &by_message),
+        FailureKind::Destination => is_enough(most) && context.is_sure(&failed) && context.is_sure_of_key(&failed),
         FailureKind::Other => is_enough(most) && context.is_sure(&failed),
     };
     is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
@@ -87,6 +88,8 @@ enum FailureKind {
     /// One of [`READERS`], and the format that it expects in texts, if known.
     Reader(Option<Wanted>),
     Script,
+    /// A destination, which writes the key and the payload also where its settings do not name them.
+    Destination,
     Other,
 }
 
@@ -95,6 +98,8 @@ struct PointContext {
     what: FailureKind,
     text: String,
     named: Vec<(FieldPath, Origin)>,
+    /// Where the whole key comes from.
+    key: Origin,
 }
 
 impl PointContext {
@@ -104,6 +109,7 @@ impl PointContext {
             _ if point.is_condition => FailureKind::Condition,
             "custom.javascript" => FailureKind::Script,
             plugin if READERS.contains(&plugin) => FailureKind::Reader(wanted(node, plugin)),
+            _ if node.kind.operator().is_none() => FailureKind::Destination,
             _ => FailureKind::Other,
         };
         let text = match (what, plugin) {
@@ -125,7 +131,8 @@ impl PointContext {
             let origin = origins::origin(&lines, &path);
             (path, origin)
         };
-        Some(PointContext { what, text, named: named.into_iter().map(origin).collect() })
+        let (_, key) = origin(FieldPath { side: Side::Key, names: Vec::new() });
+        Some(PointContext { what, text, named: named.into_iter().map(origin).collect(), key })
     }
 
     /// Returns `true` if a record that did not fail had no value that could have failed at this point.
@@ -136,7 +143,7 @@ impl PointContext {
                 values.all(|value| matches!(value, None | Some(Value::Null)))
             }
             FailureKind::Script => origin(observation, records).is_some_and(|origin| origin.is_hollow),
-            FailureKind::Condition | FailureKind::Other => false,
+            FailureKind::Condition | FailureKind::Destination | FailureKind::Other => false,
         }
     }
 
@@ -172,6 +179,17 @@ impl PointContext {
         self.is_diverse(failed)
             && (!self.reads_data(failed) || failed.iter().all(is_of_kind))
             && (self.named.is_empty() || !self.text.contains("egex"))
+    }
+
+    /// Returns `true` if no other data make a key that the destination takes. What a setting says of a record is judged by
+    /// what the setting names.
+    fn is_sure_of_key(&self, failed: &[Failed<'_>]) -> bool {
+        let can_be = match &self.key {
+            Origin::Given | Origin::Fixed | Origin::Formed => false,
+            Origin::Around(pattern) => pattern.can_be(Wanted::Json),
+            Origin::Any => true,
+        };
+        !can_be || failed.iter().all(|failed| reason(failed.fault).is_some())
     }
 
     /// Returns `true` if a field that the point reads is missing or null in the record.

@@ -176,7 +176,7 @@ impl Printed {
                     self.pieces.push(Piece::Text(text.to_owned()));
                 }
                 Part::Print(pipeline) => {
-                    self.pieces.push(Piece::Hole);
+                    self.pieces.extend(joined(pipeline).unwrap_or_else(|| vec![Piece::Hole]));
                     self.is_free |= !is_formed(pipeline);
                 }
                 Part::Let(_) => {}
@@ -197,13 +197,51 @@ impl Printed {
     }
 }
 
+/// The pieces of the text that `printf` or `cat` makes of its arguments.
+fn joined(pipeline: &Pipeline) -> Option<Vec<Piece>> {
+    let [Command { head, args }] = &*pipeline.commands else { return None };
+    let Term::Function(function) = &head.term else { return None };
+    match function.name {
+        "printf" => {
+            let mut values = args.get(1..)?.iter();
+            let mut rest = text(args.first()?)?;
+            let mut pieces = Vec::new();
+            while let Some((before, after)) = rest.split_once('%') {
+                pieces.push(Piece::Text(before.to_owned()));
+                let at = after.find(|c: char| c.is_ascii_alphabetic() || "%*[".contains(c))?;
+                let verb = after[at..].chars().next()?;
+                match verb {
+                    '%' => pieces.push(Piece::Text("%".to_owned())),
+                    '*' | '[' => return None,
+                    verb => {
+                        let constant = text(values.next()?).filter(|_| at == 0 && matches!(verb, 's' | 'v'));
+                        pieces.push(constant.map_or(Piece::Hole, |text| Piece::Text(text.to_owned())));
+                    }
+                }
+                rest = &after[at + 1..];
+            }
+            pieces.push(Piece::Text(rest.to_owned()));
+            Some(pieces)
+        }
+        // Between its arguments `cat` writes spaces, and none for those that are null.
+        "cat" => {
+            let piece = |arg| text(arg).map_or(Piece::Hole, |text| Piece::Text(text.trim().to_owned()));
+            let pieces = args.iter().flat_map(|arg| [piece(arg), Piece::Hole]).collect::<Vec<_>>();
+            let (_, pieces) = pieces.split_last()?;
+            Some(pieces.to_vec())
+        }
+        _ => None,
+    }
+}
+
 /// Functions whose text has a form of its own, whatever they are called with.
-const FORMED: [&str; 62] = [
+const FORMED: [&str; 66] = [
     "add",
     "add1",
     "add1f",
     "addf",
     "adler32sum",
+    "ago",
     "b32enc",
     "b64enc",
     "ceil",
@@ -211,6 +249,8 @@ const FORMED: [&str; 62] = [
     "dict",
     "div",
     "divf",
+    "duration",
+    "durationRound",
     "empty",
     "eq",
     "float64",
@@ -244,6 +284,7 @@ const FORMED: [&str; 62] = [
     "not",
     "now",
     "quote",
+    "randAlpha",
     "regexMatch",
     "round",
     "semverCompare",
@@ -293,6 +334,7 @@ fn text(operand: &Operand) -> Option<&str> {
 /// Whether a format prints a text as it is: `%s`, `%v`.
 fn prints_text(format: &str) -> bool {
     let verb = |rest: &str| rest.chars().find(|c| c.is_ascii_alphabetic() || *c == '%');
+    let format = format.replace("%%", "");
     format.match_indices('%').any(|(at, _)| matches!(verb(&format[at + 1..]), Some('s' | 'v' | '%') | None))
 }
 
@@ -313,6 +355,8 @@ mod tests {
             "{{ ternary \"on\" \"off\" .Payload.After.on }}",
             "{{ .Operation }}",
             "{{ now }}",
+            "{{ printf \"%.1f%%\" (float64 .Payload.After.n) }}",
+            "{{ ago now }}{{ .Operation }}",
             "{{ index .Metadata \"file.path\" }}",
         ] {
             assert_eq!(form(text), Origin::Formed, "{text}");
@@ -320,6 +364,15 @@ mod tests {
         for text in ["{{ .Payload.After.n }}", "a {{ trim .Payload.After.n }}", "{{ printf \"%s!\" .Key }}"] {
             assert!(matches!(form(text), Origin::Around(_)), "{text}");
         }
+        let pieces = |pieces: &[Option<&str>]| {
+            let piece = |piece: &Option<&str>| piece.map_or(Piece::Hole, |text| Piece::Text(text.to_owned()));
+            Origin::Around(Pattern(pieces.iter().map(piece).collect()))
+        };
+        assert_eq!(form("{{ cat .Key \"EUR \" }}"), pieces(&[None, None, Some("EUR")]));
+        assert_eq!(
+            form("{{ printf \"%s-%5s%%\" \"a\" .Key }}"),
+            pieces(&[Some(""), Some("a"), Some("-"), None, Some(""), Some("%"), Some("")])
+        );
         for text in ["{{ range .Payload.After.l }}{{ . }}{{ end }}", "{{ if .Key }}{{ .Payload.After.n }}{{ end }}"] {
             assert_eq!(form(text), Origin::Any, "{text}");
         }

@@ -96,7 +96,9 @@ pub(super) fn whole(written: &Written) -> &str {
 pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, first: usize) -> Vec<Synthetic> {
     let maker = Maker { loose: &names.loose, literals: &names.literals };
     let usual = Tree(["id", "name"].map(|name| (name.to_owned(), Tree::default())).into_iter().collect());
-    let data = names.data.with(&names.loose).with(&usual);
+    let certain = names.data.with(&usual);
+    // Loose names may be those of something else: of an element, or of a field of the key.
+    let data = certain.with(&names.loose);
     let keys = match names.key.0.is_empty() {
         true => Tree([("id".to_owned(), Tree::default())].into_iter().collect()),
         false => names.key.clone(),
@@ -139,6 +141,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
             (Some(fields), _) | (None, Some(fields)) if !fields.is_open() => closed(fields, kind, &maker),
             _ => match kind {
                 Kind::Envelope(envelope) => envelope.around(maker.object(&data, &Kind::Mixed(1))),
+                Kind::Mixed(number) if number % 2 == 1 => maker.object(&certain, kind),
                 kind => maker.object(&data, kind),
             },
         };

@@ -160,12 +160,18 @@ impl Walk<'_> {
         last: Option<Known>,
         scope: &Scope,
     ) -> Known {
+        let findings = self.flow.messages().count();
         let count = args.len() + usize::from(last.is_some());
         let wanted = function.params.len();
         let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
         let at = head.at.start as usize..end;
-        // `eq` has no result for a single value.
-        let least = if function.name == "eq" { 2 } else { wanted };
+        let least = match function.name {
+            // `eq` has no result for a single value.
+            "eq" => 2,
+            // Keys, a default and the map.
+            "dig" => 3,
+            _ => wanted,
+        };
         if count < least || (function.rest.is_none() && count > wanted) {
             args.iter().for_each(|arg| drop(self.operand(arg, scope)));
             let takes = match (function.rest, least) {
@@ -231,6 +237,7 @@ impl Walk<'_> {
         }
         self.in_quotes(function.name, args, &values, &at);
         self.keys(function.name, args, &values, &at, scope.certain);
+        self.failing_constant(function, args, values.len(), findings, scope.certain);
         self.may_be_missing(function, args, &values);
         match (function.name, &values[..]) {
             ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
@@ -302,6 +309,10 @@ impl Walk<'_> {
     /// Analyses `index .Payload.After "x"`.
     fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> Known {
         let [item, keys @ ..] = args else { return Known::Anything };
+        let findings = self.flow.messages().count();
+        let negative = keys.iter().find(|key| {
+            matches!(&key.term, Term::Literal(Literal::Number(number)) if number.int.is_some_and(|index| index < 0))
+        });
         let mut known = self.operand(item, scope);
         let mut end = item.at.end as usize;
         let mut keys = keys.iter().peekable();
@@ -324,6 +335,11 @@ impl Walk<'_> {
         }
         let more = keys.map(|key| self.operand(key, scope)).count() > 0 || piped;
         let known = self.judged(known, head.at.start as usize..end, scope.certain);
+        if let Some(negative) = negative.filter(|_| self.flow.messages().count() == findings) {
+            let message = "every record fails here: an index below 0 does not count from the end".to_owned();
+            let hint = format!("for the last element, write (last {})", self.text(&bytes(item)));
+            self.fails(codes::FLOW_WRONG_ARGUMENT, bytes(negative), message, hint, scope.certain);
+        }
         if more { Known::Anything } else { known }
     }
 
@@ -437,6 +453,10 @@ impl Walk<'_> {
     /// Reports that every record that reaches the place fails: an error if all records reach it.
     pub(super) fn fails(&mut self, code: Code, at: Range<usize>, message: String, hint: String, certain: bool) {
         let place = self.at(at);
+        let message = match self.looping && !certain {
+            true => message.replacen("every record fails here", "every record that has an element fails here", 1),
+            false => message,
+        };
         match certain {
             true => self.flow.fail(code, place, message, None, Some(hint)),
             false => self.flow.warn(code, place, message, None, Some(hint)),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use anabranch_record::Operation;
 use anabranch_record::near::did_you_mean;
 use anabranch_template::Template;
-use anabranch_template::tree::{Body, Literal, Node, Operand};
+use anabranch_template::tree::{Body, Literal, Node, Operand, Term};
 
 use super::Walk;
 use super::expression::{Known, bytes};
@@ -33,7 +33,90 @@ impl Flow {
                 self.warn(codes::FLOW_NO_OPERATION, place.at(at), message, None, Some(hint));
             }
         }
+        if let Some(why) = never_operation(template) {
+            let message = format!("every record fails here: {why}, which is not an operation");
+            let hint = format!("the operations are {}", Operation::ALL.map(Operation::as_str).join(", "));
+            self.fail(codes::FLOW_NO_OPERATION, place.at(0..source.len()), message, None, Some(hint));
+        }
     }
+}
+
+/// Functions whose text is never an operation, each with the reason.
+const NEVER: [(&str, &str); 14] = [
+    ("camelcase", "a capital letter"),
+    ("kindOf", "the name of a kind"),
+    ("quote", "quotation marks"),
+    ("sha1sum", "hexadecimal digits"),
+    ("sha256sum", "hexadecimal digits"),
+    ("sha512sum", "hexadecimal digits"),
+    ("squote", "quotation marks"),
+    ("title", "a capital letter"),
+    ("toJson", "JSON"),
+    ("toPrettyJson", "JSON"),
+    ("toRawJson", "JSON"),
+    ("typeOf", "the name of a type"),
+    ("upper", "capital letters"),
+    ("uuidv4", "a UUID"),
+];
+
+/// Returns the reason why the output of a template is never an operation.
+fn never_operation(template: &Template) -> Option<String> {
+    let pieces: Vec<Option<&str>> = template.pieces().collect();
+    let constant = pieces.iter().flatten().any(|text| !text.trim().is_empty());
+    if constant {
+        let is_one = pieces.iter().any(Option::is_none)
+            && !Operation::ALL.iter().any(|operation| can_be(&pieces, operation.as_str()));
+        return is_one.then(|| {
+            let form: Vec<&str> = pieces.iter().map(|piece| piece.unwrap_or("…")).collect();
+            format!("the result has the form {:?}", form.concat().trim())
+        });
+    }
+    let mut nodes = template.tree().templates.first()?.body.iter().filter(|node| !matches!(node, Node::Text(_)));
+    let (Some(Node::Print(pipeline)), None) = (nodes.next(), nodes.next()) else { return None };
+    let command = pipeline.commands.last()?;
+    let Term::Function(function) = &command.head.term else { return None };
+    let text = |i: usize| match command.args.get(i).map(|arg| &arg.term) {
+        Some(Term::Literal(Literal::Text(text))) => Some(text.trim()),
+        _ => None,
+    };
+    match function.name {
+        "ternary" => {
+            let (yes, no) = (text(0)?, text(1)?);
+            let is_wrong = [yes, no].iter().all(|text| text.parse::<Operation>().is_err());
+            is_wrong.then(|| format!("ternary returns {yes:?} or {no:?}"))
+        }
+        "trunc" => {
+            let shortest = Operation::ALL.iter().map(|operation| operation.as_str().len()).min()?;
+            let Term::Literal(Literal::Number(most)) = &command.args.first()?.term else { return None };
+            let most = usize::try_from(most.int?.unsigned_abs()).ok()?;
+            (most < shortest).then(|| format!("trunc returns at most {most} bytes"))
+        }
+        name => {
+            let (_, what) = NEVER.iter().find(|(function, _)| *function == name)?;
+            Some(format!("{name} returns {what}"))
+        }
+    }
+}
+
+/// Returns `true` if a text is the constant pieces with some text between them. White space around it does not count.
+fn can_be(pieces: &[Option<&str>], text: &str) -> bool {
+    let mut rest = text;
+    let mut is_open = false;
+    for (i, piece) in pieces.iter().enumerate() {
+        let Some(constant) = piece else {
+            is_open = true;
+            continue;
+        };
+        let constant = if i == 0 { constant.trim_start() } else { constant };
+        if i + 1 == pieces.len() {
+            let constant = constant.trim_end();
+            return rest.ends_with(constant) && (is_open || rest == constant);
+        }
+        let Some(at) = rest.find(constant).filter(|at| is_open || *at == 0) else { return false };
+        rest = &rest[at + constant.len()..];
+        is_open = false;
+    }
+    is_open || rest.is_empty()
 }
 
 /// Collects the places of texts that are the whole output of a branch.

@@ -6,7 +6,7 @@ use anabranch_record::metadata::own_key;
 use anabranch_record::reference::{Reference, Side, push_part};
 use anabranch_record::text::Str;
 use anabranch_template::tree::{Operand, Term};
-use anabranch_template::{is_method_of_data, is_method_of_metadata, slips};
+use anabranch_template::{entry_of_method, is_method_of_data, is_method_of_metadata, slips};
 
 use super::Walk;
 use super::classes::Classes;
@@ -64,7 +64,10 @@ impl Walk<'_> {
                 Known::Position if name == "String" => Known::Of(Classes::TEXT),
                 Known::Position => return self.no_part(&["Position"], rest, operand, certain),
                 Known::Operation => return self.no_part(&["Operation"], rest, operand, certain),
-                Known::Metadata if is_method_of_metadata(name) => return Known::Anything,
+                Known::Metadata if is_method_of_metadata(name) => {
+                    self.no_entry(name, at, certain);
+                    return Known::Anything;
+                }
                 Known::Metadata if after.is_empty() => {
                     let key = own_key(name).unwrap_or_else(|| name.clone());
                     return self.judged(Known::Entry { key, indexed: false }, at, certain);
@@ -154,6 +157,14 @@ impl Walk<'_> {
             }
             known => known,
         }
+    }
+
+    /// Reports a method that reads metadata which no record has.
+    fn no_entry(&mut self, method: &str, at: Range<usize>, certain: bool) {
+        let Some(key) = entry_of_method(method).filter(|key| !self.flow.record.metadata.may_have(key)) else { return };
+        let message = format!("every record fails here: no record has the metadata {:?}", key.as_str());
+        let hint = format!("set it in an earlier processor, or write (index .Metadata {:?})", key.as_str());
+        self.fails(codes::FLOW_NO_METADATA, at, message, hint, certain);
     }
 
     /// Corrects a name if it occurs exactly once.

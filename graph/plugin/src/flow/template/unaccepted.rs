@@ -225,7 +225,7 @@ fn is_settled(function: &Function) -> bool {
 }
 
 /// Returns `true` for a value that is the same for every record; with `time`, also for a value made of the present time.
-fn is_constant(operand: &Operand, time: bool) -> bool {
+pub(super) fn is_constant(operand: &Operand, time: bool) -> bool {
     match &operand.term {
         Term::Nil | Term::Literal(_) => true,
         Term::Function(function) => function.pure && function.name != "fail" || time && function.name == "now",

@@ -67,6 +67,7 @@ impl Walk<'_> {
             slots: self.slots.clone(),
             prints: false,
             branching: true,
+            looping: false,
             native: self.native,
         };
         let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true, inner: false });
