@@ -114,11 +114,32 @@ fn a_pipeline_of_a_file_of_the_service_is_not_pruned() {
     workspace.write("pipelines/own.yaml", pipeline("own"));
     let service = service(&mut workspace);
     workspace.write("desired/a.yaml", pipeline("a"));
+    let planned = apply(&workspace, &["desired", "--prune"], 4).stdout;
+    let hash = planned.lines().find_map(|line| line.strip_prefix("Hash: ")).unwrap().to_owned();
     let output = apply(&workspace, &["desired", "--prune", "--yes"], 0).stdout;
-    assert!(output.contains("own") && output.contains("remove that file"), "{output}");
+    assert!(output.contains("own") && output.contains("remove that file") && output.contains("Applied."), "{output}");
     assert_eq!(ids(&service), ["a", "own"]);
-    let output = apply(&workspace, &["desired", "--prune", "--yes"], 4).stdout;
-    assert!(output.contains("remove that file") && !output.contains("Applied"), "nothing was changed: {output}");
+    // It is not a difference: nothing could remove it, so there is nothing to confirm, and no hash.
+    let same: [&[&str]; 4] = [&["--check"], &["--yes"], &[], &["--plan-hash", &hash]];
+    for arguments in same {
+        let output = apply(&workspace, &[&["desired", "--prune"], arguments].concat(), 0).both();
+        assert!(output.contains("Note: pipeline own is in none of the files"), "{arguments:?}: {output}");
+        for wrong in ["Applied", "Hash: ", "--yes", "--plan-hash"] {
+            assert!(!output.contains(wrong), "{arguments:?}: {output}");
+        }
+    }
+    let output = apply(&workspace, &["desired", "--prune", "--check", "--json"], 0).stdout;
+    let shown: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(shown["summary"]["pruned"], 0, "{shown}");
+    let own = serde_json::json!([{ "pipelineId": "own", "declaredInFile": true, "deleted": false }]);
+    assert_eq!(shown["result"]["pruned"], own, "{shown}");
+    // A pipeline beside it that can go.
+    workspace.write("desired/b.yaml", pipeline("b"));
+    apply(&workspace, &["desired", "--prune", "--yes"], 0);
+    std::fs::remove_file(workspace.path("desired/b.yaml")).unwrap();
+    apply(&workspace, &["desired", "--prune", "--check"], 4);
+    apply(&workspace, &["desired", "--prune", "--yes"], 0);
+    assert_eq!(ids(&service), ["a", "own"]);
     service.end();
 }
 

@@ -105,6 +105,34 @@ fn totals_are_the_last_line() {
     assert_eq!(p["totals"]["destinations"], serde_json::json!({ "out": 0, "copy": 0 }));
 }
 
+/// A full disk: the log said 6 %, "about 46 s left", and the last line left out the waits before restarts.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_that_delivers_nothing_invents_no_progress() {
+    let workspace = Workspace::new();
+    let generator = "plugin: generator\n        settings:\n          format.type: raw\n          \
+                     format.options.id: int\n          operations: create\n          recordCount: 100000";
+    let text = file_to_file("p", "").replace("plugin: file\n        settings:\n          path: in.txt", generator);
+    workspace.write("pipelines/p.yaml", text.replace("out.ndjson", "/dev/full"));
+    let wait = ["--pipelines.error-recovery.min-delay=1h", "--pipelines.error-recovery.max-delay=1h"];
+    let mut process = workspace.start(&[&["run", "--once", "--json"], &wait[..]].concat());
+    let printed = process.printed();
+    process.wait_until("the wait", || printed().contains("failed; restarts in"));
+    let waits = std::time::Instant::now();
+    process.wait_until("progress while it waits", || printed().contains("restarts_in_seconds"));
+    let waited = waits.elapsed().as_secs_f64();
+    process.signal("INT");
+    let output = process.finish().expect_code(3);
+    let lines: Vec<Value> = output.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for line in &lines {
+        let percent = line["percent"].as_f64().unwrap_or_default();
+        assert!(percent == 0.0 && line["seconds_left"].is_null(), "{line}");
+    }
+    let report = lines.last().unwrap();
+    let seconds = &report["result"]["pipelines"][0]["totals"]["seconds"];
+    assert!(seconds.as_f64().unwrap() >= waited, "{seconds} instead of at least {waited}: {report}");
+}
+
 /// A source that is still being read when the signal comes: its destination is a pipe, read slowly.
 #[test]
 fn an_interrupted_run_is_no_success() {

@@ -144,7 +144,7 @@ fn keys_that_some_data_make_right_are_not_reported() {
         let to = "plugin: postgres, settings: { url: 'postgresql://u@localhost/d', table: lines }";
         let text = lines_to(to, &format!("{DECODE}{processors}"));
         let mut pipelines = Pipelines::of_text("p.yaml", text, &registry(), &options);
-        try_pipelines(&mut pipelines, PATIENCE);
+        try_pipelines(&mut pipelines, LIMITS);
         if pipelines.good.is_empty() || !pipelines.findings.is_empty() {
             reported.push(format!("{processors}{:?}", pipelines.findings));
         }

@@ -40,7 +40,10 @@ impl InlineOperator for Decode {
     fn specification() -> Specification {
         Specification::builtin("json.decode", "Decodes a field from JSON text.")
             .describe(
-                "Replaces the JSON text in a field with its value. Integers are exact up to 64 bits.\n\n\
+                "Replaces the JSON text in a field with its value. Integers are exact from \
+                 -2^63 to 2^64 - 1. All other numbers become 64-bit floats with about 16 significant digits: \
+                 a larger integer loses its last digits, and a fraction below 5e-324 becomes 0. A number above \
+                 1.8e308 fails the record.\n\n\
                  `.Key`, `.Payload.Before` and `.Payload.After` accept an object (structured data) or a string (raw \
                  data); a field within them accepts any value. Empty text becomes absent or null. Fields that are \
                  decoded already stay unchanged.",

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use self::diff::Diff;
-use self::prune::UndeclaredPipeline;
+use self::prune::{KeptPipeline, UndeclaredPipeline};
 use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -26,9 +26,9 @@ use crate::codes;
 /// changes it and resumes it; if the new pipeline cannot be opened, the service restores the old one. With --plan-hash,
 /// the command applies only the plan with this hash: if a file or a pipeline has changed since, nothing is done.
 ///
-/// Exit code 0: the service matches the files; 2: a file is not valid, its pipeline cannot be opened, or another change of
-/// the pipelines came first, so that the plan is outdated; 4: there are differences and nothing was changed, because of
-/// --check or because there is no terminal for the confirmation.
+/// Exit code 0: the service matches the files, except for pipelines that --prune leaves; 2: a file is not valid, its
+/// pipeline cannot be opened, or another change of the pipelines came first, so that the plan is outdated; 4: there are
+/// differences and nothing was changed, because of --check or because there is no terminal for the confirmation.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Pipeline files, or directories of them. The service resolves their `${NAME}` from its own environment.
@@ -43,7 +43,8 @@ pub(in crate::cli) struct Arguments {
     /// Only compare: exit with 4 if something would change.
     #[arg(long, conflicts_with_all = ["yes", "plan_hash"])]
     check: bool,
-    /// Also stop and delete pipelines that no file declares, with their positions.
+    /// Also stop and delete pipelines that no file declares, with their positions. Leaves pipelines that the service's
+    /// own pipeline files declare: they are not a difference.
     #[arg(long)]
     prune: bool,
     /// With --yes: continue even if a source under a new id delivers everything again.
@@ -79,7 +80,10 @@ struct Compared {
 /// All changes to apply.
 struct ApplyPlan {
     pipelines: Vec<Compared>,
+    /// Pipelines to delete.
     surplus: Vec<UndeclaredPipeline>,
+    /// Pipelines that --prune leaves. They are shown, and are not a difference.
+    kept: Vec<KeptPipeline>,
     /// Whether the arguments are one file with one pipeline. The result is then that pipeline's plan.
     single: bool,
 }
@@ -95,6 +99,10 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
     let remote = Remote::of(COMMAND, &settings)?;
     let work = compare(targets, arguments, &remote, &settings, context)?;
     let text = work.told(context.color);
+    // Also with a hash: if its plan is applied already, there is nothing left to do.
+    if !work.differs() {
+        return Ok(work.report(text, false));
+    }
     if let Some(hash) = &arguments.plan_hash
         && *hash != work.hash()
     {
@@ -103,15 +111,12 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
         let suggestion = format!("check the plan above, then use --plan-hash {}", work.hash());
         return Err(Box::new(report.suggest(suggestion)));
     }
-    if !work.differs() {
-        return Ok(work.report(text, false));
-    }
     if arguments.check {
         return Ok(work.report(text, false).found(Exit::Drift));
     }
     let mut shown = text;
+    let rereads = work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty());
     if arguments.yes {
-        let rereads = work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty());
         if rereads && !arguments.accept_rereads {
             let message = "a source would read from its beginning and deliver everything again";
             let report = work.report(shown, false).fail(Exit::Invalid, codes::PROVISIONING_REREADS, message);
@@ -125,8 +130,9 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
             Some(true) => shown.clear(),
             Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
             None => {
-                let advice =
-                    format!("Nothing was changed. To apply the plan, add --plan-hash {} or --yes.\n", work.hash());
+                let yes = if rereads { "--yes --accept-rereads" } else { "--yes" };
+                let hash = work.hash();
+                let advice = format!("Nothing was changed. To apply the plan, add --plan-hash {hash} or {yes}.\n");
                 return Ok(work.report(shown, false).notes(advice).found(Exit::Drift));
             }
         }
@@ -166,14 +172,14 @@ fn compare(
             false => Box::new(report.suggest(format!("also refused: {}", others.join(", ")))),
         });
     }
-    let surplus = match arguments.prune {
+    let (surplus, kept) = match arguments.prune {
         true => {
             let declared: Vec<&str> = pipelines.iter().map(|pipeline| pipeline.diff.pipeline_id.as_str()).collect();
             prune::surplus(remote, &declared)?
         }
-        false => Vec::new(),
+        false => Default::default(),
     };
-    Ok(ApplyPlan { pipelines, surplus, single })
+    Ok(ApplyPlan { pipelines, surplus, kept, single })
 }
 
 fn carry_out(
@@ -206,14 +212,12 @@ fn carry_out(
             Err(report) => failed.push((diff.pipeline_id.clone(), explained(*report, target, settings, context))),
         }
     }
-    for surplus in work.surplus.iter_mut().filter(|surplus| surplus.can_go()) {
+    for surplus in &mut work.surplus {
         match surplus.delete(remote) {
             Ok(()) => done += 1,
             Err(report) => failed.push((surplus.id.clone(), report)),
         }
     }
-    let kept: Vec<&str> =
-        work.surplus.iter().filter(|surplus| !surplus.can_go()).map(|surplus| surplus.id.as_str()).collect();
     if let Some((id, report)) = failed.pop() {
         if work.single {
             return Err(report);
@@ -222,10 +226,6 @@ fn carry_out(
         failed.iter().for_each(|(id, _)| notes.push_str(&format!(", {id}")));
         notes.push('\n');
         return Err(Box::new((*report).result(work.result(true)).text(text).notes(notes)));
-    }
-    // The plan has listed the pipelines that stay. Exit code 4 means that nothing was changed.
-    if done == 0 && !kept.is_empty() {
-        return Ok(work.report(text, false).notes(notes).found(Exit::Drift));
     }
     text.push_str("Applied.\n");
     Ok(work.report(text, true).notes(notes))
@@ -264,6 +264,7 @@ impl ApplyPlan {
             }
         }
         self.surplus.iter().for_each(|surplus| text.push_str(&surplus.told(color)));
+        self.kept.iter().for_each(|kept| text.push_str(&kept.told()));
         if !alone && unchanged > 0 {
             let verb = if unchanged == 1 { "is" } else { "are" };
             text.push_str(&format!("{} {verb} up to date with the files.\n", counted(unchanged, "pipeline")));
@@ -287,7 +288,7 @@ impl ApplyPlan {
         }
         json!({
             "pipelines": self.pipelines.iter().map(shown).collect::<Vec<_>>(),
-            "pruned": self.surplus.iter().map(UndeclaredPipeline::shown).collect::<Vec<_>>(),
+            "pruned": self.surplus.iter().map(UndeclaredPipeline::shown).chain(self.kept.iter().map(KeptPipeline::shown)).collect::<Vec<_>>(),
             "hash": self.hash(),
             "applied": applied,
         })

@@ -27,7 +27,7 @@ pub struct Account {
     pub unread: Vec<Unread>,
     /// Sources that ended and left input to a later run.
     pub left: Vec<Left>,
-    /// Duration of the run.
+    /// Time from each start to the end that followed, with the waits before restarts after failures.
     pub took: Duration,
     /// Number of records read per lane since its beginning.
     pub heads: BTreeMap<LaneId, u64>,
@@ -50,7 +50,6 @@ impl Account {
         }
         self.unread = run.unread();
         self.left = run.left();
-        self.took += run.began().elapsed().unwrap_or_default();
     }
 
     fn note_lane(&mut self, lane: &LaneCount) {

@@ -95,6 +95,8 @@ pub struct LifecycleState {
     pub progress: Option<Arc<Progress>>,
     /// Totals of its earlier runs in this process.
     pub account: Account,
+    /// When it was started, until it is finished, stopped or degraded.
+    pub(super) started: Option<Instant>,
     /// Counters of the latest earlier run that read something.
     pub(super) past: Option<Arc<Progress>>,
     /// True if an earlier run in this process read records that were not delivered and that no later run has read
@@ -130,6 +132,7 @@ impl LifecycleState {
             left_over: false,
             succeeded: None,
             account: Account::default(),
+            started: None,
         }
     }
 
@@ -139,6 +142,7 @@ impl LifecycleState {
         if let Some(run) = &self.progress {
             account.add(run);
         }
+        account.took += self.started.map(|started| started.elapsed()).unwrap_or_default();
         account
     }
 
@@ -246,9 +250,16 @@ const STORE: Str = Str::from_static("state-store");
 impl Life {
     /// Runs the pipeline until it is finished, stopped or degraded. Its status is `starting` from this call on.
     pub fn live(self) -> impl Future<Output = PipelineOutcome> + Send {
-        self.seen.send_modify(|seen| seen.failed = None);
+        self.seen.send_modify(|seen| (seen.failed, seen.started) = (None, Some(Instant::now())));
         let stored = self.enter(Event::Start);
-        self.run_again_and_again(stored)
+        let seen = self.seen.clone();
+        async move {
+            let outcome = self.run_again_and_again(stored).await;
+            seen.send_modify(|seen| {
+                seen.account.took += seen.started.take().map(|started| started.elapsed()).unwrap_or_default();
+            });
+            outcome
+        }
     }
 
     async fn run_again_and_again(mut self, stored: impl Future<Output = ()>) -> PipelineOutcome {

@@ -19,9 +19,13 @@ pub(super) struct UndeclaredPipeline {
     pub(super) id: String,
     /// Whether it runs.
     live: bool,
-    /// Whether a file of the service declares it. Then only a change of that file can remove it.
-    from_file: bool,
     deleted: bool,
+}
+
+/// A pipeline that no given file declares, but a file of the service does. Only a change of that file can remove it, so
+/// it is not part of the plan.
+pub(super) struct KeptPipeline {
+    id: String,
 }
 
 #[derive(Deserialize)]
@@ -44,45 +48,48 @@ impl Shown {
     fn is_live(&self) -> bool {
         matches!(self.state.word.as_str(), "starting" | "running" | "recovering" | "idle" | "stalled")
     }
-}
 
-/// Returns the pipelines of the service that are not in `declared`.
-pub(super) fn surplus(remote: &Remote, declared: &[&str]) -> Result<Vec<UndeclaredPipeline>, Box<Report>> {
-    let all: Vec<Shown> = remote.get("/v1/pipelines")?;
-    let surplus = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
-    Ok(surplus
-        .map(|pipeline| UndeclaredPipeline {
-            live: pipeline.is_live(),
-            from_file: pipeline.origin == "file" && !pipeline.detached,
-            id: pipeline.id,
-            deleted: false,
-        })
-        .collect())
-}
-
-impl UndeclaredPipeline {
-    /// Returns `true` if the service can delete it.
-    pub(super) fn can_go(&self) -> bool {
-        !self.from_file
+    /// Returns `true` if a file of the service declares it, so that only a change of that file can remove it.
+    fn is_of_file(&self) -> bool {
+        self.origin == "file" && !self.detached
     }
+}
 
-    pub(super) fn told(&self, color: bool) -> String {
-        let id = &self.id;
-        match (self.from_file, self.live) {
-            (true, _) => format!(
-                "Pipeline {id} is in none of the files, but is not deleted: a file of the service declares it. To \
-                 delete it, remove that file and restart the service.\n"
-            ),
-            (false, live) => {
-                let first = if live { "drained, stopped and " } else { "" };
-                let head = Style::RED.paint(&format!("- pipeline {id}"), color);
-                format!("{head} is in none of the files: {first}deleted with its positions\n")
-            }
-        }
+/// Returns the pipelines of the service that are not in `declared`: those to delete, and those that stay.
+pub(super) fn surplus(
+    remote: &Remote,
+    declared: &[&str],
+) -> Result<(Vec<UndeclaredPipeline>, Vec<KeptPipeline>), Box<Report>> {
+    let all: Vec<Shown> = remote.get("/v1/pipelines")?;
+    let others = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
+    let (kept, surplus): (Vec<Shown>, Vec<Shown>) = others.partition(Shown::is_of_file);
+    let surplus = surplus.into_iter().map(|it| UndeclaredPipeline { live: it.is_live(), id: it.id, deleted: false });
+    Ok((surplus.collect(), kept.into_iter().map(|it| KeptPipeline { id: it.id }).collect()))
+}
+
+impl KeptPipeline {
+    pub(super) fn told(&self) -> String {
+        format!(
+            "Note: pipeline {} is in none of the files, but --prune does not delete it: a file of the service declares \
+             it. To delete it, remove that file and restart the service.\n",
+            self.id
+        )
     }
 
     pub(super) fn shown(&self) -> Value {
-        json!({ "pipelineId": self.id, "declaredInFile": self.from_file, "deleted": self.deleted })
+        json!({ "pipelineId": self.id, "declaredInFile": true, "deleted": false })
+    }
+}
+
+impl UndeclaredPipeline {
+    pub(super) fn told(&self, color: bool) -> String {
+        let first = if self.live { "drained, stopped and " } else { "" };
+        let head = Style::RED.paint(&format!("- pipeline {}", self.id), color);
+        format!("{head} is in none of the files: {first}deleted with its positions\n")
+    }
+
+    pub(super) fn shown(&self) -> Value {
+        json!({ "pipelineId": self.id, "declaredInFile": false, "deleted": self.deleted })
     }
 
     /// Drains, stops and deletes the pipeline.

@@ -201,6 +201,29 @@ async fn a_stop_ends_the_wait_for_recovery() {
     assert_eq!(fixture.stored().await, Status::Stopped { reason: StopReason::System });
 }
 
+/// The last line of `run --once` counted only the runs.
+#[tokio::test]
+async fn the_duration_includes_the_wait_for_recovery() {
+    let mut fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
+    fixture.recovery.min_delay = Duration::from_secs(3600);
+    fixture.recovery.max_delay = Duration::from_secs(3600);
+    fixture.upstream.fail_read(broken_line());
+    let (life, mut seen) = fixture.life();
+    let waited = Duration::from_millis(100);
+    let stop = async {
+        seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
+        sleep(waited).await;
+        assert!(seen.borrow().whole_account().took >= waited);
+        fixture.orders.send_replace(stop(5000));
+    };
+    tokio::join!(life.live(), stop);
+    let took = || seen.borrow().whole_account().took;
+    let ended = took();
+    assert!(ended >= waited, "{ended:?}");
+    sleep(Duration::from_millis(5)).await;
+    assert_eq!(took(), ended, "the time goes on after the end");
+}
+
 /// What an attempt read and did not deliver is left, although nothing runs that could be drained.
 #[tokio::test]
 async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
