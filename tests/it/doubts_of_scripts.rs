@@ -36,6 +36,26 @@ fn body(body: &str) -> String {
 }
 
 #[test]
+fn a_method_that_no_payload_has_is_an_error_whatever_the_records_are() {
+    for (script, method) in [
+        ("rec.Metadata.x = rec.Payload.After.split(',')[0];", "split"),
+        ("if (rec.Payload.After.match(/tea/)) return null;", "match"),
+        ("rec.Payload.After = rec.Payload.After.replace('a', 'b');", "replace"),
+    ] {
+        let workspace = Workspace::new();
+        workspace.write("in.txt", LINES);
+        let script = body(script).replace('\n', "\n            ");
+        let step = format!(
+            "{OPAQUE}      - id: t\n        plugin: custom.javascript\n        settings:\n          script: |\n            {script}"
+        );
+        workspace.write("pipelines/p.yaml", lines_to(TO_FILE, &step));
+        let text = workspace.run(&["pipelines", "validate", "--no-try"]).expect_code(2).both();
+        let said = format!("neither raw nor structured data has a method \"{method}\"");
+        assert!(text.contains("error[script.mistake]") && text.contains(&said), "{script}: {text}");
+    }
+}
+
+#[test]
 fn raw_data_that_a_script_takes_for_text_are_told_with_the_place() {
     const NUMBERS: &str = "\"123,34,105\": .Payload.After is raw data";
     for (script, said) in [
@@ -45,9 +65,6 @@ fn raw_data_that_a_script_takes_for_text_are_told_with_the_place() {
         ("rec.Payload.After = rec.Payload.After + '';", NUMBERS),
         ("return rec.Payload.After.includes('tea') ? rec : null;", "this is always false: .Payload.After is raw data"),
         ("if (rec.Payload.After.indexOf('tea') < 0) return null;", "this is always -1: .Payload.After is raw data"),
-        ("rec.Metadata.x = rec.Payload.After.split(',')[0];", "which have no method \"split\""),
-        ("if (rec.Payload.After.match(/tea/)) return null;", "which have no method \"match\""),
-        ("rec.Payload.After = rec.Payload.After.replace('a', 'b');", "which have no method \"replace\""),
         ("const all = JSON.parse(rec.Payload.After);", ".Payload.After is raw data, bytes, not text"),
     ] {
         let workspace = workspace(LINES, "", &body(script));

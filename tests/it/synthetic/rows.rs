@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Row] = &[
     (&[r##"{"id": "x1", "plugin": "base64.encode", "settings": {"field": ".Payload.After.qty"}}"##, r##"{"id": "x2", "plugin": "field.convert", "settings": {"field": ".Payload.After.qty", "type": "int"}}"##], "x2", r##"cannot convert .Payload.After.qty from text to int: it is no"##),
     (&[r##"{"id": "x1", "plugin": "unwrap.opencdc", "settings": {"field": ".Key"}}"##], "x1", r##"cannot unwrap .Key: the JSON text is integer, not an object"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { return [[rec]]; }"}}"##], "x1", r##"result[0] is an array"##),
-    (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { rec.Metadata.o = { a: 1 }; return rec; }"}}"##], "x1", r##"metadata is text"##),
+    (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { const o = Object.assign({}, { a: 1 }); rec.Metadata.o = o; return rec; }"}}"##], "x1", r##"metadata is text"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "const m = /x/.exec('y')[0];\nfunction process(rec) { return rec; }"}}"##], "x1", r##"null"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "const total = 0;\nfunction process(rec) { if (!rec) throw 1; total += rec.Operation.length; return rec; }"}}"##], "x1", r##"immutable binding"##),
     (&[r##"{"id": "x1", "plugin": "custom.javascript", "settings": {"script": "function process(rec) { if (!rec) throw 1; rec.Metadata.x = y + rec.Operation; const y = '1'; return rec; }"}}"##], "x1", r##"uninitialized"##),
