@@ -113,7 +113,7 @@ pub struct MirroredHeaders {
 }
 
 impl Server {
-    /// Creates a server of these tools. The instructions tell the model what the tools are for.
+    /// Creates a server of these tools. The instructions describe the purpose of the tools to the model.
     pub fn new(tools: Vec<Tool>, instructions: &'static str) -> Self {
         Server { tools, instructions }
     }

@@ -63,7 +63,7 @@ fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
     // What is wrong is shown with its place, and nothing stops.
     save(&workspace, "pipelines/p.yaml", &pipeline("third.ndjson").replace("plugin: file", "plugin: fiel"));
     said(&mut service, "did you mean \"file\"?");
-    said(&mut service, "it goes on as it was");
+    said(&mut service, "it keeps running unchanged");
     workspace.append("in.txt", "three\n");
     delivered(&mut service, &workspace, "second.ndjson", &["two", "three"]);
 
@@ -72,7 +72,7 @@ fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
     save(&workspace, "pipelines/another.yaml", &another);
     delivered(&mut service, &workspace, "another.ndjson", &["one", "two", "three"]);
     std::fs::remove_file(workspace.path("pipelines/another.yaml")).unwrap();
-    said(&mut service, "the file is gone; its pipelines go on");
+    said(&mut service, "the file is gone; its pipelines keep running");
     workspace.append("in.txt", "four\n");
     delivered(&mut service, &workspace, "another.ndjson", &["one", "two", "three", "four"]);
 
@@ -106,7 +106,7 @@ fn a_saved_script_is_taken_up_beside_its_pipeline_file() {
     // One that is broken is shown, with its place; the next that is sound is taken up.
     save(&workspace, "pipelines/scripts/mark.js", "function process(rec) {\n  retrun rec;\n}\n");
     said(&mut service, "scripts/mark.js:2:10: expected `;`, found `rec`");
-    said(&mut service, "it goes on as it was");
+    said(&mut service, "it keeps running unchanged");
     save(&workspace, "pipelines/scripts/mark.js", &script("c"));
     let printed = service.printed();
     service.wait_until("the second restart", || printed().matches("restarted in").count() >= 2);

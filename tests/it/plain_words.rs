@@ -28,6 +28,16 @@ const WORDS: &[&str] = &[
     "kept records?",
     "let go on elsewhere",
     "it is no more",
+    "go on",
+    "goes on",
+    "come again",
+    "comes again",
+    "ever more seldom",
+    "glimpses?",
+    "on its way",
+    "what is open",
+    "somebody else's",
+    "is bound to its thread",
 ];
 
 /// The parts of a line of Rust that people read: its comment, or what is between its quotes, without names in backquotes

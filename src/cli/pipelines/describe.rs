@@ -119,7 +119,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
     let live = remote.get_if_known::<LiveAnswer>(LIVE)?;
     let counters = live.and_then(|live| live.of(id).cloned());
     if let Some(counters) = counters.as_ref().filter(|counters| !counters.status.word.is_empty()) {
-        // Only the counters tell whether the pipeline is stalled or idle.
+        // Only the counters show whether the pipeline is stalled or idle.
         pipeline.status = counters.status.clone();
     }
     Ok(Description {

@@ -144,7 +144,7 @@ impl Watch {
             let found = watch.clone().looked().await;
             let now = Instant::now();
             for path in files.keys().filter(|path| !found.contains_key(*path)) {
-                tracing::warn!(path = %path.display(), outcome = "kept", "the file is gone; its pipelines go on");
+                tracing::warn!(path = %path.display(), outcome = "kept", "the file is gone; its pipelines keep running");
             }
             files.retain(|path, _| found.contains_key(path));
             for (path, stamp) in found {
@@ -176,7 +176,7 @@ impl Watch {
                 let here = ids(&pipelines, id);
                 if !pipelines.broken.contains(&id) {
                     for gone in file.pipelines.difference(&here) {
-                        tracing::warn!(path = %path.display(), pipeline = %gone, outcome = "kept", "no longer in the file; it goes on");
+                        tracing::warn!(path = %path.display(), pipeline = %gone, outcome = "kept", "not in the file any more; it keeps running");
                     }
                     file.pipelines = here;
                 }
@@ -205,14 +205,14 @@ impl Watch {
         let findings = Diagnostics(pipelines.findings.iter().filter(about).cloned().collect());
         self.context.note(&findings, &pipelines.files);
         if pipelines.broken.contains(&file) {
-            tracing::error!(path = %shown, outcome = "invalid", "{shown} is not valid: its pipelines go on as they were");
+            tracing::error!(path = %shown, outcome = "invalid", "{shown} is not valid: its pipelines keep running unchanged");
         }
         for invalid in pipelines.invalid.iter().filter(|invalid| invalid.span.file == file) {
             let id = invalid.id.as_ref().map_or("(without id)", |id| id.as_str());
-            let goes_on = control.all().iter().any(|(known, seen)| **known == *id && seen.status.is_live());
-            let goes_on = if goes_on { "it goes on as it was" } else { "it is not started" };
+            let keeps_running = control.all().iter().any(|(known, seen)| **known == *id && seen.status.is_live());
+            let keeps_running = if keeps_running { "it keeps running unchanged" } else { "it is not started" };
             let error = pipelines.first_error(invalid);
-            tracing::error!(path = %shown, pipeline = id, outcome = "invalid", error = %error, "not valid: {goes_on}");
+            tracing::error!(path = %shown, pipeline = id, outcome = "invalid", error = %error, "not valid: {keeps_running}");
         }
         let (here, others): (Vec<Pipeline>, Vec<Pipeline>) =
             pipelines.good.drain(..).partition(|pipeline| pipeline.config.span.file == file);

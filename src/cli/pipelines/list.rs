@@ -74,7 +74,7 @@ fn running(remote: &Remote, context: &Context) -> Result<Report, Box<Report>> {
     ]);
     let mut result = Vec::new();
     for pipeline in &pipelines {
-        // Only the counters tell whether the pipeline is stalled or idle.
+        // Only the counters show whether the pipeline is stalled or idle.
         let counters = live.as_ref().and_then(|live| live.of(&pipeline.id));
         let status = counters.map_or(&pipeline.status, |counters| &counters.status);
         let state = if pipeline.detached { "detached".to_owned() } else { status.shown() };

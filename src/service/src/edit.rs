@@ -228,7 +228,7 @@ impl Control {
         Ok(self.shared().store.pipeline(id).await?)
     }
 
-    /// Checks that the name of a pipeline is unique: people tell pipelines apart by name.
+    /// Checks that the name of a pipeline is unique: people identify pipelines by name.
     async fn check_name(&self, pipeline: &StoredPipeline) -> Result<(), EditError> {
         let all = self.shared().store.pipelines().await?;
         let same = all.iter().any(|other| other.id != pipeline.id && other.name == pipeline.name && !other.detached);

@@ -239,13 +239,13 @@ mod tests {
             shown(5, 1, 1_000_000, Some(3_000_000)),
             "1.0M records read, 25 %, 200.0k records/s, about 15 s left"
         );
-        // Another run goes on where the one before was, if what it settled is stored.
+        // Another run resumes where the one before ended, if what it settled is stored.
         assert_eq!(shown(6, 2, 0, None), "0 records read, 0 records/s");
         assert_eq!(shown(6, 2, 0, Some(3_000_000)), "0 records read, 25 %, 0 records/s");
         assert_eq!(shown(8, 2, 3_000_000, Some(0)), "3.0M records read, 100 %, 1.5M records/s");
         assert_eq!(shown(9, 3, 70, None), "70 records read, 0 records/s");
         assert_eq!(shown(10, 3, 100, None), "100 records read, 30 records/s");
-        // Between two answers of the source the share goes on with the records.
+        // Between two answers of the source the share grows with the settled records.
         let mut meter = ProgressMeter::default();
         let mut shown = |seconds, settled, left| {
             let totals = Totals { read: settled, settled, ..Totals::default() };

@@ -118,7 +118,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn state(path: &Path, kind: Kind) -> Result<PathState, Unwritable> {
-    // It may be a regular file, which its other writers go on with.
+    // It may be a regular file, to which its other writers still write.
     if is_open_file(path) {
         return Ok(PathState::Stream);
     }

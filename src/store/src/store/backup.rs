@@ -159,7 +159,7 @@ fn failed(path: &Path, error: &std::io::Error) -> BackupError {
 }
 
 impl Store {
-    /// Copies an embedded store into a file. Blocks; writes wait until the copy is done, while pipelines go on reading.
+    /// Copies an embedded store into a file. Blocks; writes wait until the copy is done, while pipelines still read.
     ///
     /// # Errors
     /// The store is not a file, or the copy cannot be written.

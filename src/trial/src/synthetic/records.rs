@@ -1,4 +1,4 @@
-//! Synthetic records: what a source may give, as far as the source and the pipeline tell.
+//! Synthetic records: what a source may give, judged by the source and the pipeline.
 
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph};
 use anabranch_plugin::flow::{Fields, Form, Kinds, RecordShape, Shape};
@@ -26,7 +26,7 @@ pub(super) struct Synthetic {
     pub(super) known: Known,
 }
 
-/// Parts of a record of which a source tells what they are.
+/// Parts of a record that a source declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     /// There are no other metadata.

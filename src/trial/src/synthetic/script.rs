@@ -65,7 +65,7 @@ pub(super) enum Effect {
     Any,
 }
 
-/// What a script does to a field, as far as its text tells.
+/// What a script does to a field, judged by its text.
 pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
     const BRANCHES: [&str; 12] =
         ["if", "else", "switch", "case", "for", "while", "try", "catch", "throw", "function", "let", "var"];
@@ -188,7 +188,7 @@ fn tainted(script: &str) -> BTreeSet<&str> {
     }
 }
 
-/// The statements of a script, as far as ends of lines and semicolons tell. A line that goes on is of one statement with
+/// The statements of a script, separated by ends of lines and semicolons. A continued line is of one statement with
 /// the next.
 fn statements(script: &str) -> Vec<&str> {
     let opens = |line: &str| {

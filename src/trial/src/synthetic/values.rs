@@ -42,7 +42,7 @@ pub(super) enum Kind {
     Envelope(Envelope),
     /// The field is not there.
     Missing,
-    /// Each field is something else; the number tells such records from one another.
+    /// Each field is something else; the number distinguishes such records.
     Mixed(u64),
 }
 
