@@ -1,4 +1,4 @@
-//! `pipelines dev`: what is saved is taken up, what is wrong is shown, and the rest goes on.
+//! `pipelines dev`: what is saved is taken up, what is wrong is shown, and the rest passes.
 
 use crate::process::{Process, Workspace, file_to_file, raw_after};
 
