@@ -158,6 +158,8 @@ fn an_owner_that_loses_its_session_is_followed_by_one_service_at_most() {
     let database = of(&server);
     let mut first = workspace.start(&second(&database, "0s"));
     first.wait_until("all lines", || delivered(&workspace) == 100);
+    let address = first.address();
+    until_stored(&mut first, address);
     let name = format!("application_name = 'anabranch owner {}' AND datname = current_database()", first.id());
     let cut = || server.query(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {name}"));
     assert_eq!(cut(), ["t"]);
@@ -166,7 +168,6 @@ fn an_owner_that_loses_its_session_is_followed_by_one_service_at_most() {
     });
     workspace.append("in.txt", "one more\n");
     first.wait_until("one more line", || delivered(&workspace) == 101);
-    let address = first.address();
     until_stored(&mut first, address);
 
     let mut next = workspace.start(&second(&database, "300s"));
@@ -201,6 +202,7 @@ fn a_start_waits_for_a_server_that_is_away_and_a_running_service_still_lists() {
     service.wait_until("it waits", || get(address, "/readyz").body.contains("cannot be opened"));
     server.resume();
     service.wait_until("all lines", || delivered(&workspace) == 100);
+    until_stored(&mut service, address);
     service.wait_until("readiness", || get(address, "/readyz").status == 200);
 
     server.stop();
