@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
 use anabranch_graph::mutant::set_credit;
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::DiscardingLog;
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -33,18 +33,6 @@ pub struct Failure {
     pub what: String,
     /// The log of events, if requested.
     pub log: Vec<String>,
-}
-
-struct Silent;
-
-impl LogSink for Silent {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Runs a scenario.
@@ -103,7 +91,7 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     for run in 0.. {
         let services = Services {
             store: Arc::new(SimStore(world.clone())),
-            log: Arc::new(Silent),
+            log: Arc::new(DiscardingLog),
             memo: Arc::new(DiscardingState),
             active: Arc::new(DiscardingState),
             letters: None,

@@ -76,7 +76,7 @@ pub struct State {
     /// Number of the run.
     pub run: u32,
     ticks: u64,
-    /// Whether the process is dead: then nothing has an effect.
+    /// `true` if the process is dead. Then calls have no effect.
     pub dead: bool,
     /// Partitions of all sources.
     pub lanes: Vec<Lane>,

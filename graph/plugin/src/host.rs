@@ -1,4 +1,4 @@
-//! The environment of a plugin: the log, the memo, schemas, the network.
+//! The environment of a plugin: the log, stored results, schemas, the network.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -70,6 +70,19 @@ pub trait LogSink: Send + Sync {
     /// # Errors
     /// The output is closed or full: the records count as not written.
     fn write_records(&self, line: &LogLine<'_>, records: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()>;
+}
+
+/// A log that discards everything.
+pub struct DiscardingLog;
+
+impl LogSink for DiscardingLog {
+    fn enabled(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The common parts of all lines of one [`LogSink::write_records`].

@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(&'static Declaration);
 
-/// What is declared of a code.
+/// The declaration of a code: its name, meaning and remedy.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Declaration {
     name: &'static str,

@@ -4,26 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Verdict};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::{DiscardingState, ResultCache, ResultKey, StoreError};
+use anabranch_plugin::testing;
 use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use async_trait::async_trait;
 use bytes::Bytes;
-
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// An in-memory store that can be made to fail.
 #[derive(Default)]
@@ -53,15 +42,7 @@ impl ResultCache for Notebook {
 }
 
 fn host(memo: Arc<dyn ResultCache>) -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "p:n".into(),
-        log: Arc::new(Silence),
-        memo,
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    }
+    Host { memo, ..testing::host() }
 }
 
 /// Configures the processor, or returns the findings about the settings.

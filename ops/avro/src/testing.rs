@@ -5,26 +5,15 @@ use std::sync::Arc;
 use anabranch_ops_http::testing::{Received, Reply, Server};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
 use anabranch_plugin::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use serde_json::{Value as Json, json};
-
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Runs a future to completion.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -32,15 +21,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "p:n".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas,
-        network: Default::default(),
-    }
+    Host { schemas, ..testing::host() }
 }
 
 pub(crate) fn configured(

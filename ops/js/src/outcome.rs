@@ -1,4 +1,4 @@
-//! What a script makes of a record.
+//! The result of a script for one record.
 
 use anabranch_record::Record;
 

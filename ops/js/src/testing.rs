@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
@@ -25,17 +24,6 @@ use crate::wire::orders::{read_outcome, write_order};
 use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};
 use crate::worker::Executor;
 
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
     let kind = kind(None);
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
@@ -43,15 +31,7 @@ pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredO
 }
 
 pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Operator>, Fault> {
-    let host = Host {
-        pipeline: "p".into(),
-        node: "js".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    };
+    let host = Host { node: "js".into(), ..testing::host() };
     match configured.build(0, &host)? {
         BuiltOperator::Isolate(operator) => Ok(operator),
         BuiltOperator::Inline(_) | BuiltOperator::Async(_) => panic!("not an isolate"),

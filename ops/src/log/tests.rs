@@ -2,9 +2,8 @@ use std::sync::Mutex;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::host::LogSink;
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position};
@@ -38,15 +37,7 @@ impl LogSink for Recorder {
 async fn open(log: &Arc<Recorder>, settings: &[(&str, &str)]) -> Box<dyn Writer> {
     let kind = super::kind();
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied())).unwrap();
-    let host = Host {
-        pipeline: "p".into(),
-        node: "l".into(),
-        log: log.clone(),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    };
+    let host = Host { node: "l".into(), log: log.clone(), ..testing::host() };
     kind.configure(&arguments).unwrap().open(&host).await.unwrap()
 }
 

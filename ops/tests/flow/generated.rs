@@ -14,10 +14,9 @@ use anabranch_graph::plan::rewrite::rewrite;
 use anabranch_graph::testing::services;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type, Uses};
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
-use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_plugin::testing::{
     AtEnd, Downstream, Journal, MemoryStore, Upstream, add_destination, add_source, position,
 };
@@ -274,28 +273,8 @@ fn processor() -> impl Strategy<Value = String> {
 
 // ---- running -----------------------------------------------------------------------------------
 
-struct Silent;
-
-impl LogSink for Silent {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decision {
-    let host = Host {
-        pipeline: "p".into(),
-        node: "p".into(),
-        log: Arc::new(Silent),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    };
+    let host = Host { node: "p".into(), ..testing::host() };
     let BuiltOperator::Inline(mut built) = operator.build(0, &host).unwrap() else { panic!("all are inline") };
     let mut decisions = Vec::new();
     built.process(&mut Rows::new(std::slice::from_mut(record), None, &mut decisions));

@@ -20,7 +20,7 @@ pub(super) struct Chosen<'a> {
     pub(super) pipelines: Pipelines,
 }
 
-/// What a command says that has no pipeline to work on.
+/// The error of a command if no requested pipeline can run.
 pub(super) struct Refusal {
     /// Name of the command.
     pub(super) command: &'static str,

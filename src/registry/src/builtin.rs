@@ -4,7 +4,7 @@ use anabranch_plugin::registry::Registry;
 use anabranch_record::code::Code;
 
 /// Returns a registry of the built-in plugins. With `memory`, scripts run in processes of their own that may use that
-/// many bytes each; without it, in this process.
+/// many bytes each; with `None`, they run in this process.
 pub(crate) fn builtin(memory: Option<usize>) -> Registry {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);

@@ -61,7 +61,7 @@ pub fn registry() -> Registry {
 }
 
 /// Returns a registry of every plugin of this process. With `memory`, scripts run in processes of their own that may use
-/// that many bytes each; without it, in this process.
+/// this many bytes each; with `None`, they run in this process.
 pub(crate) fn registry_of(memory: Option<usize>) -> Registry {
     let mut registry = builtin(memory);
     REGISTERED.get().into_iter().flatten().cloned().for_each(|plugin| registry.add(plugin));

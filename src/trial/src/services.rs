@@ -86,19 +86,6 @@ impl StateStore for DiscardingStore {
     }
 }
 
-/// A log that discards everything.
-pub(crate) struct DiscardingLog;
-
-impl LogSink for DiscardingLog {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes the log lines of processors to standard error.
 pub struct StderrLog;
 

@@ -31,7 +31,8 @@ use anabranch_record::{Record, clock};
 use anabranch_service::pipelines::{Pipeline, Pipelines};
 
 use crate::codes;
-use crate::services::{DiscardingLog, DiscardingStore};
+use crate::services::DiscardingStore;
+use anabranch_plugin::host::DiscardingLog;
 use judge::judge;
 use records::{Synthetic, names, of_source};
 use taps::{Observations, tapped};

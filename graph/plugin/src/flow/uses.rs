@@ -4,11 +4,11 @@
 //! the two. This knowledge is separate from the types of a shape: only certain failures follow from it, so it never
 //! changes what other findings say about a field that may have any type.
 
-use anabranch_record::code::Code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_record::access::Access;
+use anabranch_record::code::Code;
 use anabranch_record::reference::{Side, push_part};
 use anabranch_record::text::Str;
 

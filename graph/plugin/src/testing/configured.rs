@@ -8,7 +8,7 @@ use anabranch_record::fault::Fault;
 use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
-use crate::host::{Host, LogLevel, LogLine, LogSink};
+use crate::host::{DiscardingLog, Host};
 use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
 use crate::schema::MemoryRegistry;
 use crate::settings::Settings;
@@ -16,24 +16,12 @@ use crate::source::{Source, SourceKind};
 use crate::specification::Specification;
 use crate::state::DiscardingState;
 
-struct Silent;
-
-impl LogSink for Silent {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Returns a host that discards log lines and stores nothing.
 pub fn host() -> Host {
     Host {
         pipeline: "p".into(),
         node: "p:n".into(),
-        log: Arc::new(Silent),
+        log: Arc::new(DiscardingLog),
         memo: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),

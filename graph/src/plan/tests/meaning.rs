@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
-use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::mask::Mask;
 use anabranch_record::{Position, Record};
 use petgraph::algo::{has_path_connecting, is_cyclic_directed};
@@ -23,33 +22,13 @@ use crate::testing::scripted::registry;
 /// What arrives at each destination, and `failed`, in order.
 type Arrived = BTreeMap<String, Vec<Record>>;
 
-struct Silent;
-
-impl LogSink for Silent {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What an operator makes of rows: for each row the records that stay, or none and whether it failed.
 fn apply(
     operator: &Arc<dyn ConfiguredOperator>,
     records: &mut [Record],
     selected: Option<&Mask>,
 ) -> Vec<(usize, Decision)> {
-    let host = Host {
-        pipeline: "demo".into(),
-        node: "step".into(),
-        log: Arc::new(Silent),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    };
+    let host = Host { pipeline: "demo".into(), node: "step".into(), ..testing::host() };
     let mut built: Box<dyn Operator> = match operator.build(0, &host).unwrap() {
         BuiltOperator::Inline(operator) => operator,
         BuiltOperator::Isolate(operator) => operator,

@@ -1,7 +1,8 @@
 //! Doubts: results of a template that are probably not intended, although the template does not fail.
 
-use anabranch_record::code::Code;
 use std::ops::Range;
+
+use anabranch_record::code::Code;
 
 use super::tree::Offsets;
 use crate::codes;

@@ -2,10 +2,8 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::flow::{RecordShape, Shape};
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::Position;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::json::write_record;
@@ -13,17 +11,6 @@ use anabranch_record::value::Object;
 
 use super::*;
 use crate::testing::{Received, Reply, Server};
-
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
     let kind = kind();
@@ -33,15 +20,7 @@ fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, 
 }
 
 fn open(settings: &[(&str, &str)]) -> Result<Arc<dyn AsyncOperator>, Fault> {
-    let host = Host {
-        pipeline: "p".into(),
-        node: "p:n".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    };
+    let host = testing::host();
     configured(settings).unwrap().build(0, &host).map(|built| match built {
         BuiltOperator::Async(operator) => operator,
         _ => panic!("not async"),

@@ -10,10 +10,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::Destination;
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings as Written;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::metadata::key;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position, json};
@@ -21,27 +19,8 @@ use anabranch_record::{Data, Position, json};
 use super::*;
 use crate::server::Database;
 
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn host() -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "out".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    }
+    Host { node: "out".into(), ..testing::host() }
 }
 
 fn configure(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Destination>, Vec<String>> {

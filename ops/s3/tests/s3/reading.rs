@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::host::{Host, LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::source::{Backlog, Read, Reader, Room, Source};
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
@@ -20,27 +19,8 @@ use crate::server::{BUCKET, Server};
 
 pub const ROOM: Room = Room { rows: 100, bytes: 1 << 20 };
 
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 pub fn host() -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "p:n".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    }
+    testing::host()
 }
 
 pub fn registry() -> Registry {

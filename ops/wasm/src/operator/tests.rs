@@ -1,26 +1,13 @@
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
-use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::state::DiscardingState;
+use anabranch_plugin::testing;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::{Data, Position};
 
 use super::*;
 use crate::module::compile;
-
-struct Silence;
-
-impl LogSink for Silence {
-    fn enabled(&self, _: LogLevel) -> bool {
-        false
-    }
-    fn write_records(&self, _: &LogLine<'_>, _: &mut dyn Iterator<Item = &[u8]>) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 pub(crate) fn wasm(process: &str) -> Vec<u8> {
     wasm_with(process, "")
@@ -35,15 +22,7 @@ fn wasm_with(process: &str, more: &str) -> Vec<u8> {
 }
 
 fn host() -> Host {
-    Host {
-        pipeline: "p".into(),
-        node: "w".into(),
-        log: Arc::new(Silence),
-        memo: Arc::new(DiscardingState),
-        active: Arc::new(DiscardingState),
-        schemas: Arc::new(MemoryRegistry::new()),
-        network: Default::default(),
-    }
+    Host { node: "w".into(), ..testing::host() }
 }
 
 fn open(process: &str, limits: Limits) -> Wasm {

@@ -95,7 +95,7 @@ pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
     effect
 }
 
-/// Whether a statement only gives a name to a part of the record. What is done with that name is another statement.
+/// Returns `true` if a statement only gives a name to a part of the record.
 fn is_read(statement: &str) -> bool {
     let value = statement.strip_prefix("const ").and_then(|declared| declared.split_once('='));
     value.is_some_and(|(_, value)| value.chars().all(|c| is_of_word(c) || c == '.' || c.is_whitespace()))

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
-use anabranch_plugin::host::Network;
+use anabranch_plugin::host::{DiscardingLog, Network};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::DiscardingState;
 use anabranch_process::files::system;
@@ -32,7 +32,6 @@ use super::input::Reads;
 use super::script::{EndContents, Marks, Script};
 use super::step::TestStep;
 use super::stub::StubProxy;
-use crate::services::DiscardingLog;
 use crate::watch::watched;
 
 /// The input of a test run, with ids of the pipeline.

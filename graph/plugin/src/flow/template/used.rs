@@ -1,8 +1,8 @@
 //! The kinds that fields of the record have wherever an action of a template does not fail.
 
-use anabranch_record::code::Code;
 use std::ops::Range;
 
+use anabranch_record::code::Code;
 use anabranch_record::reference::push_part;
 use anabranch_template::functions::Param;
 use anabranch_template::tree::Operand;

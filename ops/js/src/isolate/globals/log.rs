@@ -24,7 +24,7 @@ pub(super) fn log(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsRes
     Ok(JsValue::undefined())
 }
 
-/// Returns whether lines of a level are kept.
+/// Returns `true` if lines of a level are written to the log.
 pub(super) fn enabled(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let enabled = context.get_data::<Node>().is_some_and(|Node(lines)| lines.enabled(level(args)));
     Ok(enabled.into())
