@@ -1,5 +1,4 @@
-//! Measures the cost of the engine per record: `cargo run --release -p anabranch-graph --features testing --example
-//! overhead`. A source of prepared records, operators that do nothing, a destination that discards everything.
+//! Measures the cost of the engine per record: `cargo run --release -p anabranch-graph --example overhead`. A source of prepared records, operators that do nothing, a destination that discards everything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -15,7 +15,7 @@
 //!
 //! # Example
 //!
-//! A pipeline with in-memory connectors (feature `testing`): ten rows, of which the odd ones are filtered.
+//! A pipeline with in-memory connectors: ten rows, of which the odd ones are filtered.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -71,5 +71,4 @@ pub mod exec;
 pub mod histogram;
 pub mod plan;
 mod sync;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,24 +1,18 @@
 //! Planted faults: mistakes that an engine of this kind has made, or could make. The simulator must find all of them.
-//! Without the feature `mutants` none of this is compiled.
+//! The engine checks for them only in builds with debug assertions.
 
-/// Evaluates to `true` if a planted fault is active. Without the feature `mutants` it is `false` at compile time.
+/// Evaluates to `true` if a planted fault is active. If [`CHECKED`] is `false`, it is `false` at compile time.
 macro_rules! mutant {
-    ($name:ident) => {{
-        #[cfg(feature = "mutants")]
-        let active = crate::mutant::is_active(crate::mutant::Mutant::$name);
-        #[cfg(not(feature = "mutants"))]
-        let active = false;
-        active
-    }};
+    ($name:ident) => {
+        crate::mutant::CHECKED && crate::mutant::is_active(crate::mutant::Mutant::$name)
+    };
 }
 
-/// True if this build checks for planted faults, which costs instructions.
-pub const COMPILED: bool = cfg!(feature = "mutants");
+/// `true` if this build checks for planted faults, which costs instructions.
+pub const CHECKED: bool = cfg!(debug_assertions);
 
-#[cfg(feature = "mutants")]
 pub use planted::{Mutant, activate, credit, is_active, set_credit};
 
-#[cfg(feature = "mutants")]
 mod planted {
     use std::cell::Cell;
 

@@ -1,6 +1,8 @@
 //! Hand-written plans and pipelines in a one-line-per-part notation, for tests of the compiler, the executor and the
 //! code built on them. The scripted connectors are in [`anabranch_plugin::testing`].
 
+#[cfg(test)]
+pub(crate) mod any_pipeline;
 #[allow(clippy::unwrap_used, reason = "a text that is not in the notation fails the test that has it")]
 pub mod notation;
 mod plan;

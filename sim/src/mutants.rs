@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 /// Planted faults, and seeds that reveal them.
 ///
 /// A change of the executor or of the scenario generator changes the course of a seed. If the seeds of a fault do not
-/// reveal it, replace them with the output of `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`.
+/// reveal it, replace them with the output of `cargo run --profile simulate -p anabranch-sim -- --seed 1 --mutants 60`.
 pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::AckBeforeStore, &[1, 2, 3]),
     (Mutant::AckDropped, &[2, 7, 22]),

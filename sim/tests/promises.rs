@@ -40,7 +40,7 @@ fn every_planted_fault_is_found() {
     for mutant in Mutant::ALL {
         let Some((seed, failure)) = killer(*mutant) else {
             panic!(
-                "{mutant:?} is not found: record its seeds again with `cargo run --release -p anabranch-sim -- --seed 1 --mutants 60`"
+                "{mutant:?} is not found: record its seeds again with `cargo run --profile simulate -p anabranch-sim -- --seed 1 --mutants 60`"
             );
         };
         let (name, recorded) = (format!("{mutant:?}"), KILLERS.iter().find(|(killed, _)| killed == mutant));

@@ -29,9 +29,9 @@ const RUN: [(&str, &str); 11] = [
 
 /// Commands that cannot be run as they stand, and why.
 const NOT_RUN: [(&str, &str); 34] = [
-    ("cargo run --release -p anabranch-sim -- --seconds 60", RELEASE),
-    ("cargo run --release -p anabranch-sim -- --seed N", RELEASE),
-    ("cargo run --release -p anabranch-sim -- --race --seconds 60", RELEASE),
+    ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
+    ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
+    ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
     ("ANABRANCH_KILLS=1000 cargo test --test it -- --nocapture killed_again what_is_acknowledged", OF_TESTS),
     ("cargo run --release -p anabranch-bench", RELEASE),
     ("ANABRANCH_BENCH_RECORD=1 cargo test -p anabranch-bench --test instructions", OF_TESTS),

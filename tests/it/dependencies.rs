@@ -165,6 +165,28 @@ fn crates() -> Vec<(String, String)> {
     packages().iter().map(place).collect()
 }
 
+/// Returns the packages that Cargo builds, each with its features.
+fn packages_with_features(options: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--prefix", "none", "--format", "{p} [{f}]"])
+        .args(options)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect()
+}
+
+/// The first `cargo build` after `cargo test` compiles again what has other features, and all that depends on it.
+#[test]
+fn the_binary_and_the_tests_share_their_dependencies() {
+    let binary = packages_with_features(&["--edges", "normal,build"]);
+    let tests = packages_with_features(&["--workspace", "--edges", "all"]);
+    let again: Vec<_> = binary.difference(&tests).collect();
+    let names: Vec<_> = again.iter().map(|package| package.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["anabranch", "anabranch-registry"], "other features in tests: {again:#?}");
+}
+
 #[test]
 fn crates_depend_one_way() {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -7,7 +7,7 @@
 //! before the first record. A [`registry::Registry`] finds plugins by their names. This crate does no I/O, and knows
 //! neither the compiler nor the executor.
 //!
-//! The page `docs/write-a-connector.md` builds a plugin of each role. The feature `testing` has a test kit, which checks
+//! The page `docs/write-a-connector.md` builds a plugin of each role. The module `testing` is a test kit, which checks
 //! the promises of sources and destinations.
 //!
 //! # Example
@@ -80,7 +80,6 @@ pub mod settings;
 pub mod source;
 pub mod specification;
 pub mod state;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod trace;
 pub mod written;

@@ -39,6 +39,14 @@ pub struct Registry {
     reserved: Vec<Reserved>,
 }
 
+/// The keys of [`Registry::left_out`] for all standalone plugins of a role; no plugin has such a name.
+const STANDALONE_CONNECTORS: &str = "standalone connectors";
+const STANDALONE_PROCESSORS: &str = "standalone processors";
+
+fn standalone_plugins(wanted: &str) -> &'static str {
+    if wanted == "a processor" { STANDALONE_PROCESSORS } else { STANDALONE_CONNECTORS }
+}
+
 /// A file of the service, or a directory of its pipeline files, that pipelines must not write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
@@ -105,6 +113,16 @@ pub enum ResolveError {
         /// The name.
         name: Str,
         /// The cargo feature that enables it.
+        feature: &'static str,
+    },
+    /// No built-in plugin has this name, and this binary was built without standalone plugins of that role.
+    #[error(
+        "no built-in plugin is called {name:?}, and standalone plugins are not part of this build; rebuild with --features {feature}"
+    )]
+    StandaloneLeftOut {
+        /// The name.
+        name: Str,
+        /// The cargo feature that enables them.
         feature: &'static str,
     },
     /// No standalone plugin with this name is installed.
@@ -200,6 +218,16 @@ impl Registry {
     /// Registers the name of a plugin that a cargo feature excludes.
     pub fn leave_out(&mut self, name: &'static str, feature: &'static str) {
         self.left_out.insert(name, feature);
+    }
+
+    /// Registers that a cargo feature excludes standalone connectors.
+    pub fn leave_out_standalone_connectors(&mut self, feature: &'static str) {
+        self.leave_out(STANDALONE_CONNECTORS, feature);
+    }
+
+    /// Registers that a cargo feature excludes standalone processors.
+    pub fn leave_out_standalone_processors(&mut self, feature: &'static str) {
+        self.leave_out(STANDALONE_PROCESSORS, feature);
     }
 
     /// Sets the loader of standalone processors. `load` is called once, when a reference does not match a built-in
@@ -351,7 +379,13 @@ impl Registry {
         let (name, asked) = rest.split_once('@').unwrap_or((rest, "latest"));
         match prefix {
             "any" | "builtin" => {}
-            "standalone" => return Err(ResolveError::NotInstalled { name: name.into() }),
+            "standalone" => {
+                let name = name.into();
+                return Err(match self.left_out.get(standalone_plugins(wanted)) {
+                    Some(feature) => ResolveError::StandaloneLeftOut { name, feature },
+                    None => ResolveError::NotInstalled { name },
+                });
+            }
             _ => return Err(ResolveError::UnknownPrefix { prefix: prefix.into() }),
         }
         let Some(kind) = kinds.get(name) else {
@@ -362,7 +396,13 @@ impl Registry {
                 ResolveError::LeftOut { name: name.into(), feature }
             } else {
                 let near = did_you_mean(name, kinds.keys().map(Str::as_str)).map(Str::from);
-                ResolveError::Unknown { name: name.into(), near }
+                let name = name.into();
+                match self.left_out.get(standalone_plugins(wanted)) {
+                    Some(feature) if near.is_none() && prefix == "any" => {
+                        ResolveError::StandaloneLeftOut { name, feature }
+                    }
+                    _ => ResolveError::Unknown { name, near },
+                }
             });
         };
         let found = version(kind);
@@ -515,6 +555,15 @@ mod tests {
             error("custom.javascript"),
             "plugin \"custom.javascript\" is not part of this build; rebuild with --features js"
         );
+        let mut registry_without = registry();
+        registry_without.leave_out_standalone_processors("wasm");
+        for reference in ["mine", "standalone:mine"] {
+            assert_eq!(
+                registry_without.operator(reference).map(|_| ()).unwrap_err().to_string(),
+                "no built-in plugin is called \"mine\", and standalone plugins are not part of this build; rebuild with \
+                 --features wasm"
+            );
+        }
         let wrong = registry().source("field.set").map(|_| ()).unwrap_err();
         assert_eq!(wrong.to_string(), "plugin \"field.set\" cannot be used as a source, only as a processor");
         let near = registry().operator("field.sett").map(|_| ()).unwrap_err();

@@ -1,24 +1,24 @@
-//! Random records for property tests.
+//! Random records for property tests. Tests of other crates include this file, since it needs a library that only tests
+//! have.
 
 use std::sync::Arc;
 
+use anabranch_record::metadata::Metadata;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Position, Record};
 use bytes::Bytes;
 use chrono::DateTime;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use crate::metadata::Metadata;
-use crate::record::{Data, Operation, Position, Record};
-use crate::text::Str;
-use crate::value::{Object, Value};
-
 /// Short keys from a small set, so that paths often match fields.
-pub fn key() -> impl Strategy<Value = Str> {
+pub(crate) fn key() -> impl Strategy<Value = Str> {
     prop_oneof![4 => "[abc]", 1 => any::<String>()].prop_map(Str::from)
 }
 
 /// Values that JSON can represent.
-pub fn json_value() -> impl Strategy<Value = Value> {
+pub(crate) fn json_value() -> impl Strategy<Value = Value> {
     let finite = any::<f64>().prop_filter("JSON has finite numbers", |v| v.is_finite());
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -32,7 +32,7 @@ pub fn json_value() -> impl Strategy<Value = Value> {
 }
 
 /// Values of every type.
-pub fn value() -> impl Strategy<Value = Value> {
+pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         4 => json_value(),
         1 => vec(any::<u8>(), 0..20).prop_map(|b| Value::Bytes(Arc::from(b))),
@@ -63,7 +63,7 @@ fn data(value: impl Strategy<Value = Value>) -> impl Strategy<Value = Data> {
 }
 
 /// Records with the given values.
-pub fn record_of<S: Strategy<Value = Value> + Clone>(value: S) -> impl Strategy<Value = Record> {
+pub(crate) fn record_of<S: Strategy<Value = Value> + Clone>(value: S) -> impl Strategy<Value = Record> {
     (
         vec(any::<u8>(), 0..12),
         0..4usize,

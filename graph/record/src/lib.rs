@@ -18,8 +18,8 @@
 //! ```
 
 pub mod access;
-#[cfg(any(test, feature = "testing"))]
-pub mod arbitrary;
+#[cfg(test)]
+mod arbitrary;
 pub mod clock;
 pub mod code;
 pub mod codes;
@@ -33,10 +33,13 @@ pub mod near;
 pub mod phrase;
 mod record;
 pub mod reference;
-#[cfg(any(test, feature = "testing"))]
 #[path = "tests/spent.rs"]
 pub mod spent;
 pub mod text;
 pub mod value;
 
 pub use record::*;
+
+// `arbitrary` names this crate, so that tests of other crates can include it.
+#[cfg(test)]
+extern crate self as anabranch_record;

@@ -11,16 +11,9 @@ pub struct LaneIndex(pub u16);
 pub(super) struct Credit(pub(super) u32);
 
 impl Credit {
-    /// Returns the credit that a row owes when it is read.
-    #[cfg(not(feature = "mutants"))]
-    pub(super) const fn full() -> u32 {
-        1 << 31
-    }
-
     /// Returns the credit that a row owes when it is read. Small in simulations, so that it runs out.
-    #[cfg(feature = "mutants")]
     pub(super) fn full() -> u32 {
-        crate::mutant::credit()
+        if crate::mutant::CHECKED { crate::mutant::credit() } else { 1 << 31 }
     }
 
     /// Divides the credit into `n` parts: `self` keeps one part and the remainder; the result is the size of each other

@@ -382,7 +382,9 @@ impl Resolver<'_> {
             ResolveError::UnknownPrefix { .. } => {
                 (codes::PLAN_UNKNOWN_PLUGIN_TYPE, Some("write builtin, standalone or any".to_owned()))
             }
-            ResolveError::LeftOut { .. } => (codes::PLAN_PLUGIN_LEFT_OUT, None),
+            ResolveError::LeftOut { .. } | ResolveError::StandaloneLeftOut { .. } => {
+                (codes::PLAN_PLUGIN_LEFT_OUT, None)
+            }
             ResolveError::NotInstalled { .. } => (codes::PLAN_PLUGIN_NOT_INSTALLED, None),
         };
         let message = match &error {

@@ -2,7 +2,6 @@
 
 pub mod client;
 pub mod codes;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod webhook;
 

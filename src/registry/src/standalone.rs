@@ -22,8 +22,12 @@ pub fn registry_with(settings: &Settings) -> Registry {
     }
     #[cfg(feature = "grpc")]
     connectors::add(&mut registry, settings);
+    #[cfg(not(feature = "grpc"))]
+    registry.leave_out_standalone_connectors("full");
     #[cfg(feature = "wasm")]
     web_assembly::add(&mut registry, settings);
+    #[cfg(not(feature = "wasm"))]
+    registry.leave_out_standalone_processors("full");
     registry
 }
 

@@ -239,7 +239,6 @@ impl Store {
     }
 
     /// Returns the same store with a given holding, for tests.
-    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
         #[cfg(feature = "postgres")]

@@ -16,7 +16,8 @@ use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
 use crate::plan::replay::{Entry, NoEntry, replay};
 use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
 use crate::plan::{CompileOptions, compile};
-use crate::testing::notation::{any_pipeline, pipeline};
+use crate::testing::any_pipeline::any_pipeline;
+use crate::testing::notation::pipeline;
 use crate::testing::scripted::registry;
 
 /// What arrives at each destination, and `failed`, in order.

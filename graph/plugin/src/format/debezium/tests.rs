@@ -1,7 +1,8 @@
-use anabranch_record::arbitrary;
-
 use super::*;
 use proptest::prelude::*;
+
+#[path = "../../../../record/src/arbitrary.rs"]
+mod arbitrary;
 
 fn encode(record: &Record) -> Result<serde_json::Value, String> {
     let mut out = b"x".to_vec();
