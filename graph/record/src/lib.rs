@@ -20,6 +20,7 @@
 pub mod access;
 #[cfg(any(test, feature = "testing"))]
 pub mod arbitrary;
+pub mod avro;
 pub mod clock;
 pub mod code;
 pub mod codes;

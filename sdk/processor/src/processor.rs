@@ -1,8 +1,9 @@
 //! The trait of processors.
 
+use anabranch_record::Record;
+
 use crate::error::Error;
 use crate::parameters::Parameters;
-use crate::record::Record;
 use crate::specification::Specification;
 
 /// A processor.

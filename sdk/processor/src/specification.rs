@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::parameters::Validation;
-
 /// Description of a processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Specification {
@@ -94,6 +92,86 @@ impl ParameterKind {
             ParameterKind::Bool => 4,
             ParameterKind::File => 5,
             ParameterKind::Duration => 6,
+        }
+    }
+}
+
+/// A rule for a value.
+#[derive(Clone, Copy, Debug)]
+pub enum Validation {
+    /// The value must be given.
+    Required,
+    /// The value must be a number greater than this.
+    GreaterThan(f64),
+    /// The value must be a number less than this.
+    LessThan(f64),
+    /// The value must be one of these.
+    OneOf(&'static [&'static str]),
+    /// The value must not be one of these.
+    NoneOf(&'static [&'static str]),
+    /// The regular expression must match somewhere in the value.
+    Regex(Pattern),
+}
+
+/// A regular expression.
+///
+/// It contains the function that applies it, so that a module without such rules does not include the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern {
+    text: &'static str,
+    matches: fn(&str, &str) -> Result<bool, String>,
+}
+
+impl Pattern {
+    /// Creates a regular expression in the syntax of the crate `regex-lite`.
+    pub const fn new(text: &'static str) -> Self {
+        fn matches(pattern: &str, text: &str) -> Result<bool, String> {
+            regex_lite::Regex::new(pattern).map(|regex| regex.is_match(text)).map_err(|error| error.to_string())
+        }
+        Pattern { text, matches }
+    }
+}
+
+impl PartialEq for Validation {
+    fn eq(&self, other: &Self) -> bool {
+        self.on_wire() == other.on_wire()
+    }
+}
+
+impl Validation {
+    /// Returns the number of its type and the text of its value in the protocol.
+    pub(crate) fn on_wire(&self) -> (u64, String) {
+        match self {
+            Validation::Required => (1, String::new()),
+            Validation::GreaterThan(bound) => (2, bound.to_string()),
+            Validation::LessThan(bound) => (3, bound.to_string()),
+            Validation::OneOf(values) => (4, values.join(",")),
+            Validation::NoneOf(values) => (5, values.join(",")),
+            Validation::Regex(pattern) => (6, pattern.text.to_owned()),
+        }
+    }
+
+    /// Returns what is wrong with a value that is not empty.
+    pub(crate) fn problem(&self, value: &str) -> Option<String> {
+        // A text that is not a number violates every bound.
+        let is_number = |fits: &dyn Fn(f64) -> bool| value.parse().is_ok_and(fits);
+        match self {
+            Validation::Required => None,
+            Validation::GreaterThan(bound) => {
+                (!is_number(&|number| number > *bound)).then(|| format!("{value:?} is not greater than {bound}"))
+            }
+            Validation::LessThan(bound) => {
+                (!is_number(&|number| number < *bound)).then(|| format!("{value:?} is not less than {bound}"))
+            }
+            Validation::OneOf(values) => {
+                (!values.contains(&value)).then(|| format!("{value:?} is not one of {}", values.join(", ")))
+            }
+            Validation::NoneOf(values) => values.contains(&value).then(|| format!("{value:?} is not allowed")),
+            Validation::Regex(pattern) => match (pattern.matches)(pattern.text, value) {
+                Ok(true) => None,
+                Ok(false) => Some(format!("{value:?} does not match {:?}", pattern.text)),
+                Err(error) => Some(format!("its regular expression {:?} is not valid: {error}", pattern.text)),
+            },
         }
     }
 }

@@ -111,7 +111,7 @@ fn all_problems_are_told_at_once_and_by_name() {
         "tags: a value is required",
         "retry.mostTries: \"11\" is not less than 10.5",
         "retry.dealy: unknown parameter",
-        "field: \"Key\" is not a reference",
+        "field: invalid reference \"Key\": a reference starts with a dot (did you mean .Key?)",
     ] {
         assert!(error.message().contains(part), "{part}: {error}");
     }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch_record::reference::Reference;
+
 use super::{Field, Settings};
-use crate::reference::Reference;
 use crate::specification::ParameterKind;
 
 /// A type that a parameter can have.
@@ -57,7 +58,10 @@ impl Setting for Reference {
     const KIND: ParameterKind = ParameterKind::String;
 
     fn parse(text: &str) -> Result<Self, String> {
-        Reference::parse(text.trim()).map_err(|error| error.to_string())
+        Reference::parse(text.trim()).map_err(|error| match error.hint() {
+            Some(hint) => format!("{error} ({hint})"),
+            None => error.to_string(),
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch_record::reference::Reference;
+
 use super::*;
-use crate::reference::Reference;
 
 fn settings(pairs: &[(&str, &str)]) -> Settings {
     Settings::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
