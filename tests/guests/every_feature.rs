@@ -53,7 +53,7 @@ impl Processor for EveryFeature {
     type Parameters = Settings;
 
     fn specification() -> Specification {
-        Specification::new("every-feature", "v1.2.3").summary("Tries everything.").description("D").author("A")
+        Specification::new("every-feature", "v1.2.3", "Tries everything.").describe("D").by("A")
     }
 
     fn configure(settings: Settings) -> Result<Self, Error> {

@@ -204,6 +204,19 @@ fn crates_depend_one_way() {
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);
 }
 
+/// Crates that are copied beside the SDK inherit nothing from the workspace, and specifications of built-in plugins have
+/// the version of one of them.
+#[test]
+fn copied_crates_have_the_version_of_the_program() {
+    let versions: BTreeMap<String, String> = packages()
+        .iter()
+        .map(|package| ["name", "version"].map(|key| package[key].as_str().unwrap().to_owned()).into())
+        .collect();
+    for name in ["anabranch-processor", "anabranch-processor-derive", "anabranch-record"] {
+        assert_eq!(versions[name], versions["anabranch"], "{name}");
+    }
+}
+
 /// The files of a crate that are not for tests, without the tests at their ends.
 fn texts(sources: &str) -> Vec<(PathBuf, String)> {
     let mut stack = vec![root().join(sources)];

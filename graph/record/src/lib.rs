@@ -3,7 +3,7 @@
 //! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
 //! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
 //! writes records; [`protobuf`] is their form for plugins elsewhere. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
-//! This crate does no I/O and knows neither plugins nor the executor.
+//! A [`specification`] is what a plugin says of itself. This crate does no I/O and knows neither plugins nor the executor.
 //!
 //! # Example
 //!
@@ -35,6 +35,7 @@ pub mod phrase;
 pub mod protobuf;
 mod record;
 pub mod reference;
+pub mod specification;
 #[cfg(any(test, feature = "testing"))]
 #[path = "tests/spent.rs"]
 pub mod spent;

@@ -8,6 +8,7 @@
 mod read;
 mod record;
 mod same;
+pub mod specification;
 pub mod write;
 
 pub use read::{DecodeError, Field, Reader};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_record::protobuf::Reader;
+use anabranch_record::specification::Specification;
 use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;
 
@@ -11,7 +12,6 @@ use crate::host;
 use crate::parameters::{Declarations, Parameters, Settings};
 use crate::processor::{Output, Processor};
 use crate::schema::Codec;
-use crate::specification::Specification;
 use crate::wire::{Command, Response};
 
 /// Stages of a processor's life; one implementation per kind of processor.
@@ -189,7 +189,7 @@ impl<'s> Guest<'s> {
         let mut declarations = Declarations::default();
         self.stages.declare(&mut declarations);
         Codec::declare(&mut declarations);
-        Specification { parameters: declarations.0, ..self.stages.specification() }
+        self.stages.specification().with_all(declarations.parameters)
     }
 
     fn configure(&mut self, settings: BTreeMap<String, String>) -> Result<(), Error> {

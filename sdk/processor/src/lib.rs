@@ -6,7 +6,7 @@
 //! use anabranch_processor::{Error, Record, Specification, run_fn};
 //!
 //! fn main() {
-//!     run_fn(Specification::new("mark", "v0.1.0"), |mut record: Record| {
+//!     run_fn(Specification::new("mark", "v0.1.0", "Marks records."), |mut record: Record| {
 //!         record.metadata.insert("seen", "yes");
 //!         Ok::<_, Error>(record)
 //!     });
@@ -31,7 +31,7 @@
 //!     type Parameters = Settings;
 //!
 //!     fn specification() -> Specification {
-//!         Specification::new("upper", "v0.1.0").summary("Makes text upper case.")
+//!         Specification::new("upper", "v0.1.0", "Makes text upper case.")
 //!     }
 //!
 //!     fn configure(settings: Settings) -> Result<Self, Error> {
@@ -89,7 +89,6 @@ mod logging;
 pub mod parameters;
 mod processor;
 pub mod schema;
-pub mod specification;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 #[cfg(test)]
@@ -98,6 +97,7 @@ mod wire;
 
 pub use anabranch_processor_derive::Parameters;
 pub use anabranch_record::reference::{Part, Reference, ReferenceError};
+pub use anabranch_record::specification::{self, Specification};
 pub use anabranch_record::text::Str;
 pub use anabranch_record::value::{Object, Value};
 pub use anabranch_record::{Change, Data, Operation, Position, Record, json, metadata};
@@ -105,7 +105,6 @@ pub use error::{Error, HostError};
 pub use log;
 pub use parameters::{Parameters, Setting};
 pub use processor::{Output, Processor};
-pub use specification::Specification;
 
 use guest::{Configured, Function, Guest, Stages};
 

@@ -12,7 +12,7 @@
 //!     type Parameters = ();
 //!
 //!     fn specification() -> Specification {
-//!         Specification::new("shout", "v0.1.0")
+//!         Specification::new("shout", "v0.1.0", "Makes raw data upper case.")
 //!     }
 //!
 //!     fn configure((): ()) -> Result<Self, Error> {
@@ -32,8 +32,11 @@
 
 pub(crate) mod host;
 
+use std::collections::BTreeMap;
+
 use anabranch_record::Record;
 use anabranch_record::protobuf::Reader;
+use anabranch_record::specification::Specification;
 use bytes::Bytes;
 
 use crate::error::{Error, HostError};
@@ -42,7 +45,6 @@ use crate::http;
 use crate::parameters::{Declarations, Parameters, REQUIRED, Settings};
 use crate::processor::{Output, Processor};
 use crate::schema::Codec;
-use crate::specification::Specification;
 use crate::wire::{Command, Response, host_side};
 
 /// Function that answers the HTTP requests of a test.
@@ -74,8 +76,9 @@ pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Erro
 pub fn specification<P: Processor>() -> Result<Specification, Error> {
     let mut declarations = Declarations::default();
     P::Parameters::declare("", &mut declarations);
+    let declared = declarations.clone();
     Codec::declare(&mut declarations);
-    let specification = Specification { parameters: declarations.0, ..P::specification() };
+    let specification = P::specification().with_all(declarations.parameters);
     if specification.name.is_empty() {
         return Err(Error::new("a processor needs a name"));
     }
@@ -83,7 +86,8 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
         return Err(Error::new(format!("{:?} is not a semantic version (for example v1.2.3)", specification.version)));
     }
     // Missing required parameters are not errors here: only the defaults of the others are checked.
-    let mut settings = Settings::default();
+    let mut settings = Settings::new(BTreeMap::new());
+    settings.declarations = declared;
     let _ = P::Parameters::read("", &mut settings);
     let wrong = settings.problems().iter().find(|problem| !problem.ends_with(REQUIRED));
     match wrong {

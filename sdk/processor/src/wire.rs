@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use anabranch_record::Record;
+use anabranch_record::protobuf::specification::write_specification;
 use anabranch_record::protobuf::write::{bytes_unless_empty as bytes, message, number_unless_zero as number};
 use anabranch_record::protobuf::{DecodeError, Reader, decode_into, encode_record};
+use anabranch_record::specification::Specification;
 
 use crate::error::Error;
 use crate::processor::Output;
-use crate::specification::Specification;
 
 /// A command of the host.
 #[derive(Debug, PartialEq)]
@@ -96,7 +97,9 @@ impl Response {
         to.clear();
         match self {
             Response::Error(error) => message(to, 1, error.message.len(), |to| write_error(error, to)),
-            Response::Specify(specification) => message(to, 2, SPECIFICATION, |to| specification.write(to)),
+            Response::Specify(specification) => {
+                message(to, 2, SPECIFICATION, |to| write_specification(specification, to))
+            }
             Response::Configure => message(to, 3, 0, |_| {}),
             Response::Open => message(to, 4, 0, |_| {}),
             Response::Process(outputs) => message(to, 5, size, |to| {
@@ -135,34 +138,6 @@ fn write_records(records: &[Record], to: &mut Vec<u8>, size: usize) {
 fn write_error(error: &Error, to: &mut Vec<u8>) {
     number(to, 1, u64::from(error.code));
     bytes(to, 2, error.message.as_bytes());
-}
-
-impl Specification {
-    fn write(&self, to: &mut Vec<u8>) {
-        bytes(to, 1, self.name.as_bytes());
-        bytes(to, 2, self.summary.as_bytes());
-        bytes(to, 3, self.description.as_bytes());
-        bytes(to, 4, self.version.as_bytes());
-        bytes(to, 5, self.author.as_bytes());
-        for (name, parameter) in &self.parameters {
-            let size = parameter.description.len();
-            message(to, 6, size, |to| {
-                bytes(to, 1, name.as_bytes());
-                message(to, 2, size, |to| {
-                    bytes(to, 1, parameter.default.as_bytes());
-                    bytes(to, 2, parameter.description.as_bytes());
-                    number(to, 3, parameter.kind.number());
-                    for validation in &parameter.validations {
-                        let (kind, value) = validation.on_wire();
-                        message(to, 4, value.len(), |to| {
-                            number(to, 1, kind);
-                            bytes(to, 2, value.as_bytes());
-                        });
-                    }
-                });
-            });
-        }
-    }
 }
 
 /// The other side, for the host's replacement in tests.

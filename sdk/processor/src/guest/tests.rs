@@ -82,7 +82,7 @@ impl Processor for Echo {
     type Parameters = ();
 
     fn specification() -> Specification {
-        Specification::new("echo", "v1.0.0")
+        Specification::new("echo", "v1.0.0", "")
     }
 
     fn configure((): ()) -> Result<Self, Error> {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anabranch_record::reference::Reference;
+use anabranch_record::specification::ParameterKind;
 
 use super::{Field, Settings};
-use crate::specification::ParameterKind;
 
 /// A type that a parameter can have.
 ///
@@ -39,7 +39,7 @@ pub trait Setting: Sized {
 }
 
 impl Setting for String {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
         Ok(text.to_owned())
@@ -55,7 +55,7 @@ impl Setting for PathBuf {
 }
 
 impl Setting for Reference {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
         Reference::parse(text.trim()).map_err(|error| match error.hint() {
@@ -144,7 +144,7 @@ impl<T: Setting> Setting for Option<T> {
 
 /// Values separated by commas.
 impl<T: Setting> Setting for Vec<T> {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(T::parse).collect()
@@ -174,8 +174,9 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
     fn read(name: &str, field: &Field, settings: &mut Settings) -> Option<Self> {
         let prefix = [name, "."].concat();
         let below = settings.below(&prefix);
-        if below.is_empty() && field.validations.contains(&super::Validation::Required) {
-            settings.problem(&Self::declared(name), super::REQUIRED);
+        let declared = Self::declared(name);
+        if below.is_empty() && settings.is_required(&declared) {
+            settings.problem(&declared, super::REQUIRED);
             return None;
         }
         let (mut map, mut valid) = (BTreeMap::new(), true);

@@ -9,6 +9,7 @@ use anabranch_record::metadata::Metadata;
 use anabranch_record::metadata::key::{
     KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION, PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION,
 };
+use anabranch_record::specification::{Parameter, ParameterKind};
 use anabranch_record::text::Str;
 use anabranch_record::value::Object;
 use anabranch_record::{Change, Data, Record};
@@ -103,7 +104,8 @@ pub(crate) struct Attached([Option<Rc<Named>>; 2]);
 impl Codec {
     pub(crate) fn declare(declarations: &mut Declarations) {
         for (name, description) in SWITCHES {
-            declarations.add_switch(name, description);
+            let switch = Parameter::new(name, ParameterKind::Bool, description);
+            declarations.add::<bool>("", switch.default_value("true"));
         }
     }
 

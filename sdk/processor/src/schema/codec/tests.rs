@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use anabranch_record::avro::infer;
 use anabranch_record::metadata::key::{PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION};
+use anabranch_record::specification::Specification;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 
 use crate::processor::{Output, Processor};
 use crate::schema::{self, avro::Avro};
-use crate::specification::Specification;
 use crate::testing::{self, Running};
 use crate::tests::arbitrary::Random;
 use crate::{Error, HostError};
@@ -19,7 +19,7 @@ impl Processor for Add {
     type Parameters = ();
 
     fn specification() -> Specification {
-        Specification::new("add", "v0.1.0")
+        Specification::new("add", "v0.1.0", "")
     }
 
     fn configure((): ()) -> Result<Self, Error> {
@@ -192,7 +192,7 @@ fn a_schema_that_the_processor_chose_must_fit() {
     impl Processor for Choose {
         type Parameters = ();
         fn specification() -> Specification {
-            Specification::new("choose", "v0.1.0")
+            Specification::new("choose", "v0.1.0", "")
         }
         fn configure((): ()) -> Result<Self, Error> {
             Ok(Choose)
