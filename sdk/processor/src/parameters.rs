@@ -114,10 +114,10 @@ impl Declarations {
         self.matches = Some(matches);
     }
 
-    /// Returns what is wrong with a value that is not empty.
-    fn problem(&self, validation: &Validation, value: &str) -> Option<String> {
-        // A text that is not a number violates every bound.
-        let is_number = |fits: &dyn Fn(f64) -> bool| value.parse().is_ok_and(fits);
+    /// Returns what is wrong with a text that is not empty. `number` is its value, if that is a number.
+    fn problem(&self, validation: &Validation, value: &str, number: Option<f64>) -> Option<String> {
+        // A value that is not a number violates every bound.
+        let is_number = |fits: &dyn Fn(f64) -> bool| number.is_some_and(fits);
         let is_among = |texts: &[Str]| texts.iter().any(|text| *text == *value);
         match validation {
             Validation::Required | Validation::Within(_) => None,
@@ -169,8 +169,7 @@ impl Settings {
         P::declare("", &mut self.declarations);
         let parameters = P::read("", &mut self);
         if !self.left.is_empty() {
-            let mut known: Vec<&str> = self.declarations.parameters.iter().map(|known| known.name.as_str()).collect();
-            known.sort_unstable();
+            let known: Vec<&str> = self.declarations.parameters.iter().map(|known| known.name.as_str()).collect();
             let known = match known.as_slice() {
                 [] => "the processor has no parameters".to_owned(),
                 known => format!("the parameters are {}", known.join(", ")),
@@ -218,9 +217,9 @@ impl Settings {
             _ => text.trim(),
         };
         let validations = self.declared(key).map_or(&[][..], |parameter| &parameter.validations);
-        let problem = |validation: &Validation| self.declarations.problem(validation, text);
         let problems: Vec<String> = match T::parse(text) {
             Ok(value) => {
+                let problem = |validation| self.declarations.problem(validation, text, value.number());
                 let problems: Vec<String> = validations.iter().filter_map(problem).collect();
                 if problems.is_empty() {
                     return Some(value);

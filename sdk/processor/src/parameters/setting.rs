@@ -11,7 +11,7 @@ use super::{Field, Settings};
 
 /// A type that a parameter can have.
 ///
-/// For your own types, implement [`Setting::KIND`] and [`Setting::parse`].
+/// For your own types, implement [`Setting::KIND`] and [`Setting::parse`], and [`Setting::number`] for numbers.
 pub trait Setting: Sized {
     /// Kind that hosts and their users see.
     const KIND: ParameterKind;
@@ -24,6 +24,11 @@ pub trait Setting: Sized {
 
     /// Returns the value for a missing setting, or `None` if a value is required.
     fn absent() -> Option<Self> {
+        None
+    }
+
+    /// Returns the value if it is a number, for `greater_than` and `less_than`: any other value violates every bound.
+    fn number(&self) -> Option<f64> {
         None
     }
 
@@ -85,6 +90,10 @@ macro_rules! numbers {
             fn parse(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|_| format!(concat!("{:?} is not a ", $what, " that fits into ", stringify!($number)), text))
             }
+
+            fn number(&self) -> Option<f64> {
+                Some(*self as f64)
+            }
         }
     )*)*};
 }
@@ -135,6 +144,10 @@ impl<T: Setting> Setting for Option<T> {
 
     fn parse(text: &str) -> Result<Self, String> {
         T::parse(text).map(Some)
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.as_ref().and_then(T::number)
     }
 
     fn absent() -> Option<Self> {
